@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
 from pulsed.printable import escaped
+from pulsed.settings import Settings, setting
 
 Level = Literal["debug", "info", "warn", "error"]
 Format = Literal["logfmt", "json"]
@@ -24,6 +26,14 @@ _LEVELS: dict[Level, int] = {
 }
 _NAMES = {number: name for name, number in _LEVELS.items()} | {logging.CRITICAL: "error"}
 _RECORD_KEYS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings(Settings):
+    """What the daemon writes to its standard error."""
+
+    level: Level = setting("info", "Minimum level.")
+    format: Format = setting("logfmt", "Line format.")
 
 
 def setup(level: Level = "info", format: Format = "logfmt") -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from pulsed.durations import duration, duration_or_none, is_number
 
@@ -33,6 +34,11 @@ class Settings:
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong between the keys of this section, each of which is right by itself."""
+        yield from ()
+
+    @classmethod
+    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what the class refuses of the values that are given, by field."""
         yield from ()
 
     @classmethod
@@ -95,7 +101,7 @@ class TableKind(Kind):
 
 def setting(
     default: _T,
-    description: str = "",
+    description: str | Callable[[str], str] = "",
     *,
     example: object = None,
     key: str = "",
@@ -104,6 +110,7 @@ def setting(
     """Declare a field as a key of the configuration.
 
     Args:
+        description: or a function that returns it for the name of the field.
         example: for the documentation, where the default does not show how a value is written.
         key: its name, if it is not that of the field.
         hidden: left out of `repr`, because it is a secret or may hold one.
@@ -163,7 +170,7 @@ def _key(declared: Field[Any], hint: object) -> Key:
     return Key(
         declared.name,
         declared.default if declared.default is not MISSING else cast(Callable[[], object], declared.default_factory)(),
-        description,
+        description(declared.name) if callable(description) else description,
         example,
         next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None),
         next((part for part in parts if isinstance(part, Kind)), None),
@@ -281,6 +288,21 @@ http_path = matching(r"/[A-Za-z0-9._~/-]*", "is not a path of a page")
 def route_prefix(value: str) -> str:
     """Return a path with a slash at its beginning and none at its end; empty for `/`."""
     return http_path(f"/{value.strip('/')}").rstrip("/")
+
+
+def external_url(value: str) -> str:
+    """Return a URL of scheme, host, port and path, without a slash at its end."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.hostname and parts.port != 0
+    except ValueError:  # an invalid bracket or port
+        raise ValueError("is not a URL") from None
+    if parts.scheme not in ("http", "https") or not usable:
+        raise ValueError("does not begin with http:// or https:// and a host")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("has more than scheme, host, port and path")
+    http_path(parts.path or "/")
+    return value.rstrip("/")
 
 
 _SWITCH_WORDS = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True)

@@ -11,9 +11,9 @@ import pytest
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.model.health import State
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore

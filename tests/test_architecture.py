@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "printable": "",
     "regular_file": "",
     "standard_streams": "errors",
-    "log": "printable",
     "memory": "",
     "suggestions": "",
     "file_watcher": "",
@@ -33,31 +32,39 @@ MAY_IMPORT = {
     "die_with_parent": "",
     "durations": "",
     "settings": "durations",
-    "http": "file_watcher regular_file",
-    "kubernetes": "backoff errors http regular_file",
-    "model": "",
+    "log": "printable settings",
+    "http": "regular_file file_watcher",
+    "kubernetes": "errors regular_file backoff settings http",
+    "model": "errors",
+    "translate.units": "",
+    "translate.fields": "model translate.units",
     "terminal": "printable",
-    "reader": "aligned_sleep background backoff daemon_thread die_with_parent errors http model regular_file",
-    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
-    "translate": "attribution errors model",
-    "compute": "errors suggestions model translate",
-    "accounting": "compute json_text model",
+    "reader": (
+        "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent settings http kubernetes "
+        "model translate.fields"
+    ),
+    "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
+    "translate": "errors model translate.units translate.fields attribution",
+    "compute": "errors suggestions settings model translate.fields",
+    "accounting": "json_text model compute",
     "present": (
-        "accounting attribution background errors json_text suggestions model translate compute terminal printable"
+        "background errors json_text printable suggestions settings model translate.units translate.fields terminal "
+        "attribution translate compute accounting"
     ),
-    "config": "errors http kubernetes settings suggestions model reader translate compute present",
+    "config": "errors suggestions settings http",
+    "adapter": "errors json_text suggestions settings kubernetes present",
+    "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
+    "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
     "collector": (
-        "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
-        "translate compute config settings"
+        "aligned_sleep background errors json_text regular_file kubernetes model translate.fields reader attribution "
+        "translate compute accounting configuration"
     ),
-    "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher json_text model regular_file settings config present",
     "commands": (
-        "accounting adapter aligned_sleep attribution die_with_parent durations errors file_watcher hostlist http "
-        "kubernetes log memory printable suggestions model reader translate compute present "
-        "terminal config collector server"
+        "aligned_sleep errors printable memory suggestions file_watcher hostlist die_with_parent durations log http "
+        "kubernetes model translate.fields terminal reader attribution translate compute accounting present config "
+        "adapter server configuration collector"
     ),
-    "cli": "commands errors printable standard_streams",
+    "cli": "errors printable standard_streams commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

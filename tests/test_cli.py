@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pulsed.cli import argument_parser
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.settings import all_keys
 from support.daemon import environment, pulsed
 from tests.test_printable import CONTROL

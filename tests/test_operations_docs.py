@@ -20,8 +20,7 @@ import yaml
 
 from pulsed.cli import argument_parser
 from pulsed.commands.daemon import RESTART_KEYS
-from pulsed.config import Config
-from pulsed.config.load import check
+from pulsed.configuration import Config, check
 from pulsed.errors import SourceError, UsageError
 from pulsed.model.health import SEVERITY
 from pulsed.present.api.history import History

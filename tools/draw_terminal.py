@@ -22,7 +22,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession, model_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.model import Config
+from pulsed.configuration import Config
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api

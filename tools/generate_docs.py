@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import fill, wrap
 
 from pulsed.compute.peaks import PRACTICAL_PEAKS
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.settings import Key, Settings, all_keys, keys_of
 from support import rule_files
 from support.hardware.table import page as known_kernels

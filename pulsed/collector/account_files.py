@@ -1,4 +1,7 @@
-"""The files that keep the accounts of owners: of running ones over a restart, of ended ones for some days."""
+"""The files that keep the accounts of owners: of running ones over a restart, of ended ones for some days.
+
+Accounts that wait to be written take bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +20,128 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, SavedAccount, dump_account, load_account
 from pulsed.aligned_sleep import aligned_sleep
-from pulsed.collector.ended_files import EndedFiles
-from pulsed.collector.state_file import StateFile, WriteStatus
+from pulsed.collector.state_file import FOLDER_MODE, StateFile, WriteStatus
+from pulsed.regular_file import append_lines, read_last_lines
 
 log = logging.getLogger(__name__)
+
+KEPT_DAYS = 7
+KEPT_BYTES = 64 * 2**20
+"""Files are removed, the oldest first, beyond these limits; the newest is kept."""
+
+READ_BYTES = 16 * 2**20
+"""Bytes that are read at start, of the newest accounts."""
+
+WAITING_BYTES = 8 * 2**20
+"""Accounts that wait are dropped, the oldest first, beyond this size: some 2,500 of one GPU."""
+
+
+class EndedFiles:
+    """`jobs-DAY.ndjson`: the accounts that were written on a day (UTC), one per line. Safe in several threads.
+
+    Attributes:
+        status: whether accounts are written.
+        dropped: accounts that were not written because too many waited.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._logged_drops = 0
+        self._unremovable: set[Path] = set()
+        self.status = WriteStatus(folder / "jobs-DAY.ndjson", "accounts of ended owners")
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """Return the number of accounts that wait."""
+        return len(self._waiting)
+
+    def add(self, line: bytes) -> None:
+        """Let an account wait to be written."""
+        with self._lock:
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            self._limit()
+
+    def take(self) -> list[bytes]:
+        """Return what waits, to be passed to `write`."""
+        with self._lock:
+            taken, self._waiting, self._waiting_bytes = list(self._waiting), deque(), 0
+            return taken
+
+    def write(self, lines: Sequence[bytes]) -> bool:
+        """Write accounts; return whether that worked. If not, they wait again."""
+        if not lines:
+            return True
+        path = self._folder / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime())
+        try:
+            self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            append_lines(path, b"\n".join(lines) + b"\n")
+        except OSError as error:
+            self.status.failed(error)
+            self._put_back(lines)
+            return False
+        self.status.succeeded()
+        self._remove_old()
+        return True
+
+    def last_lines(self, most: int) -> list[bytes]:
+        """Return at most so many of the newest accounts, the oldest first."""
+        lines: list[bytes] = []
+        room = READ_BYTES
+        for path in reversed(self._days()):
+            try:
+                found = [line for line in read_last_lines(path, room) if line]
+            except OSError as error:
+                log.warning("accounts of ended owners cannot be read", extra={"path": str(path), "error": str(error)})
+                continue
+            lines = found + lines
+            room -= sum(len(line) + 1 for line in found)
+            if len(lines) >= most or room <= 0:
+                break
+        return lines[-most:]
+
+    def _put_back(self, lines: Iterable[bytes]) -> None:
+        with self._lock:
+            self._waiting.extendleft(reversed(list(lines)))
+            self._waiting_bytes = sum(map(len, self._waiting))
+            self._limit()
+            dropped = self.dropped - self._logged_drops
+            self._logged_drops = self.dropped
+        if dropped:
+            log.warning(
+                "accounts of ended owners are lost: too many wait to be written",
+                extra={"path": str(self._folder), "dropped": dropped},
+            )
+
+    def _limit(self) -> None:
+        while self._waiting_bytes > WAITING_BYTES:
+            self._waiting_bytes -= len(self._waiting.popleft())
+            self.dropped += 1
+
+    def _days(self) -> list[Path]:
+        """Return the files, the oldest first."""
+        try:
+            return sorted(self._folder.glob("jobs-????-??-??.ndjson"))
+        except OSError as error:
+            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
+            return []
+
+    def _remove_old(self) -> None:
+        """Remove the oldest files beyond the limits. What cannot be removed is logged once."""
+        room = KEPT_BYTES
+        for number, path in enumerate(reversed(self._days())):
+            try:
+                room -= path.lstat().st_size
+                if number and (number >= KEPT_DAYS or room < 0):
+                    path.unlink()
+            except OSError as error:  # noqa: PERF203 - it does not keep the others
+                if path not in self._unremovable:
+                    log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
+                self._unremovable.add(path)
+
 
 VERSION = 1
 

@@ -1,15 +1,27 @@
-"""Makes attribution sources from the configuration, in the order of precedence."""
+"""Makes attribution sources from the configuration, and reads workloads of pods from the Kubernetes API.
+
+One client serves a process. It is imported when it is needed: most hosts have no cluster.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.gpu_processes import GpuProcessTable, ProcessOwners
 from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
-from pulsed.config import Config
+from pulsed.collector.connections import api_client
+from pulsed.collector.this_host import discovers_exporters, node_of_pods
+from pulsed.configuration import Config
+
+if TYPE_CHECKING:
+    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+    from pulsed.kubernetes.api_client import ApiClient
 
 SYNTHETIC = ("replay", "demo")
 """Kinds of sources whose GPUs are not those of this host."""
@@ -31,3 +43,78 @@ def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[
     ]
     own = [ProcessOwners(processes)] if config.attribution.process_owners else []
     return [*kubelet, *directories, *own]
+
+
+def resolves_workloads(config: Config) -> bool:
+    """Return whether pods get the names of their workloads."""
+    return config.attribution.workloads.enabled and config.source.kind not in SYNTHETIC
+
+
+def pod_settings(config: Config) -> PodSettings:
+    """Return what is read of pods."""
+    from pulsed.attribution.pod_workloads import PodSettings
+    from pulsed.kubernetes.objects import parse_kind
+
+    given = config.attribution.workloads
+    return PodSettings(node_of_pods(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
+
+
+class Cluster:
+    """The client, and the workloads of the pods of an attribution, while the configuration requires them."""
+
+    def __init__(self, attribution: Attribution) -> None:
+        self._attribution = attribution
+        self._config: Config | None = None
+        self._client: ApiClient | None = None
+        self._pods: PodWorkloads | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def client_for(self, config: Config) -> ApiClient | None:
+        """Return the client for `apply`, the same as before while its section is; None without need.
+
+        Raises:
+            ConfigError: the API server is unknown.
+        """
+        if not (discovers_exporters(config) or resolves_workloads(config)):
+            return None
+        is_same = self._config is not None and self._config.kubernetes == config.kubernetes
+        return self._client if is_same and self._client is not None else api_client(config)
+
+    def apply(self, config: Config, client: ApiClient | None) -> None:
+        """Read by this configuration from now on; what has not changed is not interrupted."""
+        settings = pod_settings(config) if client is not None and resolves_workloads(config) else None
+        before = self._pods.settings if self._pods is not None else None
+        if settings != before or client is not self._client:
+            self._end()
+            if client is not None and settings is not None:
+                self._begin(client, settings)
+        if self._client is not None and self._client is not client:
+            self._close(self._client)
+        self._client, self._config = client, config
+
+    async def stop(self) -> None:
+        """End reading."""
+        self._end()
+        if self._client is not None:
+            self._close(self._client)
+            self._client = None
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _begin(self, client: ApiClient, settings: PodSettings) -> None:
+        from pulsed.attribution.pod_workloads import PodWorkloads
+
+        pods = PodWorkloads(client, settings, lambda: self._attribution.complete_with(pods))
+        self._pods, self._task = pods, asyncio.create_task(pods.run(), name="workloads of pods")
+        self._attribution.complete_with(pods)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._pods = self._task = None
+            self._attribution.complete_with(None)
+
+    def _close(self, client: ApiClient) -> None:
+        closing = asyncio.create_task(client.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

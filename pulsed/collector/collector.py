@@ -17,9 +17,9 @@ from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
+from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG, KernelLog

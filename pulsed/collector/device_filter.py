@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
-from pulsed.config.gpu_selection import GpuSelection, SelectableGpu
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
+from pulsed.model.gpu_selection import GpuSelection, SelectableGpu
 
 
 class DeviceFilter:

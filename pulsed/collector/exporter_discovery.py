@@ -8,16 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.attribution.labels import EXPORTED
 from pulsed.collector.connections import exporter_settings
-from pulsed.collector.gpu_claims import GpuClaims, PageGpus
-from pulsed.collector.own_node import OwnNodeExporter
+from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
 from pulsed.collector.this_host import discovery_node
-from pulsed.config import Config
-from pulsed.config.values import ALL_NAMESPACES
+from pulsed.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import own_namespace
 from pulsed.kubernetes.exporter_pods import (
-    USUAL_NAMESPACES,
     ExporterEndpoint,
     PageAddress,
     PodRequirements,
@@ -25,6 +22,7 @@ from pulsed.kubernetes.exporter_pods import (
     exporter_pod,
 )
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource

@@ -1,9 +1,10 @@
-"""Log lines about changes of a GPU's health, and about GPUs that are no longer expected."""
+"""Log lines about changes of a GPU's health, GPUs that are no longer expected, and findings."""
 
 from __future__ import annotations
 
 import logging
 
+from pulsed.accounting.findings import FindingChange
 from pulsed.model.computed_tick import Removal
 from pulsed.model.health import SEVERITY, HealthChange, State
 
@@ -50,4 +51,14 @@ def log_removal(removal: Removal, node: str) -> None:
         logging.INFO if removal.reason in ("forgotten", "moved") else logging.WARNING,
         removal.message,
         extra={"node": entity.node or node, "gpu": entity.gpu, "uuid": entity.uuid, "reason": removal.reason},
+    )
+
+
+def log_finding(change: FindingChange, node: str) -> None:
+    """Log a finding that begins or ends; `node` is the host of GPUs without a node of their own."""
+    entity, owner = change.device.entity, change.owner
+    log.log(
+        logging.WARNING if change.is_active else logging.INFO,
+        f"{change.name} suspected: {change.message}" if change.is_active else f"{change.name} no longer suspected",
+        extra={"node": entity.node or node, "gpu": entity.gpu, "uuid": entity.uuid, "owner": owner.id},
     )

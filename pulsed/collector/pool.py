@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
-from pulsed.collector.attribution_sources import attribution_sources
-from pulsed.collector.cluster import Cluster
+from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import found_sources, open_sources, target_of
 from pulsed.collector.state_file import SavedHealth
@@ -26,7 +25,7 @@ from pulsed.collector.this_host import (
 )
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import Target, TargetStore

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from pulsed.collector.connections import api_client, exporter_settings, given_values
+from pulsed.collector.connections import api_client, exporter_settings
 from pulsed.collector.this_host import discovers_exporters, node_name
-from pulsed.config import Config
-from pulsed.config.source import STALE_INTERVALS
+from pulsed.configuration import Config
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
+from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.reader.source import Source
+from pulsed.translate.fields import fields_to_watch, superchip_fields
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -78,7 +80,7 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
         sources = [ExporterSource(target, settings, scraper) for target in targets]
     if not config.source.exporter.own_node:
         return sources
-    from pulsed.collector.own_node import OwnNodeExporter
+    from pulsed.collector.exporter_pages import OwnNodeExporter
 
     return [OwnNodeExporter(source, node_name(config)) for source in sources]
 
@@ -108,48 +110,29 @@ def _lacks_profiling(source: Source) -> bool:
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.compute.products import C2C_LINKS
-    from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
-    from pulsed.translate.fields import fields_to_watch, superchip_fields
 
-    given = config.source.dcgmi
+    given, limit = config.source.dcgmi, config.source.max_gpus
     fast, slow = fields_to_watch(given.groups, given.fields)
     by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
-    interval = config.source.seconds() or DcgmiSettings(fast).interval
-    options = given_values(given, {"groups", "fields"})
-    return [
-        DcgmiSource(
-            DcgmiSettings(
-                fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options
-            )
-        )
-    ]
+    interval = config.source.seconds() or given.interval
+    return [DcgmiSource(replace(given, fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=limit))]
 
 
 def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.nvml.settings import NvmlSettings
     from pulsed.reader.nvml.source import NvmlSource
 
-    interval = config.source.seconds() or NvmlSettings().interval
-    options = given_values(config.source.nvml)
-    return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
+    given = config.source.nvml
+    interval = config.source.seconds() or given.interval
+    return [NvmlSource(replace(given, interval=interval, max_gpus=config.source.max_gpus))]
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.settings import DEFAULT_START, ReplaySettings
     from pulsed.reader.replay.source import replay_sources
 
-    given = config.source.replay
-    settings = ReplaySettings(
-        given.path or "",
-        given.columns,
-        speed=0.0 if hurried else given.speed,
-        loop=given.loop,
-        interval=config.source.seconds(),
-        start=DEFAULT_START if given.start is None else given.start,
-        max_gpus=config.source.max_gpus,
-    )
-    return replay_sources(settings)
+    given, speed = config.source.replay, 0.0 if hurried else config.source.replay.speed
+    interval, limit = config.source.seconds(), config.source.max_gpus
+    return replay_sources(replace(given, speed=speed, interval=interval, max_gpus=limit))
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from socket import gethostname
 from urllib.parse import urlsplit
 
-from pulsed.config import Config
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
+from pulsed.configuration import Config
 from pulsed.errors import ConfigError
+from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback

@@ -17,16 +17,16 @@ from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.collector.connections import cluster_access, exporter_settings
-from pulsed.config import Config
-from pulsed.config.source import STALE_INTERVALS
-from pulsed.config.values import ALL_NAMESPACES
+from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
 from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.server.auth import AuthMiddleware
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, listen

@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises `ConfigError` if a file is not valid; the message has one line per problem.
     """
-    from pulsed.config.load import check
+    from pulsed.configuration import check
     from pulsed.server.reloader import check as check_web
 
     file, web_config_file = options.file, options.web_config_file

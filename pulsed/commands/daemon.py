@@ -21,14 +21,12 @@ from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
-from pulsed.collector.finding_log import log_finding
-from pulsed.collector.health_log import log_health_change, log_removal
+from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.collector.state_folder import locked
+from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
@@ -304,7 +302,7 @@ class Daemon:
                 self._store,
                 self._history,
                 self._events,
-                Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
+                Accounts(self._accounting, self._ended, config.prices, self._workloads),
                 self._collectors.attribution.gpu_processes,
                 config.masked(),
                 config.compute_settings(),

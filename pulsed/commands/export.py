@@ -11,7 +11,7 @@ from pulsed.commands.command_parser import CommandParser
 from pulsed.commands.options import add_gpu_options, configuration
 
 if TYPE_CHECKING:
-    from pulsed.config import Config
+    from pulsed.configuration import Config
     from pulsed.model.computed_tick import ComputedTick
 
 

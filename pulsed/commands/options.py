@@ -11,7 +11,7 @@ from pulsed.commands.argument_types import time_span
 from pulsed.commands.command_parser import CommandParser
 
 if TYPE_CHECKING:
-    from pulsed.config import Config
+    from pulsed.configuration import Config
 
 DEFAULT_URL = "http://localhost:9401"
 """Of the daemon of this host."""
@@ -89,7 +89,7 @@ def configuration(options: argparse.Namespace) -> Config:
 
 def load_config(options: argparse.Namespace) -> Config:
     """Return the configuration; raises `ConfigError`."""
-    from pulsed.config.load import load
+    from pulsed.configuration import load
 
     return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
 

@@ -17,7 +17,7 @@ from pulsed import __version__
 from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import BadCapture, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.time_text import rfc3339

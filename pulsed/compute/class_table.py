@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import CLASSES
+from pulsed.settings import Factor, Ratio, Settings, setting
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
 """Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,
@@ -23,8 +24,20 @@ Profile = Literal["pulsed", "kempnerpulse"]
 for IO."""
 
 
+def _use(name: str) -> str:
+    """Return which conditions of the class table use a threshold."""
+    uses = [
+        f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
+        + (f" (only with the profile `{rule.only}`)" if rule.only else "")
+        for rule in RULES
+        for condition in rule.conditions
+        if condition.threshold == name
+    ]
+    return ("; ".join(uses) or "`io` with the profile `kempnerpulse`: `memory_utilization_ratio` >= this") + "."
+
+
 @dataclass(frozen=True, slots=True)
-class ClassThresholds:
+class ClassThresholds(Settings):
     """Every number of the class table: ratios 0..1, and bytes/s. The defaults are KempnerPulse 0.5's, except
     `memory_bound_saturated_dram_ratio`, which it does not have.
 
@@ -34,30 +47,30 @@ class ClassThresholds:
         ConfigError: a threshold is negative, infinite or not a number.
     """
 
-    idle_real_utilization_ratio: float = 0.05
-    idle_graphics_engine_ratio: float = 0.05
-    idle_dram_ratio: float = 0.05
-    tensor_heavy_compute_tensor_ratio: float = 0.50
-    tensor_heavy_compute_sm_ratio: float = 0.60
+    idle_real_utilization_ratio: Ratio = setting(0.05, _use)
+    idle_graphics_engine_ratio: Ratio = setting(0.05, _use)
+    idle_dram_ratio: Ratio = setting(0.05, _use)
+    tensor_heavy_compute_tensor_ratio: Ratio = setting(0.50, _use)
+    tensor_heavy_compute_sm_ratio: Ratio = setting(0.60, _use)
     # 80 to 90 % is the practical peak of device memory, and 65 % is three quarters of it or more.
-    memory_bound_saturated_dram_ratio: float = 0.65  # profile pulsed only
-    tensor_compute_tensor_ratio: float = 0.15
-    tensor_compute_sm_ratio: float = 0.40
-    fp64_hpc_compute_fp64_ratio: float = 0.20
-    fp64_hpc_compute_sm_ratio: float = 0.50
-    io_bytes_per_second: float = 1e9
-    io_memory_utilization_ratio: float = 0.40  # profile kempnerpulse only
-    io_or_data_loading_sm_ratio: float = 0.30
-    memory_bound_dram_ratio: float = 0.50
-    memory_bound_sm_ratio: float = 0.50
-    compute_heavy_sm_ratio: float = 0.80
-    compute_active_sm_ratio: float = 0.50
-    memory_active_dram_ratio: float = 0.40
-    busy_low_sm_use_graphics_engine_ratio: float = 0.40
-    busy_low_sm_use_sm_ratio: float = 0.25
-    low_utilization_graphics_engine_ratio: float = 0.15
-    low_utilization_sm_ratio: float = 0.15
-    low_utilization_dram_ratio: float = 0.15
+    memory_bound_saturated_dram_ratio: Ratio = setting(0.65, _use)  # profile pulsed only
+    tensor_compute_tensor_ratio: Ratio = setting(0.15, _use)
+    tensor_compute_sm_ratio: Ratio = setting(0.40, _use)
+    fp64_hpc_compute_fp64_ratio: Ratio = setting(0.20, _use)
+    fp64_hpc_compute_sm_ratio: Ratio = setting(0.50, _use)
+    io_bytes_per_second: Factor = setting(1e9, _use)
+    io_memory_utilization_ratio: Ratio = setting(0.40, _use)  # profile kempnerpulse only
+    io_or_data_loading_sm_ratio: Ratio = setting(0.30, _use)
+    memory_bound_dram_ratio: Ratio = setting(0.50, _use)
+    memory_bound_sm_ratio: Ratio = setting(0.50, _use)
+    compute_heavy_sm_ratio: Ratio = setting(0.80, _use)
+    compute_active_sm_ratio: Ratio = setting(0.50, _use)
+    memory_active_dram_ratio: Ratio = setting(0.40, _use)
+    busy_low_sm_use_graphics_engine_ratio: Ratio = setting(0.40, _use)
+    busy_low_sm_use_sm_ratio: Ratio = setting(0.25, _use)
+    low_utilization_graphics_engine_ratio: Ratio = setting(0.15, _use)
+    low_utilization_sm_ratio: Ratio = setting(0.15, _use)
+    low_utilization_dram_ratio: Ratio = setting(0.15, _use)
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -68,12 +81,14 @@ class ClassThresholds:
 
 DEFAULT_THRESHOLDS = ClassThresholds()
 
+Comparison = Literal["<", ">="]
+
 
 class Condition(NamedTuple):
     """One comparison of a rule: of a variable with a field of `ClassThresholds`."""
 
     variable: Variable
-    comparison: Literal["<", ">="]
+    comparison: Comparison
     threshold: str
 
 
@@ -92,86 +107,45 @@ class ClassRule(NamedTuple):
     only: Profile | None = None
 
 
+def _rule(
+    name: str,
+    bottleneck: str,
+    *conditions: tuple[Variable, Comparison],
+    of: str = "",
+    reason: str = "",
+    only: Profile | None = None,
+) -> ClassRule:
+    """Return a row of the class table; a threshold is named by the class, or `of`, and by its variable."""
+
+    def threshold(variable: Variable) -> str:
+        return "io_bytes_per_second" if variable == "io" else f"{of or name}_{variable}_ratio"
+
+    compared = tuple(Condition(variable, how, threshold(variable)) for variable, how in conditions)
+    return ClassRule(name, bottleneck, compared, reason, only)
+
+
 RULES: tuple[ClassRule, ...] = (
-    ClassRule(
-        "idle",
-        "idle",
-        (
-            Condition("real_utilization", "<", "idle_real_utilization_ratio"),
-            Condition("graphics_engine", "<", "idle_graphics_engine_ratio"),
-            Condition("dram", "<", "idle_dram_ratio"),
-            Condition("io", "<", "io_bytes_per_second"),
-        ),
-    ),
-    ClassRule(
-        "tensor_heavy_compute",
-        "compute",
-        (
-            Condition("tensor", ">=", "tensor_heavy_compute_tensor_ratio"),
-            Condition("sm", ">=", "tensor_heavy_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
+    _rule("idle", "idle", ("real_utilization", "<"), ("graphics_engine", "<"), ("dram", "<"), ("io", "<")),
+    _rule("tensor_heavy_compute", "compute", ("tensor", ">="), ("sm", ">=")),
+    _rule(
         "memory_bound",
         "memory",
-        (Condition("dram", ">=", "memory_bound_saturated_dram_ratio"),),
-        "SM activity counts resident warps, including those that wait for memory. A copy kernel on all SMs, and most"
-        " decoding of language models, keep the SMs or tensor pipes active while device memory is the limit.",
+        ("dram", ">="),
+        of="memory_bound_saturated",
+        reason="SM activity counts resident warps, including those that wait for memory. A copy kernel on all SMs, and"
+        " most decoding of language models, keep the SMs or tensor pipes active while device memory is the limit.",
         only="pulsed",
     ),
-    ClassRule(
-        "tensor_compute",
-        "compute",
-        (
-            Condition("tensor", ">=", "tensor_compute_tensor_ratio"),
-            Condition("sm", ">=", "tensor_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "fp64_hpc_compute",
-        "compute",
-        (
-            Condition("fp64", ">=", "fp64_hpc_compute_fp64_ratio"),
-            Condition("sm", ">=", "fp64_hpc_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "io_or_data_loading",
-        "io",
-        (
-            Condition("io", ">=", "io_bytes_per_second"),
-            Condition("sm", "<", "io_or_data_loading_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "memory_bound",
-        "memory",
-        (
-            Condition("dram", ">=", "memory_bound_dram_ratio"),
-            Condition("sm", "<", "memory_bound_sm_ratio"),
-        ),
-    ),
-    ClassRule("compute_heavy", "compute", (Condition("sm", ">=", "compute_heavy_sm_ratio"),)),
-    ClassRule("compute_active", "compute", (Condition("sm", ">=", "compute_active_sm_ratio"),)),
-    ClassRule("memory_active", "memory", (Condition("dram", ">=", "memory_active_dram_ratio"),)),
-    ClassRule(
-        "busy_low_sm_use",
-        "mixed",
-        (
-            Condition("graphics_engine", ">=", "busy_low_sm_use_graphics_engine_ratio"),
-            Condition("sm", "<", "busy_low_sm_use_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "low_utilization",
-        "mixed",
-        (
-            Condition("graphics_engine", "<", "low_utilization_graphics_engine_ratio"),
-            Condition("sm", "<", "low_utilization_sm_ratio"),
-            Condition("dram", "<", "low_utilization_dram_ratio"),
-        ),
-    ),
-    ClassRule("mixed_or_moderate", "mixed", ()),
+    _rule("tensor_compute", "compute", ("tensor", ">="), ("sm", ">=")),
+    _rule("fp64_hpc_compute", "compute", ("fp64", ">="), ("sm", ">=")),
+    _rule("io_or_data_loading", "io", ("io", ">="), ("sm", "<")),
+    _rule("memory_bound", "memory", ("dram", ">="), ("sm", "<")),
+    _rule("compute_heavy", "compute", ("sm", ">=")),
+    _rule("compute_active", "compute", ("sm", ">=")),
+    _rule("memory_active", "memory", ("dram", ">=")),
+    _rule("busy_low_sm_use", "mixed", ("graphics_engine", ">="), ("sm", "<")),
+    _rule("low_utilization", "mixed", ("graphics_engine", "<"), ("sm", "<"), ("dram", "<")),
+    _rule("mixed_or_moderate", "mixed"),
 )
 """The class table, first match wins; the last rule always matches."""
 

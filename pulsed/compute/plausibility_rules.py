@@ -7,41 +7,26 @@ handles ratios above 1. A rule that is in doubt keeps the reading.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.compute.bounds import MEDIA
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
-
-ACTIVITY = (
-    "graphics_engine_active_ratio",
-    "sm_active_ratio",
-    "sm_occupancy_ratio",
-    "tensor_active_ratio",
-    "tensor_hmma_active_ratio",
-    "tensor_imma_active_ratio",
-    "tensor_dfma_active_ratio",
-    "fp64_active_ratio",
-    "fp32_active_ratio",
-    "fp16_active_ratio",
-    "integer_active_ratio",
-    "dram_active_ratio",
-)
-"""Profiled activity of the SMs and memory; the graphics engine first, then the SMs."""
-
-RATES = (
-    "pcie_transmit_bytes_per_second",
-    "pcie_receive_bytes_per_second",
-    "nvlink_transmit_bytes_per_second",
-    "nvlink_receive_bytes_per_second",
-    "c2c_transmit_bytes_per_second",
-    "c2c_receive_bytes_per_second",
-)
-"""Profiled traffic of the links."""
+from pulsed.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting
 
 ENGINES = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
 """Profiled activity of the image and video engines."""
+
+ACTIVITY = tuple(
+    name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in ENGINES
+)
+"""Profiled activity of the SMs and memory; the graphics engine first, then the SMs."""
+
+RATES = tuple(f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink", "c2c") for way in ("transmit", "receive"))
+"""Profiled traffic of the links."""
 
 UTILIZATIONS = ("gpu_utilization_ratio", "memory_utilization_ratio")
 """Measured by the driver, without the profiler."""
@@ -54,8 +39,7 @@ MEASURED = (
     *ENGINES,
     *UTILIZATIONS,
     *POWERS,
-    "encoder_utilization_ratio",
-    "decoder_utilization_ratio",
+    *MEDIA,
     "nvlink_bandwidth_bytes_per_second",
     "memory_used_bytes",
     "memory_free_bytes",
@@ -78,21 +62,10 @@ MIN_FRACTIONAL = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PlausibilitySettings:
+class PlausibilitySettings(Settings):
     """Limits of plausible inputs.
 
     Attributes:
-        enabled: whether inputs are checked.
-        busy_utilization_ratio: `gpu_utilization_ratio`, 0..1, from which on kernels certainly ran.
-        stuck_seconds: duration of a contradiction. The driver's utilization is a mean over up to 1 s (nvml.h), and
-            DCGM's values are a part of a second apart (DCGM#170): 10 s exceed both.
-        stuck_samples: number of different samples of a contradiction: an exporter that samples every 30 s and is
-            scraped more often repeats a coincidence.
-        frozen_seconds: duration of constant values. dcgm-exporter's default interval is 30 s.
-        frozen_samples: number of samples with constant values.
-        moved_ratio: change of load, 0..1, that must change activity, too: of a utilization, or relative of power. The
-            power of a hung job varies by a few percent at constant activity.
-        power_max_watts: upper limit of power.
         temperature_min_celsius: lower limit of temperatures.
         temperature_max_celsius: upper limit of temperatures; DCGM itself drops more.
         sm_clock_max_hertz: upper limit of SM and video clocks. Memory may be faster: GDDR7 is reported with 14 GHz.
@@ -103,14 +76,20 @@ class PlausibilitySettings:
         ConfigError: a number is out of its range.
     """
 
-    enabled: bool = True
-    busy_utilization_ratio: float = 0.9
-    stuck_seconds: float = 10.0
-    stuck_samples: int = 3
-    frozen_seconds: float = 300.0
-    frozen_samples: int = 20
-    moved_ratio: float = 0.2
-    power_max_watts: float = MAX_WATTS
+    enabled: Switch = setting(True, "Look for implausible inputs.")
+    busy_utilization_ratio: Ratio = setting(0.9, "From this `gpu_utilization_ratio` on, kernels certainly ran.")
+    # The driver's figure is a mean over up to 1 s (nvml.h), and DCGM's values are late by part of a second (DCGM#170).
+    stuck_seconds: Duration = setting(10.0, "Zero activity on such a busy GPU counts as stuck after this time.")
+    stuck_samples: Count = setting(3, "And after this many different samples; a scrape can repeat one.")
+    frozen_seconds: Duration = setting(
+        300.0, "Constant values count as frozen after this time; dcgm-exporter's default interval is 30 s."
+    )
+    frozen_samples: Count = setting(20, "And after this many samples.")
+    # A hung job has constant activity, and power that changes by a few percent.
+    moved_ratio: Ratio = setting(
+        0.2, "A load change by this much (utilization points, or a share of power) must change activity."
+    )
+    power_max_watts: Factor = setting(MAX_WATTS, "Higher power is implausible.")
     temperature_min_celsius: float = -50.0
     temperature_max_celsius: float = 200.0
     sm_clock_max_hertz: float = 10e9
@@ -129,6 +108,15 @@ class PlausibilitySettings:
                 f"temperature_min_celsius of plausibility is {self.temperature_min_celsius}",
                 f"Give less than temperature_max_celsius, which is {self.temperature_max_celsius}.",
             )
+
+    @classmethod
+    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield numbers that are out of their ranges."""
+        for name, value in given.items():
+            try:
+                cls(**{name: value})
+            except ConfigError as error:  # noqa: PERF203 - each number has its own
+                yield name, f"is {value:g}; {error.remedy}"
 
 
 _ALLOWED = {

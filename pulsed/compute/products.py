@@ -180,11 +180,14 @@ _BY_ARCHITECTURE = {
     "hopper": _RETIREMENT,
     "blackwell": _RETIREMENT,
 }
-_GDDR = re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0")
-_CARD = re.compile(r"\b(PCIe|PCIE|NVL)\b")
-_CONSUMER = re.compile(r"GeForce|TITAN RTX")
 _BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
 _P100 = re.compile(r"\bP100\b")
+_CONSUMER = re.compile(r"GeForce|TITAN RTX")
+_BY_PATTERN = (
+    (re.compile(r"\b(PCIe|PCIE|NVL)\b"), _FABRIC),  # cards
+    (re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0"), _MEMORY_SENSOR),  # GDDR
+    (_CONSUMER, (*_ECC, *_REMAPPING, *_RETIREMENT)),
+)
 
 
 @lru_cache(maxsize=256)
@@ -200,12 +203,9 @@ def missing_from_model(model: str) -> tuple[str, ...]:
     links = nvlink_of(model)
     if links is not None and not links.links:
         absent += (*_NVLINK, *_FABRIC)
-    if _CARD.search(model):
-        absent += _FABRIC
-    if _GDDR.search(model):
-        absent += _MEMORY_SENSOR
-    if _CONSUMER.search(model):
-        absent += (*_ECC, *_REMAPPING, *_RETIREMENT)
+    for pattern, quantities in _BY_PATTERN:
+        if pattern.search(model):
+            absent += quantities
     if absent and c2c_of(model) is None:
         absent += _C2C
     return tuple(dict.fromkeys(absent))

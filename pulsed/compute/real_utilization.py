@@ -12,7 +12,7 @@ from pulsed.compute.bounds import INPUT_QUANTITIES
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
-from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import Reading
 
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
@@ -49,14 +49,14 @@ def real_utilization(reading: Reading, bounds: Bounds, settings: ComputeSettings
     ):
         return RealUtilization(lower, lower, lower, 1.0, ())
     upper = _weighted(weights, bounds.high)
-    ratio, coverage = _mean_of_present(reading, bounds, weights)
+    ratio, coverage, missing = _mean_of_present(reading, bounds, weights)
     if settings.missing == "zero":
         ratio = lower
     elif ratio is not None and coverage >= settings.min_coverage:
         ratio = min(max(ratio, lower), upper)
     else:
         ratio = lower if upper - lower <= SETTLED else None
-    return RealUtilization(ratio, lower, upper, coverage, _missing(reading, weights))
+    return RealUtilization(ratio, lower, upper, coverage, missing)
 
 
 def _weighted(weights: Weights, inputs: Inputs) -> float:
@@ -69,29 +69,28 @@ def _weighted(weights: Weights, inputs: Inputs) -> float:
     return 1.0 if total > FULL else total
 
 
-def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tuple[float | None, float]:
-    """Return the weighted mean over the present inputs (None without any) and the share of weight that they have."""
+def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tuple[float | None, float, tuple[str, ...]]:
+    """Return the weighted mean over the present inputs (None without any), the share of weight that they have, and the
+    missing inputs that have a weight."""
     total = coverage = 0.0
-    for weight, value, low in zip(_weights(weights), _values(reading), bounds.low, strict=False):
+    missing = []
+    for quantity, value, weight, low in zip(_QUANTITIES, _values(reading), _weights(weights), bounds.low, strict=False):
         if value is not None:  # then it is both bounds, but for its clamping
             coverage += weight
             total += weight * low
+        elif weight > 0:
+            missing.append(quantity)
     if reading.graphics_engine_active_ratio is None and reading.gpu_utilization_ratio is not None:
         coverage += weights.graphics_engine
         total += weights.graphics_engine * min(max(reading.gpu_utilization_ratio, 0.0), 1.0)
     rounded = round(coverage, COVERAGE_DIGITS)
-    return total / coverage if rounded > 0 else None, rounded
-
-
-def _missing(reading: Reading, weights: Weights) -> tuple[str, ...]:
-    """Return the inputs that have a weight and no value."""
-    inputs = zip(_QUANTITIES, _values(reading), _weights(weights), strict=True)
-    return tuple([quantity for quantity, value, weight in inputs if value is None and weight > 0])
+    return total / coverage if rounded > 0 else None, rounded, tuple(missing)
 
 
 def weighted_inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
     """Return the quantities whose weight is above 0."""
-    return tuple((quantity,) for quantity in _missing(NOTHING, settings.weights))
+    weights = zip(_QUANTITIES, _weights(settings.weights), strict=True)
+    return tuple((quantity,) for quantity, weight in weights if weight > 0)
 
 
 REAL_UTILIZATION = DerivedResult(

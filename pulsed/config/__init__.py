@@ -1,5 +1,1 @@
-"""The configuration: its keys, how it is loaded, and its error messages."""
-
-from pulsed.config.model import Config
-
-__all__ = ["Config"]
+"""Loads, merges and checks a configuration, and reports what is wrong with it. Independent of its keys."""

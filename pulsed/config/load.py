@@ -1,4 +1,4 @@
-"""Loads the configuration: flags over environment over file over defaults, with all errors at once.
+"""Loads a configuration: flags over environment over file over defaults, with all errors at once.
 
 The order among flags: one of its own (`--log.level`) goes before `--set`, and of several `--set` the last one counts.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from pulsed.config import Config
 from pulsed.config.schema import Schema
-from pulsed.config.source import ExporterSection
 from pulsed.config.yaml import BadYaml, Given, YamlText
-from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, read_password
+from pulsed.settings import Settings
 from pulsed.suggestions import nearest
 
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
@@ -26,19 +24,20 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is a mistake
 
-_SCHEMA = Schema(Config, "listen: :9401")
+_S = TypeVar("_S", bound=Settings)
 
 
 def load(
+    schema: Schema[_S],
     file: Path | None,
     overrides: Sequence[str],
     environment: Mapping[str, str],
-    flags: Mapping[str, tuple[str, object]] | None = None,
-) -> Config:
-    """Return the configuration.
+    flags: Mapping[str, tuple[str, object]],
+) -> _S:
+    """Return the settings of a schema.
 
     Args:
-        file: the YAML file; None takes the one that the environment names in `PULSED_CONFIG_FILE`, or none.
+        file: the YAML file, if any.
         overrides: the values of `--set`, each `key.path=value`, the value in YAML.
         environment: all variables of the process; those that do not begin with `PULSED_` are left alone.
         flags: by key the flag of its own, for messages, and the value: a text as given, a list of such, or a switch.
@@ -46,17 +45,16 @@ def load(
     Raises:
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
     """
-    file = file_of(file, environment)
     problems: list[str] = []
     given = Given({}, "the configuration")
     for layer in (
-        *([_SCHEMA.read(file, problems)] if file else []),
-        *_environment(environment, problems),
-        *_overrides(overrides, problems),
-        *_flags(flags or {}, problems),
+        *([schema.read(file, problems)] if file else []),
+        *_environment(schema, environment, problems),
+        *_overrides(schema, overrides, problems),
+        *_flags(schema, flags, problems),
     ):
         given = _over(given, layer)
-    return _SCHEMA.validate(given, problems)
+    return schema.validate(given, problems)
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -65,49 +63,25 @@ def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
     return Path(named) if file is None and named else file
 
 
-def check(file: Path) -> Config:
-    """Load a file alone, without environment and flags.
-
-    Raises:
-        ConfigError: see `load`.
-    """
-    return load(file, (), {})
-
-
-def password_of(exporter: ExporterSection) -> str:
-    """Return the password to scrape with, from its file where it has one; empty: none.
-
-    Raises `ConfigError` if the file cannot be read.
-    """
-    if exporter.password_file is None:
-        return exporter.password or ""
-    try:
-        return read_password(exporter.password_file)
-    except BadCredentials as error:
-        raise ConfigError(
-            f"source.exporter.password_file: {error}", "Name a file that pulsed's user may read"
-        ) from None
-
-
-def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
+def _environment(schema: Schema[_S], environment: Mapping[str, str], problems: list[str]) -> list[Given]:
     layers: list[Given] = []
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
         key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
-        if key in _SCHEMA.keys:
-            secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
+        if key in schema.keys:
+            secret = (kind := schema.keys[key].kind) is not None and kind.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
-            value = Given(text, origin) if secret else _value(text, origin, key, problems)
+            value = Given(text, origin) if secret else _value(schema, text, origin, key, problems)
             layers += _layer(key, value)
         elif not _is_service_link(name, text):
-            near = nearest(key, list(_SCHEMA.keys))
+            near = nearest(key, list(schema.keys))
             hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see CONFIGURATION.md"
             problems.append(f"{origin}: no key has this name; {hint}")
     return layers
 
 
-def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
+def _overrides(schema: Schema[_S], overrides: Sequence[str], problems: list[str]) -> list[Given]:
     layers: list[Given] = []
     for number, override in enumerate(overrides, start=1):
         key, equals, text = override.partition("=")
@@ -115,15 +89,15 @@ def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
         if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):  # the text may be a secret: it is not repeated
             problems.append(f"--set number {number}: must be key.path=value, as in --set source.interval=15s")
             continue
-        layers += _layer(key, _value(text, "--set", key, problems))
+        layers += _layer(key, _value(schema, text, "--set", key, problems))
     return layers
 
 
-def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[Given]:
+def _flags(schema: Schema[_S], flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[Given]:
     layers: list[Given] = []
     for key, (origin, value) in flags.items():
         if isinstance(value, str):
-            layers += _layer(key, _value(value, origin, key, problems))
+            layers += _layer(key, _value(schema, value, origin, key, problems))
         elif isinstance(value, (list, tuple)):
             layers += _layer(key, Given([Given(str(item), origin) for item in value], origin))
         elif isinstance(value, (bool, int, float)):
@@ -131,13 +105,13 @@ def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list
     return layers
 
 
-def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
+def _value(schema: Schema[_S], text: str, origin: str, key: str, problems: list[str]) -> Given | None:
     """Return the value of a text in YAML. An address or a name that is not YAML (`[::1]:9401`) is taken as it is."""
-    path, yaml = tuple(key.split(".")), YamlText(text, origin, _SCHEMA.style)
+    path, yaml = tuple(key.split(".")), YamlText(text, origin, schema.style)
     try:
         given = yaml.read(path)
     except BadYaml as error:
-        if _SCHEMA.style(path) != "typed":
+        if schema.style(path) != "typed":
             return Given(text, origin)
         problems.append(f"{error} (key {key})")
         return None

@@ -105,6 +105,9 @@ class _Reader:
         for name, inner in given.value.items():
             if name not in keys:
                 self._report(inner, _dotted(path, name), f"unknown key; {self._hint(path, name)}")
+        if len(self.problems) == before:
+            for name, message in section.refused(values):
+                self._report(given.value.get(name, given), _dotted(path, name), message)
         if len(self.problems) > before:
             return None
         found = section(**section.arguments(values))

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from pulsed.errors import ConfigError
 from pulsed.http.client import url_host
+from pulsed.kubernetes.settings import SERVICE_ACCOUNT
 from pulsed.regular_file import read_regular
-
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
 
 _NAMESPACE_BYTES = 4096
 

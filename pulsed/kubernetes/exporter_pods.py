@@ -13,23 +13,9 @@ from urllib.parse import quote
 from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.objects import Controller, controller_of, mapping, mappings, text
-
-USUAL_NAMESPACES = (
-    "gpu-operator",
-    "nvidia-gpu-operator",
-    "gpu-operator-resources",
-    "dcgm-exporter",
-    "monitoring",
-    "kube-system",
-    "gke-managed-system",
-)
-"""Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
-dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+from pulsed.kubernetes.settings import DAEMON_SET, USUAL_NAMESPACES
 
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")
-
-DAEMON_SET = "DaemonSet.apps"
-"""The kind of controller that exporters usually have."""
 
 
 @dataclass(frozen=True, slots=True)

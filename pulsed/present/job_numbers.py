@@ -6,7 +6,10 @@ A share is of the observed time in which its input was present; None without any
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
+
+from pulsed.settings import Factor, Settings, Text, setting
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
@@ -70,12 +73,13 @@ def has_several_nodes(account: Account) -> bool:
 JOULES_PER_KWH = 3.6e6
 
 
-class Prices(NamedTuple):
-    """Prices in one currency; None: GPU time, or energy, has no price."""
+@dataclass(frozen=True, slots=True)
+class Prices(Settings):
+    """Prices in one currency, which turn GPU hours and energy of jobs into money; None: no price."""
 
-    gpu_hour: float | None = None
-    kwh: float | None = None
-    currency: str = "EUR"
+    gpu_hour: Factor | None = setting(None, "Price of a GPU hour. Unset: none.", example=2.5)
+    kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
+    currency: Text = setting("EUR", "Currency of the prices.")
 
 
 NO_PRICES = Prices()

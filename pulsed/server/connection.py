@@ -17,8 +17,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from pulsed.config.model import WebSection
 from pulsed.present.asgi import CLIENT, Client
+from pulsed.server.settings import WebServerSettings
 from pulsed.server.tls_context import Certificate, common_names
 
 MOST_HEADER_BYTES = 64 * 1024
@@ -88,7 +88,7 @@ class ServerConnection(HttpToolsProtocol):
         self,
         config: uvicorn.Config,
         server_state: ServerState,
-        limits: WebSection,
+        limits: WebServerSettings,
         admits: Admits,
         opened: Callable[[], object],
         set_headers: Callable[[], None],

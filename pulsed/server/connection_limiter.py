@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from uvicorn.server import ServerState
 
-from pulsed.config.model import WebSection
 from pulsed.server.connection import ServerConnection
+from pulsed.server.settings import WebServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ConnectionLimiter:
         opening: sockets of connections that are not ready yet (TLS handshake).
     """
 
-    def __init__(self, state: ServerState, limits: WebSection) -> None:
+    def __init__(self, state: ServerState, limits: WebServerSettings) -> None:
         self._state = state
         self._limits = limits
         self.opening: dict[socket.socket, Handshake] = {}

@@ -22,11 +22,11 @@ from email.utils import formatdate
 import uvicorn
 
 from pulsed.aligned_sleep import next_multiple
-from pulsed.config.model import WebSection
 from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection, network_of
 from pulsed.server.connection_limiter import ConnectionLimiter, Handshake
 from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.settings import WebServerSettings
 from pulsed.server.tls_context import is_allowed
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         app: App,
-        limits: WebSection,
+        limits: WebServerSettings,
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:

@@ -11,8 +11,8 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsed.config.value_parsers import UNIX
 from pulsed.errors import ListenError
+from pulsed.server.settings import UNIX
 
 BACKLOG = 512
 FIRST_DESCRIPTOR = 3

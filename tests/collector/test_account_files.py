@@ -13,9 +13,8 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.collector import account_files, ended_files
-from pulsed.collector.account_files import AccountFiles
-from pulsed.collector.ended_files import KEPT_DAYS, EndedFiles
+from pulsed.collector import account_files
+from pulsed.collector.account_files import KEPT_DAYS, AccountFiles, EndedFiles
 from pulsed.present.api.account_documents import account_document
 from support.full_disk import file_size_limit, filled, small_disk
 from support.tampering import tampered
@@ -115,7 +114,7 @@ def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pyte
 
 
 def test_days_beyond_the_size_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_files, "KEPT_BYTES", 100)
+    monkeypatch.setattr(account_files, "KEPT_BYTES", 100)
     (tmp_path / "jobs-2026-01-01.ndjson").write_text("x" * 101)
     run = Run(tmp_path)
     run.job_ends()
@@ -240,7 +239,7 @@ def test_a_line_that_was_torn_costs_itself_only(tmp_path: Path) -> None:
 def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ended_files, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(account_files, "WAITING_BYTES", 1000)
     files = EndedFiles(tmp_path / "state")
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
@@ -274,7 +273,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_files, "READ_BYTES", 1000)
+    monkeypatch.setattr(account_files, "READ_BYTES", 1000)
     files = EndedFiles(tmp_path)
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.collector.collector import LARGE_LABEL_SETS, Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import parse
+from pulsed.model.gpu_selection import parse
 from support.bench.ticks import raw_ticks
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.this_host import selection_of
-from pulsed.config.gpu_selection import EVERYTHING, parse
-from pulsed.config.load import load
+from pulsed.configuration import load
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.gpu_selection import EVERYTHING, parse
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.vocabulary import NOTHING
 from support.daemon import pulsed

@@ -13,11 +13,10 @@ import pytest
 
 from pulsed.collector.exporter_discovery import DiscoveredExporter, ExporterDiscovery, pod_requirements
 from pulsed.collector.pool import CollectorPool
-from pulsed.config import Config
-from pulsed.config.load import load
+from pulsed.configuration import Config, load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
+from pulsed.kubernetes.settings import USUAL_NAMESPACES
 from pulsed.model.target_store import TargetStore
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pulsed.collector.gpu_claims import KEPT_SECONDS, GpuClaims, GpuName, PageGpus
+from pulsed.collector.exporter_pages import KEPT_SECONDS, GpuClaims, GpuName, PageGpus
 from pulsed.errors import DuplicateGpu
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser

@@ -12,7 +12,7 @@ import pytest
 
 from pulsed.collector.collector import Collector, Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.health import Health
 from pulsed.model.target_store import Target
 from pulsed.reader.demo.source import DemoSource

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.config.load import load
+from pulsed.configuration import load
 from pulsed.model.target_store import Target, TargetStore
 from support.daemon import environment
 from support.waiting import eventually

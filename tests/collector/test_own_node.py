@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.exporter_discovery import DiscoveredExporter
-from pulsed.collector.gpu_claims import GpuClaims
-from pulsed.collector.own_node import OwnNodeExporter
+from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter
 from pulsed.errors import OtherNode
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.reader.exporter.settings import ExporterSettings

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.state_folder import LOCK_FILE, StateFolderInUse, locked
+from pulsed.collector.state_file import LOCK_FILE, StateFolderInUse, locked
 from support.full_disk import filled, small_disk
 
 HOLD = """
 import sys
 from pathlib import Path
-from pulsed.collector.state_folder import locked
+from pulsed.collector.state_file import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()

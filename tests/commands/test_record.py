@@ -24,8 +24,7 @@ from pulsed.collector.this_host import node_name
 from pulsed.commands import recorder
 from pulsed.commands.export import export
 from pulsed.commands.recorder import Recorder, record
-from pulsed.config import Config
-from pulsed.config.load import load
+from pulsed.configuration import Config, load
 from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv

@@ -207,7 +207,7 @@ UNOWNED = Device(GPU.entity, owners=())
         (UNOWNED, None, "free"),
     ],
 )
-def test_idle_time_is_free_or_held_or_there_is_no_telling(device: Device, used: float | None, kind: str) -> None:
+def test_idle_time_is_free_held_or_unknown(device: Device, used: float | None, kind: str) -> None:
     made = begun()
     made.add(2.0, device, Reading(memory_used_bytes=used, power_watts=75.0), 0.0, "idle")
     made.add(2.0, device, Reading(memory_used_bytes=used, power_watts=700.0), 0.9, "compute_heavy")

@@ -413,7 +413,7 @@ def test_inputs_that_contradict_physics_hide_no_class(
 
 @many
 @given(arbitrary(), st.sampled_from(list(PRESETS.values())))
-def test_missing_zero_is_the_plain_cascade(reading: Reading, weights: Weights) -> None:
+def test_missing_inputs_as_zero_give_the_plain_cascade(reading: Reading, weights: Weights) -> None:
     filled = reading._replace(
         **{name: 0.0 for name in INPUTS if getattr(reading, name) is None and name != "graphics_engine_active_ratio"}
     )

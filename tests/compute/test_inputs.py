@@ -7,8 +7,8 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import EVERYTHING
 from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
@@ -180,7 +180,7 @@ def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], int
     assert node.last.results[0].workload.raw_class == "unknown"
 
 
-def test_a_frozen_gpu_among_live_ones_is_a_matter_of_telemetry() -> None:
+def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
     node = Node(15.0)
     frozen = {**node.page(DEFAULT_PAGE, 600.0), **STATIC}
     for _ in range(400):

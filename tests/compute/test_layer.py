@@ -66,7 +66,7 @@ def test_a_gap_of_three_intervals_is_covered_and_a_longer_one_is_not() -> None:
     assert observed(tenths)[-1] == pytest.approx(0.4)
 
 
-def test_what_comes_out_of_order_is_never_counted_twice() -> None:
+def test_samples_out_of_order_are_never_counted_twice() -> None:
     assert observed(sample(clock, IDLE) for clock in (10.0, 11.0, 10.0, 11.0, 12.0)) == [0.0, 1.0, 1.0, 1.0, 2.0]
 
 
@@ -150,7 +150,7 @@ def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first()
     assert see(first, 7.0) == 0.0
 
 
-def test_a_change_of_class_is_told_once_with_the_time_of_its_first_sample() -> None:
+def test_a_change_of_class_is_reported_once_with_the_time_of_its_first_sample() -> None:
     readings = [IDLE, BUSY, BUSY, BUSY, IDLE, BUSY, MEMORY, MEMORY, MEMORY]
     found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))
     held = [tick.results[0].held for tick in found]
@@ -217,7 +217,7 @@ steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -6
 
 @many
 @given(st.lists(st.tuples(steps, st.sampled_from([(GPU,), (OTHER,), (GPU, OTHER)]), arbitrary(), arbitrary())))
-def test_whatever_comes_nothing_falls_or_is_counted_twice(
+def test_in_any_stream_no_counter_falls_or_counts_twice(
     stream: list[tuple[float, tuple[Device, ...], Reading, Reading]],
 ) -> None:
     computer, tracker, clock = ComputeLayer(ComputeSettings()), Tracker(), 1000.0

@@ -226,7 +226,7 @@ def test_a_stuck_profiler_is_found_after_ten_seconds_and_three_samples(interval:
     assert set(said[clean:]) == {("profiling_stuck_at_zero",)}
 
 
-def test_what_a_stuck_profiler_costs() -> None:
+def test_a_stuck_profiler_removes_its_zeros_only() -> None:
     plausible = begun(STUCK)
     reading = STUCK._replace(pcie_receive_bytes_per_second=5e6)  # from the driver: it moves
     reasons(plausible, stream(reading, 20))
@@ -309,7 +309,7 @@ def test_a_frozen_row(interval: float, count: int) -> None:
     assert set(said[count:]) == {("values_frozen",)}
 
 
-def test_what_a_frozen_row_costs_and_how_it_comes_back() -> None:
+def test_a_frozen_row_removes_measured_values_until_one_changes() -> None:
     plausible = begun(STEADY)
     reasons(plausible, [STEADY] * 300)
     after, _ = plausible.apply(STEADY, 1.0)
@@ -342,7 +342,7 @@ def test_an_exporter_slower_than_its_scrapes() -> None:
         ("pcie_receive_bytes_per_second", math.inf, "traffic_absurd"),
     ],
 )
-def test_one_absurd_value(quantity: str, value: float, reason: str) -> None:
+def test_one_absurd_value_goes_missing_alone(quantity: str, value: float, reason: str) -> None:
     plausible = begun(STEADY)
     odd = STEADY._replace(**{quantity: value})
     assert plausible.apply(odd, 1.0) == (STEADY._replace(**{quantity: None}), (reason,))
@@ -360,20 +360,20 @@ def test_one_absurd_value(quantity: str, value: float, reason: str) -> None:
         ("memory_used_bytes", 8.1e10),
     ],
 )
-def test_what_hardware_has(quantity: str, value: float) -> None:
+def test_values_that_hardware_has_are_kept(quantity: str, value: float) -> None:
     reading = STEADY._replace(**{quantity: value})
     assert begun(STEADY).apply(reading, 1.0) == (reading, ())
 
 
 @pytest.mark.parametrize(("used", "size"), [(9e10, 8e10), (-1.0, 8e10), (-1.0, None)])
-def test_more_memory_than_there_is(used: float, size: float | None) -> None:
+def test_more_used_memory_than_there_is_goes_missing(used: float, size: float | None) -> None:
     reading = STEADY._replace(memory_used_bytes=used, memory_used_ratio=1.0, memory_bytes=size)
     after, said = begun(STEADY).apply(reading, 1.0)
     assert said == ("memory_absurd",)
     assert missing(reading, after) == {"memory_used_bytes", "memory_used_ratio"}
 
 
-def test_a_size_of_nothing_says_nothing() -> None:
+def test_a_size_of_0_limits_nothing() -> None:
     reading = STEADY._replace(memory_bytes=0.0)
     assert begun(STEADY).apply(reading, 1.0) == (reading, ())
 
@@ -385,11 +385,11 @@ def test_reasons_come_in_the_order_of_the_table() -> None:
     assert said[-1] == ("profiling_stuck_at_zero", "power_absurd", "temperature_absurd", "memory_absurd")
 
 
-def test_limits_are_settings() -> None:
+def test_limits_can_be_set() -> None:
     assert Gpu(PlausibilitySettings(power_max_watts=100.0)).apply(STEADY, 0.0)[1] == ("power_absurd",)
 
 
-def test_nothing_is_doubted_when_switched_off() -> None:
+def test_nothing_is_removed_when_switched_off() -> None:
     plausible = Gpu(PlausibilitySettings(enabled=False))
     for reading in [*stream(STUCK, 50), *[STEADY] * 400, STEADY._replace(power_watts=1e5)]:
         after, said = plausible.apply(reading, 1.0)
@@ -458,7 +458,7 @@ def test_only_what_a_reason_names_goes_missing(stream: list[tuple[Reading, float
 
 @many
 @given(st.lists(consistent(), max_size=20))
-def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
+def test_a_plausible_reading_passes_unchanged(readings: list[Reading]) -> None:
     plausible = Gpu(DEFAULT)
     for reading in readings:
         for _ in range(2):
@@ -469,7 +469,7 @@ def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
 
 @many
 @given(anything())
-def test_what_was_taken_out_is_not_doubted_again(reading: Reading) -> None:
+def test_a_filtered_reading_is_plausible(reading: Reading) -> None:
     after, _ = Gpu(DEFAULT).apply(reading, 0.0)
     assert Gpu(DEFAULT).apply(after, 0.0) == (after, ())
 
@@ -502,7 +502,7 @@ def seen(ticks: Sequence[RawTick], seconds: float) -> set[str]:
     return found
 
 
-async def test_the_demo_is_believed() -> None:
+async def test_the_demo_has_no_implausible_input() -> None:
     source = DemoSource(start=1767225600.0, pace=False)
     ticks = [await source.read() for _ in range(600)]
     assert seen(ticks, 1.0) == set()
@@ -511,7 +511,7 @@ async def test_the_demo_is_believed() -> None:
 
 @needs_samples
 @pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("dmon/*.txt")))
-def test_other_peoples_captures_are_believed(name: str) -> None:
+def test_captures_of_real_gpus_have_no_implausible_input(name: str) -> None:
     ticks = dmon_ticks((SAMPLES / "dmon" / name).read_text())
     assert seen(ticks, 1.0) == set()
     assert seen([tick for _ in range(600) for tick in ticks][:600], 1.0) == set()  # played in a loop
@@ -519,7 +519,7 @@ def test_other_peoples_captures_are_believed(name: str) -> None:
 
 @needs_samples
 @pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("exporter/*.prom")))
-def test_other_peoples_pages_are_believed(name: str) -> None:
+def test_pages_of_real_gpus_have_no_implausible_input(name: str) -> None:
     tick = page_tick((SAMPLES / "exporter" / name).read_text())
     assert seen([tick] * 20, 15.0) == set()
     # One page for ten minutes is what a dead engine shows: a few pages have what it takes to tell.

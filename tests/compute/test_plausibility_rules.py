@@ -11,7 +11,7 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate import units
 
 
-def test_the_table_speaks_of_quantities() -> None:
+def test_the_table_names_quantities() -> None:
     for rule in RULES:
         assert rule.missing
         assert set(rule.missing) <= QUANTITIES.keys()
@@ -59,7 +59,7 @@ def test_a_setting_out_of_range(name: str, value: float) -> None:
         ("memory_excess_ratio", 0.9),
     ],
 )
-def test_a_setting_that_would_accuse_everybody(name: str, value: float) -> None:
+def test_a_setting_out_of_its_range_is_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
         PlausibilitySettings(**{name: value})  # type: ignore[arg-type]
 

@@ -237,7 +237,9 @@ def test_an_energy_counter_that_grows_proves_when_a_sample_was_measured() -> Non
         (5.0, None, {"sm_active_ratio": 0.1, "dram_active_ratio": 0.2, "tensor_active_ratio": 0.3}, True),
     ],
 )
-def test_what_cannot_stay_equal(energy: Value, watts: Value, others: dict[str, float], is_stale: bool) -> None:
+def test_values_that_cannot_stay_equal_are_stale(
+    energy: Value, watts: Value, others: dict[str, float], is_stale: bool
+) -> None:
     reading = Reading(energy_joules_total=energy, power_watts=watts, temperature_celsius=50.0, **others)
     found = states(*[(10.0 * number, reading) for number in range(6)])
     assert found[:3] == ["present", "repeated", "repeated"]

@@ -60,7 +60,7 @@ def share(saturation: Saturation, resource: str) -> float | None:
     return saturation.resources[RESOURCES.index(resource)]
 
 
-def test_all_inputs_known() -> None:
+def test_all_inputs_known_give_all_shares() -> None:
     saturation = of(LOADED)
     pcie = 2e9 / (16 * 16e9 / 8 * 128 / 130 * 0.935)
     assert saturation.resources[:-1] == pytest.approx((0.5, 0.1, 0.2, 0.3, 0.4, 0.25, pcie, 0.5))
@@ -131,13 +131,13 @@ def test_a_mig_instance_has_no_links() -> None:
     assert saturation.limiting_resource == "tensor"
 
 
-def test_idle() -> None:
+def test_an_idle_gpu_has_no_limiting_resource_if_all_are_known() -> None:
     reading = Reading(graphics_engine_active_ratio=0.0, tensor_active_ratio=0.0, dram_active_ratio=0.0)
     assert named(of(reading)) == (0.0, UNKNOWN), "the links may be busy"
     assert named(of(reading, whole=False)) == (0.0, NONE)
 
 
-def test_nothing_known() -> None:
+def test_without_inputs_there_is_no_saturation() -> None:
     assert named(of(Reading())) == (None, UNKNOWN)
 
 
@@ -228,7 +228,7 @@ def test_nvlink_of_a_bridged_board_needs_an_override() -> None:
     assert share(Saturator(H100, True, peaks).saturation(reading, bounds_of(reading)), "nvlink") == pytest.approx(0.5)
 
 
-def test_overrides_move_the_yardstick() -> None:
+def test_overrides_replace_the_peaks() -> None:
     peaks = peaks_by_architecture({"default": {"dram": 0.5, "pcie": 4e9}})
     saturation = Saturator(A100, True, peaks).saturation(LOADED._replace(pcie_link_generation=None), bounds_of(LOADED))
     assert saturation.memory == pytest.approx(0.4)

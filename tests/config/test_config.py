@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.config import Config
-from pulsed.config.load import check, load, password_of
-from pulsed.config.source import CADENCES, ExporterSection, Kind
+from pulsed.configuration import Config, check, load
 from pulsed.errors import ConfigError
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.replay.settings import DEFAULT_START
+from pulsed.reader.settings import CADENCES, Kind
 from pulsed.settings import all_keys
 from tools.generate_docs import ROOT, example, manual
 
@@ -218,7 +218,7 @@ def test_everything_given() -> None:
     assert (config.log.level, config.log.format) == ("warn", "json")
     assert (config.source.kind, config.source.interval, config.source.stale_after) == ("replay", 0.1, 60.0)
     assert (exporter.timeout, exporter.max_page_bytes, exporter.username) == (2.5, 3 * 2**19, "12345")
-    assert password_of(exporter) == "0123"
+    assert exporter.password == "0123"
     assert exporter.insecure_skip_verify
     assert replay.columns == ("GPUTL", "POWER")
     assert (replay.speed, replay.loop, replay.start) == (10.0, True, 1770087906.0)
@@ -444,7 +444,7 @@ def test_masked_is_the_rest_as_it_is() -> None:
 @pytest.mark.parametrize("secret", ["a: b #c", "0123", "null", "", "[x", "*x", "'x'", "a\nb"])
 def test_secret_of_the_environment_is_taken_as_it_is(secret: str) -> None:
     environment = {"PULSED_SOURCE__EXPORTER__USERNAME": "u", "PULSED_SOURCE__EXPORTER__PASSWORD": secret}
-    assert password_of(load(None, (), environment).source.exporter) == secret
+    assert load(None, (), environment).source.exporter.password == secret
 
 
 @pytest.mark.parametrize(
@@ -468,13 +468,13 @@ def test_errors_never_show_secrets(tmp_path: Path, text: str) -> None:
     assert SECRET not in "\n".join(problems([text.replace(": ", "=", 1)]))
 
 
-def test_password_file(tmp_path: Path) -> None:
+def test_password_file_that_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret \n")
-    assert password_of(ExporterSection(targets=("a",), username="u", password_file=str(file))) == "secret "
-    assert password_of(ExporterSection()) == ""
+    ExporterSettings(targets=("a",), username="u", password_file=str(file)).check_password_file()
+    ExporterSettings().check_password_file()
     with pytest.raises(ConfigError, match=r"cannot read .*missing: No such file"):
-        password_of(ExporterSection(username="u", password_file=str(tmp_path / "missing")))
+        ExporterSettings(username="u", password_file=str(tmp_path / "missing")).check_password_file()
 
 
 # What follows

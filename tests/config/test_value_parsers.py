@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.config.schema import shown
-from pulsed.config.value_parsers import host_and_port
 from pulsed.durations import duration, duration_or_none
+from pulsed.server.settings import host_and_port
 from pulsed.settings import moment, resolve_path, size
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pulsed.config.load import load
+from pulsed.configuration import load
 from support.daemon import serving
 from support.prometheus import prometheus
 from support.tools import tool

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pulsed import __version__
-from pulsed.config import Config
+from pulsed.configuration import Config
 from support.daemon import Daemon, environment, free_port
 from support.tools import missing
 from support.waiting import SECONDS

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from pulsed import __version__
-from pulsed.config import Config
-from pulsed.config.load import load
+from pulsed.configuration import Config, load
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
 from support.daemon import pulsed

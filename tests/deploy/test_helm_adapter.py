@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pulsed.config.load import load
+from pulsed.configuration import load
 from support.kubernetes.gpu_cluster import adapter, gpu_cluster
 from support.waiting import until
 from tests.deploy.cases import ADAPTER, MONITORS, SINGLE

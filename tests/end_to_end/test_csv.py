@@ -13,7 +13,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.export import export
-from pulsed.config.load import load
+from pulsed.configuration import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.source import Source

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pulsed.kubernetes.exporter_pods import (
-    USUAL_NAMESPACES,
     ExporterEndpoint,
     PageAddress,
     PodRequirements,
     endpoints,
     exporter_pod,
 )
+from pulsed.kubernetes.settings import USUAL_NAMESPACES
 from support.kubernetes.fake_api_server import Pod, pod, reference
 
 STOCK = PageAddress()

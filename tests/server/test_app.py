@@ -95,7 +95,7 @@ async def test_documents_are_made_one_at_a_time() -> None:
     assert api.most == 1
 
 
-async def test_who_does_not_read_holds_up_nobody() -> None:
+async def test_an_unread_answer_delays_no_other() -> None:
     app, reads = daemon_app(Api()), asyncio.Event()
     unread = [asyncio.create_task(ask(app, path, reads=reads)) for path in ("/gpus", "/long", "/jobs")]
     assert (await ask(app, "/gpus"))[::2] == (200, b"document")

@@ -72,7 +72,7 @@ async def test_no_path_is_open_without_a_password(tmp_path: Path, users: str) ->
     assert (await asked.ask(method="HEAD"))[2] == b""
 
 
-async def test_the_password_opens_every_path(tmp_path: Path, users: str) -> None:
+async def test_the_right_password_is_accepted_on_every_path(tmp_path: Path, users: str) -> None:
     asked = Asked(tmp_path, users)
     for path in ("/metrics", "/metrics", "/-/healthy", "/gpus"):
         assert (await asked.ask(path, (b"accept", b"*/*"), (b"authorization", RIGHT)))[0] == 200
@@ -91,7 +91,7 @@ async def test_probes_can_be_opened(tmp_path: Path, users: str) -> None:
     assert (await asked.ask("/metrics"))[0] == 401
 
 
-async def test_what_is_too_much_is_refused_before_a_password_is_looked_at(tmp_path: Path, users: str) -> None:
+async def test_the_rate_limit_comes_before_the_password(tmp_path: Path, users: str) -> None:
     asked = Asked(tmp_path, users + "rate_limit: {interval: 1h, burst: 2}\n")
     header = (b"authorization", RIGHT)
     statuses = [(await asked.ask("/metrics", header))[0] for _ in range(4)]

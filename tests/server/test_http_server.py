@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsed.config.model import WebSection
 from pulsed.server import connection, connection_limiter
 from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEADER_BYTES, network_of
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.settings import WebServerSettings
 from support.certificates import make
 from support.waiting import eventually
 
@@ -81,7 +81,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: WebSection, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
+async def serving(limits: WebServerSettings, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
     site = Site()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         site.port = listening.getsockname()[1]
@@ -100,11 +100,11 @@ async def serving(limits: WebSection, live: WebConfigReloader | None = None) -> 
 
 def on_uvloop(
     test: Callable[[Site], Awaitable[None]],
-    limits: WebSection | None = None,
+    limits: WebServerSettings | None = None,
     live: WebConfigReloader | None = None,
 ) -> None:
     async def run() -> None:
-        async with serving(limits or WebSection(), live) as site:
+        async with serving(limits or WebServerSettings(), live) as site:
             await test(site)
 
     coroutine: Coroutine[Any, Any, None] = run()
@@ -353,7 +353,7 @@ def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
         assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebSection(request_timeout=1))
+    on_uvloop(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
@@ -377,7 +377,7 @@ def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
         kept[1].write(ONCE)
         assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
 
-    on_uvloop(test, WebSection(request_timeout=1))
+    on_uvloop(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +389,7 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
             await eventually(lambda: site.open == 1)
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, WebSection(keep_alive=1))
+    on_uvloop(test, WebServerSettings(keep_alive=1))
 
 
 def test_who_does_not_say_goodbye_goes_too(
@@ -411,7 +411,7 @@ def test_who_does_not_say_goodbye_goes_too(
             assert site.open == 1
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, WebSection(keep_alive=1), live)
+    on_uvloop(test, WebServerSettings(keep_alive=1), live)
 
 
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
@@ -430,7 +430,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         del crowd
 
-    on_uvloop(test, WebSection(max_connections=32))
+    on_uvloop(test, WebServerSettings(max_connections=32))
 
 
 def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
@@ -447,7 +447,7 @@ def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
         assert (await other[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await crowd[-1][0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebSection(max_connections=16))
+    on_uvloop(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
@@ -464,7 +464,7 @@ def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
             assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebSection(max_connections=16))
+    on_uvloop(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,7 +527,7 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
             assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebSection(max_connections=4))
+    on_uvloop(test, WebServerSettings(max_connections=4))
 
 
 @pytest.fixture
@@ -553,7 +553,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.server is not None
         assert site.server.limiter.opening == {}
 
-    on_uvloop(test, WebSection(max_connections=16, request_timeout=1), live)
+    on_uvloop(test, WebServerSettings(max_connections=16, request_timeout=1), live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:

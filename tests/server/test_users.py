@@ -48,7 +48,7 @@ async def test_names_and_passwords_of_every_kind(name: str, password: bytes) -> 
     assert not await users.check(basic(name, password[:-1] + b"?"), Client()) or len(password) > 72
 
 
-async def test_who_is_not_known_does_not_come_in() -> None:
+async def test_an_unknown_user_is_refused() -> None:
     users = Users(ALICE)
     for name in ("bob", "", "Alice", "alice\0"):
         assert not await users.check(basic(name, b"hunter2"), Client()), name
@@ -67,7 +67,7 @@ async def test_who_is_not_known_does_not_come_in() -> None:
         b"Basic YWxpY2U6aHVudGVyMg",
     ],
 )
-async def test_what_is_no_login(header: bytes) -> None:
+async def test_a_header_that_is_not_basic_authentication_is_refused(header: bytes) -> None:
     assert not await Users(ALICE).check(header, Client())
 
 

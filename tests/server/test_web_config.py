@@ -106,7 +106,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "rate_limit: {interval: 0s}",
     ],
 )
-def test_nothing_is_plain_http_for_everybody(tmp_path: Path, text: str) -> None:
+def test_an_empty_file_is_plain_http_without_authentication(tmp_path: Path, text: str) -> None:
     found = read(written(tmp_path, text)).settings
     assert not found.rate_limit.interval
     assert replace(found, rate_limit=WebSettings().rate_limit) == WebSettings()
@@ -181,7 +181,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
-def test_what_is_wrong_is_told(tmp_path: Path, text: str) -> None:
+def test_a_wrong_value_is_refused_with_place_and_allowed_values(tmp_path: Path, text: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         read(file)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.config.load import check
+from pulsed.configuration import check
 from support.tools import tool
 from support.waiting import SECONDS
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pulsed.commands.doctor.source_check import SourceCheck
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling

@@ -18,7 +18,7 @@ from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.commands.doctor.workloads_check import check_workloads
 from pulsed.compute.products import has_profiling
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.translate.fields import ExporterVersion

@@ -10,7 +10,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Sequence
 
 from pulsed.attribution.pod_workloads import NAME
-from pulsed.collector.cluster import resolves_workloads
+from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.attribution_check import AttributionCheck
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind

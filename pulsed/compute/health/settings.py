@@ -2,40 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
 
+from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.errors import ConfigError
 from pulsed.model.health import RAISED_STATES, State
+from pulsed.settings import (
+    NOT_ALLOWED,
+    Count,
+    DurationOrNone,
+    Kind,
+    ListKind,
+    Problem,
+    Settings,
+    TableKind,
+    not_empty,
+    number,
+    one_of,
+    setting,
+)
 from pulsed.suggestions import did_you_mean
 
 _R = TypeVar("_R", bound=Rule)
 
 
-@dataclass(frozen=True, slots=True)
-class HealthSettings:
-    """Thresholds, disabled checks, and severities of XIDs.
+def _xid(value: str) -> int:
+    """Return the code of an XID; `79.0` is 79."""
+    try:
+        return int(re.sub(r"\.0*$", "", value.strip()))
+    except ValueError:
+        raise ValueError(NOT_ALLOWED) from None
 
-    Attributes:
-        thresholds: by check, other thresholds: by state (`warn: 10`), or by measure and state
-            (`nvlink_crc_errors_per_minute.warn: 5`) where several measures of a check have the same state.
-        disabled: ids of checks that are not evaluated and not published.
-        xids: by code, another severity; `ok` counts the code but lets it change no state.
-        pcie_width_max: lanes that the riser provides; 0: as the device reports.
+
+KernelLogPath = Annotated[
+    str, Kind("kernel_log", "auto, off, or the path of a file with kernel messages", not_empty, "text")
+]
+CheckIds = Annotated[
+    Collection[str], ListKind("check", f"some of {', '.join(BY_ID)}", str, "text", single=False, words=True)
+]
+CheckThresholds = Annotated[
+    Mapping[str, Mapping[str, float]],
+    TableKind("thresholds", "numbers by check and state, such as {temp_memory: {warn: 90}}", number(), depth=2),
+]
+XidSeverities = Annotated[
+    Mapping[int, XidSeverity],
+    TableKind(
+        "xids",
+        "ok, info, warn or crit by XID, such as {109: warn}",
+        one_of(("ok", "info", "warn", "crit")),
+        parse_name=_xid,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSettings(Settings):
+    """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds.
 
     Raises:
         ConfigError: there is no such check, measure or state; the message names the nearest.
     """
 
-    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    disabled: frozenset[str] = frozenset()
-    xids: Mapping[int, XidSeverity] = field(default_factory=dict)
-    pcie_width_max: int = 0
+    disabled: CheckIds = setting((), "Checks that are not evaluated and not published.")
+    thresholds: CheckThresholds = setting(
+        {},
+        "Thresholds by check, then by state, or by measure and state (HEALTH.md).",
+        example={"temp_memory": {"warn": 90, "hot": 95}},
+    )
+    xids: XidSeverities = setting(
+        {}, "Severity by XID. `ok`: count it, but do not change the state.", example={109: "warn"}
+    )
+    kernel_log: KernelLogPath = setting(
+        "auto",
+        "Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
+        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file, such as "
+        "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, of syslog, or of `journalctl -k` with -o short, "
+        "short-iso or export. Only messages of the kernel count. In a file that other programs log to, everyone who "
+        "may log can forge them. Time stamps without a zone are local time (TZ).",
+    )
+    forget_after: DurationOrNone = setting(
+        FORGET_SECONDS,
+        "Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
+        "`pulsed health --forget GPU` forgets it at once.",
+    )
+    pcie_width_max: Count = setting(
+        0, "PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.", example=8
+    )
 
     def __post_init__(self) -> None:
         for id_ in (*self.thresholds, *sorted(self.disabled)):
@@ -44,6 +103,15 @@ class HealthSettings:
             known = threshold_keys(BY_ID[id_])
             for key in levels:
                 _look_up(key, known, f"{id_} has no threshold {key}")
+
+    @classmethod
+    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield checks and thresholds that do not exist."""
+        for name in ("disabled", "thresholds"):
+            try:
+                cls(**({name: given[name]} if name in given else {}))
+            except ConfigError as error:  # noqa: PERF203 - each key has its own
+                yield name, f"cannot be used: {error}"
 
     def checks(self) -> tuple[Check, ...]:
         """Return the checks that are not disabled, with these thresholds."""

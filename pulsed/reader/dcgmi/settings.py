@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.settings import Duration, ListKind, Settings, Text, one_of, setting, whole
+from pulsed.translate.fields import GROUPS
 
 LEAST_INTERVAL = 0.1
 """Seconds. DCGM's floor for profiling counters; with Hopper's GPM a shorter one gives invalid values (DCGM#310)."""
 
 
+Groups = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "group",
+        f"some of {', '.join(GROUPS)}",
+        one_of(GROUPS, "is not a group of fields"),
+        "text",
+        single=False,
+        words=True,
+    ),
+]
+FieldIds = Annotated[tuple[int, ...], ListKind("field", "ids of DCGM fields, such as [1017]", whole(1, 65535))]
+
+
 @dataclass(frozen=True, slots=True)
-class DcgmiSettings:
+class DcgmiSettings(Settings):
     """How to run `dcgmi dmon`.
 
     Attributes:
@@ -20,35 +37,42 @@ class DcgmiSettings:
         by_model: more fields of every tick, by a pattern: for the GPUs of a node of which one's product name has it.
         slow: ids of fields that are read every `slow_interval` only; those of `fast` are left out.
         interval: seconds between two ticks; less than `LEAST_INTERVAL` is raised to it, with a warning.
-        slow_interval: seconds. Values older than three of them count as missing.
-        path: of dcgmi, or its name on PATH.
-        host: of a host engine elsewhere, as `dcgmi --host` takes it; empty is this machine's.
-        entities: what to watch, as `dcgmi dmon -i` takes it; empty is all GPUs and, where there are any, all MIG
-            instances.
-        read_timeout: seconds without a tick after which dcgmi counts as hung; None is ten intervals, at least 10.
+        max_gpus: most entities of a tick.
         upkeep_interval: seconds between two looks at what may have changed behind our back: lost profiling fields that
             can be had again, MIG instances.
         discovery_timeout: seconds that a question to `dcgmi discovery` may take.
         first_pause: seconds before the first new start; each further one waits twice as long.
-        max_gpus: most entities of a tick.
         good_after: seconds that a stream must have run for the pauses to begin anew.
     """
 
-    fast: tuple[int, ...]
+    path: Text = setting("dcgmi", "Program: a path, or a name in PATH.")
+    host: Text | None = setting(
+        None, "Remote host engine: `host[:port]`, or `unix:///path`. Unset: the local one.", example="gpu1:5555"
+    )
+    groups: Groups = setting(
+        tuple(GROUPS),
+        "Field groups: "
+        + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
+        + ". Unsupported fields are left out and logged once.",
+    )
+    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample.")
+    entities: Text | None = setting(
+        None, "Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.", example="0,1"
+    )
+    slow_interval: Duration = setting(30.0, "Interval of slow fields: limits, error counts, settings.")
+    read_timeout: Duration | None = setting(
+        None, "Restart dcgmi after this time without a sample. Unset: ten intervals, at least 10s.", example="10s"
+    )
+    fast: tuple[int, ...] = ()
     by_model: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow: tuple[int, ...] = ()
     interval: float = 1.0
-    slow_interval: float = 30.0
-    path: str = "dcgmi"
-    host: str = ""
-    entities: str = ""
-    read_timeout: float | None = None
+    max_gpus: int = MAX_GPUS
     upkeep_interval: float = 300.0
     discovery_timeout: float = 5.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
     good_after: float = 10.0
-    max_gpus: int = MAX_GPUS
 
     @property
     def patience(self) -> float:

@@ -164,7 +164,7 @@ class Scraper:
             elif settings.bearer_token:
                 headers["Authorization"] = f"Bearer {settings.bearer_token}"
             elif login or settings.username:
-                headers["Authorization"] = basic_authorization(*(login or (settings.username, self._password())))
+                headers["Authorization"] = basic_authorization(*(login or (settings.username or "", self._password())))
             if settings.headers:
                 own = {name.lower() for name in settings.headers}
                 headers = {name: value for name, value in headers.items() if name.lower() not in own}
@@ -173,7 +173,7 @@ class Scraper:
 
     def _password(self) -> str:
         file = self._settings.password_file
-        return read_password(file) if file else self._settings.password
+        return read_password(file) if file else self._settings.password or ""
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
         """Return the TLS context; without the client's certificate for hosts that are not trusted."""
@@ -181,8 +181,8 @@ class Scraper:
 
         settings = self._settings
         if trusted not in self._tls:
-            own = (settings.cert_file, settings.key_file) if trusted else ()
-            self._tls[trusted] = ClientTls(settings.ca_file, *own, is_verified=not settings.insecure_skip_verify)
+            own = (settings.cert_file or "", settings.key_file or "") if trusted else ()
+            self._tls[trusted] = ClientTls(settings.ca_file or "", *own, is_verified=not settings.insecure_skip_verify)
         try:
             return self._tls[trusted].context()
         except BadTlsFiles as error:

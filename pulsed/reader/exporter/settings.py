@@ -2,46 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult
+from typing import Annotated, Literal
+from urllib.parse import SplitResult, urlsplit
 
+from pulsed.errors import ConfigError
+from pulsed.http.credentials import BadCredentials, masked, read_password
+from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.settings import (
+    Duration,
+    FileName,
+    ListKind,
+    Problem,
+    Secret,
+    Settings,
+    Size,
+    Switch,
+    Text,
+    is_path,
+    not_empty,
+    setting,
+)
 
 Login = tuple[str, str]
 """User name and password."""
 
 
+def _target(value: str) -> str:
+    """Return the URL of an exporter or the name of a saved page."""
+    if is_path(value):
+        return not_empty(value)
+    try:
+        parts = urlsplit(value)
+        usable = parts.path if parts.scheme == "file" else parts.hostname and parts.port != 0
+    except ValueError:  # a bad bracket, or a port that is no number
+        raise ValueError("is no URL") from None
+    if parts.scheme not in ("http", "https", "file"):
+        raise ValueError("does not begin with http:// or https://")
+    if not usable:
+        raise ValueError("names no host")
+    return value
+
+
+Targets = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "target",
+        "a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them",
+        _target,
+        "file",
+        shown=masked,
+        least=1,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
-class ExporterSettings:
-    """How to scrape; the same for every target of a process.
+class ExporterSettings(Settings):
+    """Which exporters to scrape, and how.
+
+    A user in the URL of a target goes before `username`, a file before the text without `_file`, a bearer token before
+    all others.
 
     Attributes:
-        timeout: seconds that one scrape may take, redirects and the last byte included; cut to the interval.
-        max_page_bytes: size limit of a page, after decompression.
         max_gpus: most GPUs and MIG instances of a page.
-        username: for HTTP basic authentication; a user in the target's URL goes before it.
-        password_file: read anew for every scrape; goes before `password`.
-        bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
-        ca_file: PEM file of the only authorities to trust; empty: those of the system.
-        key_file: key of the client certificate, unless the certificate file holds it.
         headers: sent with every request, before all that pulsed sends by itself.
     """
 
+    targets: Targets = setting(
+        ("http://localhost:9400/metrics",),
+        "URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
+        "are used for that target and never shown.",
+        hidden=True,
+    )
+    own_node: Switch = setting(
+        False,
+        "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
+        "does not route to the exporter of this node. The host is what the page says: no proof against a false page.",
+    )
+    discovery: Literal["static", "kubernetes"] = setting(
+        "static",
+        "`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
+        "Kubernetes API lists: that, and not the page, proves the node.",
+    )
+    kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
+    timeout: Duration = setting(10.0, "Timeout of a scrape; at most the interval.")
+    max_page_bytes: Size = setting(16 * 2**20, "Size limit of a decompressed page. A target with a larger one fails.")
+    username: Text | None = setting(
+        None, "Basic authentication, for targets without credentials in the URL.", example="pulsed"
+    )
+    password: Secret | None = setting(None, "Its password.", example="secret", hidden=True)
+    password_file: FileName | None = setting(
+        None, "File with the password, read for every scrape.", example="/etc/pulsed/password"
+    )
+    bearer_token: Secret | None = setting(
+        None, "Bearer token, instead of user and password.", example="secret", hidden=True
+    )
+    bearer_token_file: FileName | None = setting(
+        None,
+        "File with the token, read for every scrape.",
+        example="/var/run/secrets/kubernetes.io/serviceaccount/token",
+    )
+    ca_file: FileName | None = setting(
+        None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"
+    )
+    cert_file: FileName | None = setting(None, "PEM file of the client certificate.", example="/etc/pulsed/client.pem")
+    key_file: FileName | None = setting(
+        None, "PEM file of its key. Unset: in `cert_file`.", example="/etc/pulsed/client.key"
+    )
+    insecure_skip_verify: Switch = setting(False, "Accept any server certificate.")
+
     interval: float = 15.0
-    timeout: float = 10.0
-    max_page_bytes: int = 16 * 2**20
     max_gpus: int = MAX_GPUS
-    username: str = ""
-    password: str = field(default="", repr=False)
-    password_file: str = ""
-    bearer_token: str = field(default="", repr=False)
-    bearer_token_file: str = ""
-    ca_file: str = ""
-    insecure_skip_verify: bool = False
-    cert_file: str = ""
-    key_file: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def problems(self) -> Iterator[Problem]:
+        """Find what contradicts itself among the credentials."""
+        for one, other in (
+            ("password", "password_file"),
+            ("bearer_token", "bearer_token_file"),
+            ("username", "bearer_token"),
+            ("username", "bearer_token_file"),
+        ):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                yield other, f"cannot be set together with {one}; set one of them"
+        has_password = self.password is not None or self.password_file is not None
+        if self.username is not None and not has_password:
+            yield "username", "needs a password too; set password or password_file"
+        if self.username is None and has_password:
+            key = "password" if self.password is not None else "password_file"
+            yield key, "needs a user too; set username"
+        if self.key_file is not None and self.cert_file is None:
+            yield "key_file", "needs its certificate too; set cert_file"
+        if self.discovery == "kubernetes" and self.kubernetes.namespaces == ALL_NAMESPACES:
+            for key in self.credentials:
+                yield key, "would be sent to any pod with the labels of an exporter; name kubernetes.namespaces"
+
+    @property
+    def credentials(self) -> Sequence[str]:
+        """The keys of the credentials that are set."""
+        keys = ("username", "bearer_token", "bearer_token_file", "cert_file")
+        return [key for key in keys if getattr(self, key) is not None]
+
+    def check_password_file(self) -> None:
+        """Raise `ConfigError` if there is a file with the password that cannot be read."""
+        if self.password_file is None:
+            return
+        try:
+            read_password(self.password_file)
+        except BadCredentials as error:
+            raise ConfigError(
+                f"source.exporter.password_file: {error}", "Name a file that pulsed's user may read"
+            ) from None
 
 
 def without_login(parts: SplitResult) -> str:

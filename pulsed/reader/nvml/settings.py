@@ -5,27 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.settings import Duration, Settings, Text, setting
 
 LEAST_INTERVAL = 0.1
 """Seconds; NVIDIA documents that samples for profiling counters need more than 100 ms between them."""
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlSettings:
+class NvmlSettings(Settings):
     """How to read NVML.
 
     Attributes:
         interval: seconds between ticks.
-        slow_interval: seconds between reads of limits, error counts, links and the list of MIG instances.
-        timeout: seconds until a driver that does not answer counts as hung; None: three intervals, at least 2 s.
-        release_file: while it exists, nothing is read and nothing of the driver is held; empty: none.
         max_gpus: most GPUs and MIG instances.
     """
 
+    slow_interval: Duration = setting(
+        10.0, "Interval of limits, error counts, links, processes, and the list of MIG instances."
+    )
+    release_file: Text = setting(
+        "/run/pulsed/release-driver",
+        "While this file exists, the driver is released, from the next tick on: a reset of a GPU, a change"
+        " of the MIG mode, and unloading the driver fail while a program uses the GPU.",
+    )
+    timeout: Duration | None = setting(
+        None,
+        "Time after which a driver that does not answer counts as hung. Unset: three intervals, at least 2s.",
+        example="2s",
+    )
     interval: float = 1.0
-    slow_interval: float = 10.0
-    timeout: float | None = None
-    release_file: str = "/run/pulsed/release-driver"
     max_gpus: int = MAX_GPUS
 
     @property

@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.settings import Factor, FileName, ListKind, Moment, Settings, Switch, not_empty, setting
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
 
 
+Columns = Annotated[
+    tuple[str, ...],
+    ListKind("column", "names of columns, such as [GPUTL, POWER]", not_empty, "text", single=False, words=True),
+]
+
+
 @dataclass(frozen=True, slots=True)
-class ReplaySettings:
+class ReplaySettings(Settings):
     """A recording, and how it is played.
 
     Attributes:
-        path: a record, a capture, a page, a folder of pages, or a CSV.
-        columns: short names of a capture that has no header.
-        speed: 1 as recorded, 10 ten times as fast, 0 as fast as the reader takes it.
-        loop: start over at the end; time goes on increasing.
         interval: seconds between two ticks, not of a record; by default the usual one of its kind. CSV has its own
             times: there it is what they are held against, by default the usual distance.
-        start: Unix seconds of the first tick, except of a record and a CSV.
         max_gpus: most entities of a tick, except of a record and a CSV.
     """
 
-    path: str | os.PathLike[str]
-    columns: Sequence[str] = ()
-    speed: float = 1.0
-    loop: bool = False
+    path: FileName | os.PathLike[str] | None = setting(
+        None,
+        "Required for `replay`: a record of `pulsed record`, a CSV of `pulsed export` (both with their own "
+        "times), a capture of `dcgmi dmon`, a saved page, or a folder of pages in order.",
+        example="/var/lib/pulsed/capture.txt",
+    )
+    columns: Columns = setting((), "Short names of the columns of a capture without a header.")
+    speed: Factor = setting(1.0, "Playback speed; 0: as fast as possible. Timestamps stay the same.")
+    loop: Switch = setting(False, "Repeat at the end.")
+    start: Moment | None = setting(
+        None,
+        "Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
+        example="2026-01-01T00:00:00Z",
+    )
     interval: float | None = None
-    start: float = DEFAULT_START
     max_gpus: int = MAX_GPUS
+
+    @property
+    def begin(self) -> float:
+        """Unix seconds of the first tick, except of a record and a CSV."""
+        return DEFAULT_START if self.start is None else self.start

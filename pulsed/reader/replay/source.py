@@ -102,7 +102,7 @@ def replay_sources(
     Args:
         clock: monotonic seconds; for the pace only.
     """
-    path, pacer = Path(settings.path), Pacer(settings.speed, clock, sleep)
+    path, pacer = Path(settings.path or ""), Pacer(settings.speed, clock, sleep)
     with contextlib.suppress(BadCapture):  # `read` raises it
         if look(path, settings.columns) == "record":
             targets = recorded_targets(path)
@@ -117,7 +117,7 @@ class _SingleRecording:
     """A recording that is no record, of one target. What it is is found out anew with every pass."""
 
     def __init__(self, settings: ReplaySettings) -> None:
-        self._settings, self._path, self.target = settings, Path(settings.path), str(settings.path)
+        self._settings, self._path, self.target = settings, Path(settings.path or ""), str(settings.path or "")
         self.intervals = {self.target: settings.interval or DEFAULT_INTERVALS["dmon"]}
         self._pages = PageParser(limits_for(settings.max_gpus))
         self._rows = DmonParser(settings.columns, settings.max_gpus)
@@ -148,7 +148,7 @@ class _SingleRecording:
     def _stamped(self, sample: _Sample, begin: float, interval: float) -> RawTick | SourceError:
         if isinstance(sample, SourceError):
             return sample
-        time = sample.time + begin if isinstance(sample, RawTick) else self._settings.start + self._clock
+        time = sample.time + begin if isinstance(sample, RawTick) else self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
     def _look(self) -> Recording:

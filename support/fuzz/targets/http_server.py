@@ -12,10 +12,10 @@ from urllib.parse import parse_qs
 
 import h11
 
-from pulsed.config.model import WebSection
 from pulsed.present.asgi import Receive, Scope, Send, respond, route_of
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.server.http_server import Server
+from pulsed.server.settings import WebServerSettings
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP, FakeTransport
 
@@ -83,7 +83,7 @@ async def _factory() -> Callable[[], asyncio.Protocol]:
         taken.close()
         factories.append(factory)
 
-    server = Server(_SITE, WebSection())
+    server = Server(_SITE, WebServerSettings())
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         mock.patch.object(LOOP, "connect_accepted_socket", accepted),

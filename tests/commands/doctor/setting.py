@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsed.commands.doctor import doctor
-from pulsed.config import Config
-from pulsed.config.load import load
+from pulsed.configuration import Config, load
 from pulsed.translate.fields import GROUPS
 from support.bench.pages import exporter_page
 from support.daemon import free_port

@@ -9,7 +9,7 @@ import yaml
 
 from pulsed.commands.doctor.remedies import FILE, Supply, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, name_for
 from pulsed.translate.fields import BY_NAME, ExporterVersion

@@ -118,7 +118,7 @@ def test_replays_ten_times_as_many_for_five_minutes_are_critical() -> None:
     assert check.state == "crit"
 
 
-def test_a_follower_hides_nothing() -> None:
+def test_a_follower_replaces_no_other_code() -> None:
     sim = Sim()
     sim.health(xid_last_code=0.0)
     assert sim.health(xid_last_code=62.0).check("xid_critical").state == "crit"
@@ -197,7 +197,7 @@ def test_an_idle_link_is_ok_and_a_narrow_one_is_not() -> None:
     assert sim.run(70, "pcie_link", **link(pcie_link_width=4.0, **busy)).state == "crit"
 
 
-def test_a_power_cap_is_no_matter_of_health() -> None:
+def test_a_power_cap_raises_no_check() -> None:
     sim = Sim()
     values = {"clocks_event_reasons": 4.0, "gpu_utilization_ratio": 1.0, "temperature_celsius": 60.0}
     assert sim.run(200, "thermal_sw", **values | {"clocks_event_reasons": 0x113}).state == "ok", "other benign reasons"
@@ -276,7 +276,7 @@ def test_a_counter_of_a_board_that_is_misread_is_no_step(values: tuple[float, ..
     assert check.state == "ok"
 
 
-def test_a_rate_is_told_by_the_hour() -> None:
+def test_a_rate_is_given_per_hour() -> None:
     sim = Sim(interval=60.0)
     for k in range(10):
         check = sim.check("ecc_correctable_rate", ecc_sbe_volatile_total=k * 2.0)
@@ -356,7 +356,7 @@ def test_an_exporter_that_is_polled_twice_a_minute_needs_three_samples() -> None
     assert states[-1] == "hot"
 
 
-def test_codes_stand_for_states() -> None:
+def test_codes_have_states() -> None:
     for code, state in [(0, "ok"), (1, "crit"), (2, "crit"), (3, "warn"), (4, "crit"), (5, "warn"), (6, "crit")]:
         assert Sim().check("recovery_action", recovery_action=float(code)).state == state
     assert Sim().check("recovery_action", recovery_action=7.0).state == "crit"

@@ -170,7 +170,7 @@ def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
         {"version": 1, "gpus": {"a": {"saved": "x"}}},
     ],
 )
-def test_what_is_no_dump_is_refused(document: dict[str, object]) -> None:
+def test_another_document_than_a_dump_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"saved state: (version|target|gpus)"):
         HealthEvaluator(HealthSettings(), Tracker()).restore(document, 0.0)
 

@@ -23,7 +23,7 @@ def test_measures_of_one_check_have_their_own() -> None:
     assert check.state == "ok"
 
 
-def test_a_riser_with_fewer_lanes_is_fine_where_it_is_said_so() -> None:
+def test_a_riser_with_fewer_lanes_is_ok_where_it_is_configured() -> None:
     sim = Sim(HealthSettings(pcie_width_max=8))
     assert sim.run(70, "pcie_link", pcie_link_width=8.0, pcie_link_width_max=16.0).state == "ok"
 

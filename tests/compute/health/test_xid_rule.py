@@ -56,7 +56,9 @@ def dated(last: float, *, cleared: bool = False) -> XidRecord:
         (FALLEN, 48, dated(100.0), {0: -1}),
     ],
 )
-def test_what_a_code_means_by_its_age(rule: XidRule, code: int, record: XidRecord, ages: dict[float, int]) -> None:
+def test_the_state_of_a_code_depends_on_its_age(
+    rule: XidRule, code: int, record: XidRecord, ages: dict[float, int]
+) -> None:
     assert {age: after(rule, inputs({code: record}), 100.0 + age).severity for age in ages} == ages
 
 

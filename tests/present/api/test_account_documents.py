@@ -48,7 +48,7 @@ def test_documents_have_the_shape_of_the_schema(accounts: Accounts) -> None:
         assert json.loads(ACCOUNT.model.model_validate_json(text, strict=True).model_dump_json()) == json.loads(text)
 
 
-def test_a_reader_can_check_the_sums_by_hand(accounts: Accounts) -> None:
+def test_totals_are_the_sums_of_the_gpus(accounts: Accounts) -> None:
     (account,) = ended_accounts(accounts, AccountFilter())
     document = account_document(account, "here")
     own, shared = document["gpus"]

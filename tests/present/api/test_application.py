@@ -65,7 +65,7 @@ async def test_history() -> None:
     assert (len(document["time"]), document["seconds"]) == (2, 600.0)
 
 
-async def test_history_of_what_has_gone() -> None:
+async def test_the_history_of_a_gpu_that_is_gone_is_kept() -> None:
     known = Known([gpu(0), mig(2, 7, power_watts=5.0)])
     known.goes_on(0, [gpu(0)])
     assert "/gpus lists" in await known.refused("/gpus/2:7", 404)
@@ -83,7 +83,7 @@ async def test_history_of_several_gpus_of_one_name() -> None:
     assert "?node= with one of node1, node2" in await known.refused("/gpus/0/history", 409)
 
 
-async def test_no_place_for_events() -> None:
+async def test_a_stream_beyond_the_limit_is_answered_503() -> None:
     status, document, headers = await Known([gpu(0)]).get("/events")
     assert (status, headers["retry-after"]) == (503, "2")
     assert "events.max_subscribers" in document["error"]

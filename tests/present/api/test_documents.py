@@ -91,7 +91,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
     assert set(metrics.values()) == {None}
 
 
-def test_health_says_what_is_wrong_since_when_and_what_to_do() -> None:
+def test_a_check_has_message_time_evidence_and_remedy() -> None:
     health = gpu_document(find(board(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
     assert (health["state"], health["severity"], health["coverage"]) == ("warn", 2, 0.5)
     assert [check["id"] for check in health["checks"]] == ["row_remap_pending", "xid_critical", "pcie_link"]
@@ -144,7 +144,7 @@ def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
     assert gone["time"] == "2025-12-31T23:59:30.100Z"
 
 
-def test_what_is_not_settled_says_what_it_could_be() -> None:
+def test_an_open_class_has_its_candidates() -> None:
     document = gpu_document(find(board(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], NOW, "hpc")
     assert document["workload"]["class"] == "unknown"
     assert document["workload"]["candidates"] == ["idle", "mixed_or_moderate"]
@@ -154,7 +154,7 @@ def test_what_is_not_settled_says_what_it_could_be() -> None:
 
 
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf])
-def test_json_has_no_word_for_infinity_so_that_it_is_missing(absurd: float) -> None:
+def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
     made = board(target("a", tick([gpu(0, power_watts=absurd, sm_active_ratio=0.5)])))
     document = gpus_document(made, NOW, WALL, "ai")
     json.dumps(document, allow_nan=False)
@@ -162,7 +162,7 @@ def test_json_has_no_word_for_infinity_so_that_it_is_missing(absurd: float) -> N
     assert document["gpus"][0]["metrics"]["sm_active_ratio"] == 0.5
 
 
-def test_who_uses_a_gpu() -> None:
+def test_the_owners_of_a_gpu_are_in_its_document() -> None:
     owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
     device = Device(Entity("gpu", "0", "GPU-a"), owners=owners)
     document = gpu_document(find(board(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
@@ -177,7 +177,7 @@ def test_who_uses_a_gpu() -> None:
     assert document["model"] is None
 
 
-def test_a_stale_gpu_stays_and_says_so() -> None:
+def test_a_stale_gpu_is_listed_as_stale() -> None:
     made = board(target("a", tick([gpu(0)])))
     (document,) = gpus_document(made, 111.0, WALL, "ai")["gpus"]
     assert (document["stale"], document["age_seconds"]) == (True, 11.0)
@@ -195,7 +195,7 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
     assert [watts(now) for now in (109.0, 111.0, 200.0)] == [[1.0], [2.0], [1.0]]
 
 
-def test_why_the_kernel_log_cannot_be_used() -> None:
+def test_a_source_has_the_error_of_its_kernel_log() -> None:
     first, second = target("a", tick([gpu(0)])), target("b", tick([gpu(1)]))
     first.kernel_log_error, second.kernel_log_error = "", "kern.log: No such file"
     found = SOURCES.of(sources_of(board(first, second), NOW, WALL))
@@ -253,7 +253,7 @@ def both() -> list[Gpu]:
         ("0:7", []),
     ],
 )
-def test_a_gpu_is_found_by_what_people_call_it(wanted: str, found: list[tuple[str, str]]) -> None:
+def test_a_gpu_is_found_by_each_of_its_names(wanted: str, found: list[tuple[str, str]]) -> None:
     made = board(target("a", tick(both())))
     assert [(m.device.entity.gpu, m.device.entity.mig_id) for m in find(made, wanted)] == found
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.config.model import WebSection
 from pulsed.model.computed_tick import ClassChange, ComputedTick
 from pulsed.model.health import HealthChange
 from pulsed.model.vocabulary import Reading
@@ -24,6 +23,7 @@ from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
 from pulsed.present.api.kept_events import MAX_QUEUED_BYTES, Subscriber
 from pulsed.server.http_server import Server
+from pulsed.server.settings import WebServerSettings
 from support.daemon import serving
 from support.waiting import SECONDS, eventually, until
 from tests.present.api.client import application
@@ -117,7 +117,7 @@ class Running:
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(application(board(), events=events), WebSection())
+        self._server = Server(application(board(), events=events), WebServerSettings())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 
@@ -155,7 +155,7 @@ def hub(**settings: Any) -> EventBroadcaster:
     return EventBroadcaster(lambda: "here", **settings)
 
 
-async def test_a_tick_reaches_its_reader(start: Start) -> None:
+async def test_a_subscriber_receives_a_tick(start: Start) -> None:
     running = start(hub())
     client = await running.client()
     assert client.head.startswith("http/1.1 200 ")
@@ -176,7 +176,7 @@ async def test_a_tick_reaches_its_reader(start: Start) -> None:
     assert second["real_utilization_upper_ratio"] == 0.9
 
 
-async def test_changes_come_as_events_of_their_own(start: Start) -> None:
+async def test_a_change_is_an_event_of_its_kind(start: Start) -> None:
     running = start(hub())
     client = await running.client("/events?types=workload_class,health")
     lost = HealthChange(-1, "gpu_lost", "ok", "crit", TIME, "It is gone", "Look for XID 79", gpu(7).device)
@@ -224,7 +224,7 @@ async def test_one_gpu_only(start: Start) -> None:
     assert [event.number for event in every.events] == [1, 2, 3, 4]
 
 
-async def test_without_readers_nothing_is_written_but_numbers_go_on(start: Start) -> None:
+async def test_without_subscribers_nothing_is_encoded_and_numbers_go_on(start: Start) -> None:
     nodes: list[str] = []
     events = EventBroadcaster(lambda: nodes[0])  # every document needs the node
     for _ in range(3):
@@ -246,7 +246,7 @@ async def test_a_quiet_stream_has_a_heartbeat(start: Start) -> None:
     await client.until(lambda: len(client.events) == 1)
 
 
-async def test_whoever_goes_is_forgotten_and_makes_room(start: Start) -> None:
+async def test_a_subscriber_that_disconnects_makes_room_for_another(start: Start) -> None:
     running = start(hub(max_subscribers=2))
     first, second = await running.client(), await running.client()
     third = await running.client()
@@ -261,7 +261,7 @@ async def test_whoever_goes_is_forgotten_and_makes_room(start: Start) -> None:
     await fourth.until(lambda: len(fourth.events) == 1)
 
 
-async def test_a_reader_that_does_not_read_holds_up_nobody(start: Start) -> None:
+async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
     """2,000 ticks of 50 GPUs, some 40 MB: one reader gets all of it, the other what fits, and is told."""
     running = start(hub(patience=20 * SECONDS))  # a slow machine is not cut off
     slow, good = await running.client(), await running.client()
@@ -373,7 +373,7 @@ def test_the_kinds() -> None:
     assert KINDS == ("tick", "workload_class", "health", "xid", "removal", "owner", "finding")
 
 
-def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:
+def test_a_daemon_stops_with_open_event_streams(tmp_path: Path) -> None:
     with (
         serving(tmp_path, "--source", "demo", "--set", "source.interval=0.1") as daemon,
         socket.create_connection(("127.0.0.1", daemon.port), SECONDS) as listening,
@@ -391,7 +391,7 @@ def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:
         assert "level=error" not in daemon.log()
 
 
-def test_the_daemon_remembers(tmp_path: Path) -> None:
+def test_a_daemon_keeps_the_configured_fields_and_seconds(tmp_path: Path) -> None:
     overrides = ("--set", "source.interval=0.1", "--set", "history.fields=[power_watts]", "--set", "history.seconds=2s")
     with serving(tmp_path, "--source", "demo", *overrides) as daemon:
         until(lambda: len(daemon.get("/gpus/3/history").json()["time"]) >= 5)

@@ -43,7 +43,7 @@ def told(history: History, number: int = 0, seconds: float = inf, target: str = 
     return document
 
 
-def test_what_went_in_comes_out() -> None:
+def test_a_window_has_every_sample_with_its_fields() -> None:
     history = History(fields=NAMES)
     history.add(at(0, [gpu(0, sm_active_ratio=0.123456, power_watts=700.123), gpu(1)]))
     history.add(at(1, [gpu(0, result=OPEN), gpu(1)]))
@@ -193,7 +193,9 @@ def test_a_source_that_starts_over_goes_on() -> None:
     )
 )
 @settings(max_examples=100)
-def test_it_is_a_list_that_forgets(ticks: list[tuple[str, float, dict[int, float | None]]]) -> None:
+def test_samples_are_those_of_a_list_within_the_time_limit(
+    ticks: list[tuple[str, float, dict[int, float | None]]],
+) -> None:
     limit, clock = 5.0, ManualClock()
     history = History(seconds=limit, fields=("energy_joules_total",), now=clock)
     kept: dict[tuple[str, int], list[tuple[float, float | None]]] = {}
@@ -256,7 +258,7 @@ def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
     assert history.size <= MAX_BYTES
 
 
-def test_too_little_for_even_one_tick_is_not_exceeded() -> None:
+def test_a_limit_below_one_tick_keeps_nothing() -> None:
     history = History(max_bytes=1000)
     for clock in range(5):
         history.add(at(clock, busy_gpus(8, clock)))

@@ -36,7 +36,7 @@ def test_every_document_has_its_shape(board: TargetStore) -> None:
 
 @given(boards())
 @settings(max_examples=100)
-def test_what_is_null_is_absent_and_what_is_stale_is_gone(board: TargetStore) -> None:
+def test_the_page_has_the_readings_of_fresh_gpus_that_are_not_null(board: TargetStore) -> None:
     """The page says of fresh GPUs what the document says, except what no Prometheus counter can be."""
     listed = [
         f"pulsed_gpu_{name}"

@@ -1,19 +1,21 @@
-"""The section `adapter`, of `pulsed adapter`."""
+"""Settings of `pulsed adapter`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pulsed.config.values import CommonNames, LabelSelectors, Namespaces, PodPort
+from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES
-from pulsed.settings import Duration, FieldNames, Problem, RoutePrefix, Settings, setting
+from pulsed.settings import Duration, FieldNames, ListKind, Problem, RoutePrefix, Settings, not_empty, setting
 from pulsed.suggestions import did_you_mean
+
+CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterSection(Settings):
+class AdapterSettings(Settings):
     """For `pulsed adapter`. Timeout, credentials and TLS for reading the daemons are those of `source.exporter`."""
 
     selectors: LabelSelectors = setting(

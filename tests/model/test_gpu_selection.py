@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu, from_environment, parse
 from pulsed.errors import UsageError
+from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu, from_environment, parse
 
 A, B, C = "GPU-aaaa1111-0000", "GPU-aaaa2222-0000", "GPU-bbbb0000-0000"
 NODE = (

@@ -1,15 +1,22 @@
-"""The section `attribution`: where the owners of GPUs are read from."""
+"""Settings of attribution: where the owners of GPUs are read from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from pulsed.config.values import CommandOrOff, Directories, LabelNames, LabelPatterns, ObjectKinds, SocketOrOff
-from pulsed.settings import Duration, Settings, Switch, setting
+from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
+from pulsed.settings import Duration, Kind, ListKind, Settings, Switch, not_empty, setting
+
+CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
+SocketOrOff = Annotated[str, Kind("socket", "the path of a Unix socket, or off", not_empty, "text")]
+Directories = Annotated[
+    tuple[str, ...], ListKind("directory", "names of directories, one or a list", not_empty, "file")
+]
 
 
 @dataclass(frozen=True, slots=True)
-class JobsSection(Settings):
+class JobSettings(Settings):
     """Jobs from mapping directories: a file per GPU, which a job's prolog writes and its epilog removes."""
 
     directories: Directories = setting(
@@ -27,7 +34,7 @@ class JobsSection(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class KubeletSection(Settings):
+class KubeletSettings(Settings):
     """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root; no API server."""
 
     socket: SocketOrOff = setting(
@@ -38,7 +45,7 @@ class KubeletSection(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadsSection(Settings):
+class PodWorkloadSettings(Settings):
     """What controls the pods that have GPUs, such as a Deployment, from the Kubernetes API."""
 
     enabled: Switch = setting(
@@ -66,12 +73,12 @@ class WorkloadsSection(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class AttributionSection(Settings):
+class AttributionSettings(Settings):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
-    kubelet: KubeletSection = setting(KubeletSection(), "Pods from the kubelet.")
-    workloads: WorkloadsSection = setting(
-        WorkloadsSection(),
+    kubelet: KubeletSettings = setting(KubeletSettings(), "Pods from the kubelet.")
+    workloads: PodWorkloadSettings = setting(
+        PodWorkloadSettings(),
         "Workloads of pods, from the Kubernetes API (`kubernetes`). Needs get, list and watch of pods,"
         " and get of ReplicaSets and Jobs.",
     )
@@ -87,4 +94,4 @@ class AttributionSection(Settings):
         " process groups that use it, or their Slurm jobs. Every group is an owner: for workstations and hosts with"
         " few, long programs. In containers, needs hostPID.",
     )
-    jobs: JobsSection = setting(JobsSection(), "Jobs from mapping directories.")
+    jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")

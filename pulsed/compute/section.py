@@ -1,24 +1,46 @@
-"""The keys of derived values: real utilization, workload class, saturation, plausibility and idle time."""
+"""The section `compute`: real utilization, workload class, saturation, plausibility and idle time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, make_dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, make_dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pulsed.compute.bounds import Missing
-from pulsed.compute.class_table import RULES, ClassThresholds, Profile
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, Resource, peaks_by_architecture
-from pulsed.compute.plausibility_rules import PlausibilitySettings
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.config.values import Bounds
-from pulsed.errors import ConfigError
-from pulsed.settings import Count, Duration, DurationOrNone, Factor, Problem, Ratio, Settings, Size, Switch, setting
+from pulsed.settings import (
+    DurationOrNone,
+    Factor,
+    ListKind,
+    Problem,
+    Ratio,
+    Settings,
+    Size,
+    number,
+    setting,
+)
 
 _DEFAULTS = ComputeSettings()
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
+
+
+def _ascending(value: tuple[float, ...]) -> tuple[float, ...]:
+    if any(low >= high for low, high in pairwise(value)):
+        raise ValueError("is not in ascending order")
+    return value
+
+
+Buckets = Annotated[
+    tuple[float, ...],
+    ListKind("bounds", "ratios in ascending order, such as [0.25, 0.5, 0.75]", number(0, 1), check=_ascending),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +76,7 @@ class RealUtilizationSection(Settings):
         _DEFAULTS.min_coverage,
         "Publish a value if at least this share of the weights has its input. Bounds are always published.",
     )
-    histogram: Bounds = setting(
+    histogram: Buckets = setting(
         _DEFAULTS.histogram,
         "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` turns it off.",
     )
@@ -76,44 +98,14 @@ class RealUtilizationSection(Settings):
         return PRESETS[self.preset] if self.weights is None else Weights(**asdict(self.weights))
 
 
-def _threshold(name: str) -> str:
-    """Return which conditions of the class table use a threshold."""
-    uses = [
-        f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
-        + (f" (only with the profile `{rule.only}`)" if rule.only else "")
-        for rule in RULES
-        for condition in rule.conditions
-        if condition.threshold == name
-    ]
-    return "; ".join(uses) or "`io` with the profile `kempnerpulse`: `memory_utilization_ratio` >= this"
-
-
-if TYPE_CHECKING:
-    ThresholdsSection = Settings
-else:  # one key per field of Compute's own table
-    ThresholdsSection = make_dataclass(
-        "ThresholdsSection",
-        [
-            (
-                field.name,
-                Ratio if field.name.endswith("_ratio") else Factor,
-                setting(field.default, f"{_threshold(field.name)}."),
-            )
-            for field in fields(ClassThresholds)
-        ],
-        bases=(Settings,),
-        frozen=True,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class WorkloadSection(Settings):
     """What kind of work a GPU does."""
 
     profile: Profile = setting(_DEFAULTS.profile, "`kempnerpulse` has the rules of KempnerPulse 0.5.")
     hold: DurationOrNone = setting(_DEFAULTS.hold, "A new class counts once its samples cover this time. 0: at once.")
-    thresholds: ThresholdsSection = setting(
-        ThresholdsSection(),
+    thresholds: ClassThresholds = setting(
+        DEFAULT_THRESHOLDS,
         "Thresholds of the class table in METRICS.md, named by class and input. With the profile "
         "`kempnerpulse`, `memory_utilization_ratio` counts as `io` from `io_memory_utilization_ratio` on.",
     )
@@ -169,64 +161,6 @@ class SaturationSection(Settings):
         return peaks_by_architecture(given) if given else DEFAULT_PEAKS
 
 
-_PLAUSIBLE_KEYS = {
-    "enabled": "Look for implausible inputs.",
-    "busy_utilization_ratio": "From this `gpu_utilization_ratio` on, kernels certainly ran.",
-    # The driver's figure is a mean over up to 1 s (nvml.h), and DCGM's values are late by part of a second (DCGM#170).
-    "stuck_seconds": "Zero activity on such a busy GPU counts as stuck after this time.",
-    "stuck_samples": "And after this many different samples; a scrape can repeat one.",
-    "frozen_seconds": "Constant values count as frozen after this time; dcgm-exporter's default interval is 30 s.",
-    "frozen_samples": "And after this many samples.",
-    # A hung job has constant activity, and power that changes by a few percent.
-    "moved_ratio": "A load change by this much (utilization points, or a share of power) must change activity.",
-    "power_max_watts": "Higher power is implausible.",
-}
-"""The settings of `PlausibilitySettings` that can be configured, with their descriptions."""
-
-
-def _plausible(name: str, description: str) -> tuple[Any, Any]:
-    """Declare a number of that table as a key."""
-    (default,) = [field.default for field in fields(PlausibilitySettings) if field.name == name]
-    kinds = {"enabled": Switch, "samples": Count, "seconds": Duration, "ratio": Ratio}
-    kind = kinds.get(name.rpartition("_")[2], Factor)
-    return kind, setting(default, description)
-
-
-def _refusal(name: str, value: Any) -> str:
-    """Return what is allowed instead of this number; empty if the number is allowed."""
-    try:
-        PlausibilitySettings(**{name: value})
-    except ConfigError as error:
-        return error.remedy
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plausibility(Settings):
-    """Which inputs are not believed: they count as missing."""
-
-    def problems(self) -> Iterator[Problem]:
-        """Find numbers that Compute's own table does not allow."""
-        for name, value in vars(self).items():
-            if remedy := _refusal(name, value):
-                yield name, f"is {value:g}; {remedy}"
-
-    def plausible(self) -> PlausibilitySettings:
-        """Return the settings of Compute."""
-        return PlausibilitySettings(**vars(self))
-
-
-if TYPE_CHECKING:
-    PlausibilitySection = _Plausibility
-else:
-    PlausibilitySection = make_dataclass(
-        "PlausibilitySection",
-        [(name, *_plausible(name, description)) for name, description in _PLAUSIBLE_KEYS.items()],
-        bases=(_Plausibility,),
-        frozen=True,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class IdleSection(Settings):
     """When an idle GPU counts as held."""
@@ -248,5 +182,24 @@ class ComputeSection(Settings):
     real_utilization: RealUtilizationSection = setting(RealUtilizationSection(), "The share of a GPU that does work.")
     workload: WorkloadSection = setting(WorkloadSection(), "Workload class.")
     saturation: SaturationSection = setting(SaturationSection(), "Distance to the limits of the hardware.")
-    plausibility: PlausibilitySection = setting(PlausibilitySection(), "Implausible inputs, which count as missing.")
+    plausibility: PlausibilitySettings = setting(DEFAULT_PLAUSIBILITY, "Implausible inputs, which count as missing.")
     idle: IdleSection = setting(IdleSection(), "Whether an idle GPU is held or free.")
+
+    def settings(self, health: HealthSettings) -> ComputeSettings:
+        """Return the settings of all stages of Compute."""
+        utilization, workload = self.real_utilization, self.workload
+        return ComputeSettings(
+            weights=utilization.chosen_weights(),
+            preset_name=utilization.preset,
+            min_coverage=utilization.min_coverage,
+            missing=self.missing,
+            profile=workload.profile,
+            thresholds=workload.thresholds,
+            hold=workload.hold,
+            held_memory_bytes=self.idle.held_memory,
+            histogram=utilization.histogram,
+            peaks=self.saturation.practical_peaks(),
+            plausible=self.plausibility,
+            health=health,
+            forget_after=health.forget_after,
+        )

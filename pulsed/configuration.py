@@ -1,0 +1,113 @@
+"""The whole configuration: the settings of all layers as one frozen tree, loaded from flags, environment and a file.
+
+CONFIGURATION.md and config.example.yaml are generated from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pulsed.adapter.settings import AdapterSettings
+from pulsed.attribution.settings import AttributionSettings
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.section import ComputeSection
+from pulsed.compute.settings import ComputeSettings
+from pulsed.config.load import file_of
+from pulsed.config.load import load as load_settings
+from pulsed.config.schema import Schema, shown_settings
+from pulsed.errors import UsageError
+from pulsed.kubernetes.settings import KubernetesSettings
+from pulsed.log import LogSettings
+from pulsed.model.gpu_selection import parse
+from pulsed.present.exposition.page import PageSettings
+from pulsed.present.job_numbers import Prices
+from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
+from pulsed.reader.settings import SourceSettings
+from pulsed.server.settings import Addresses, WebServerSettings
+from pulsed.settings import Count, FileName, HttpPath, Kind, Settings, Switch, Text, setting
+
+
+def _gpu_list(value: str) -> str:
+    """Return a selection of GPUs."""
+    try:
+        parse(value)
+    except UsageError:
+        raise ValueError("names no GPUs") from None
+    return value
+
+
+GpuList = Annotated[
+    str,
+    Kind("gpus", "indexes (0,2-3), UUIDs or their beginnings, GPU:instance (0:7), all or none", _gpu_list, "text"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Settings):
+    """The whole configuration."""
+
+    listen: Addresses = setting(
+        (":9401",), "Addresses to serve HTTP on. Without a host: all interfaces. Port 0: any free port."
+    )
+    telemetry_path: HttpPath = setting("/metrics", "Path of the metrics page.")
+    max_requests: Count = setting(40, "Concurrent requests of the metrics page; more get 503. 0: no limit.")
+    enable_lifecycle: Switch = setting(
+        False, "Allow `POST /-/reload` and `POST /-/forget`. SIGHUP and file changes always reload."
+    )
+    state_dir: FileName | None = setting(
+        None,
+        "Folder for state that survives a restart, of one daemon only. Unset: nothing is kept.",
+        example="/var/lib/pulsed",
+    )
+    node: Text | None = setting(None, "Name of this host. Unset: its host name.", example="gpu-node-1")
+    gpus: GpuList | None = setting(
+        None,
+        "GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then follow "
+        "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
+        example="0,2-3",
+    )
+    web: WebServerSettings = setting(WebServerSettings(), "HTTP access and its limits.")
+    log: LogSettings = setting(LogSettings(), "Log on standard error.")
+    source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
+    compute: ComputeSection = setting(ComputeSection(), "Derived values.")
+    health: HealthSettings = setting(HealthSettings(), "Health checks (HEALTH.md).")
+    kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
+    adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
+    attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
+    prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
+    publish: PublishSettings = setting(PublishSettings(), "What is published.")
+    history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
+    events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
+
+    def compute_settings(self) -> ComputeSettings:
+        """Return the settings of Compute."""
+        return self.compute.settings(self.health)
+
+    def page_settings(self) -> PageSettings:
+        """Return the settings of the metrics page."""
+        return self.publish.page(self.compute.saturation.practical_peaks())
+
+    def masked(self) -> dict[str, object]:
+        """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
+        return shown_settings(self)
+
+
+_SCHEMA = Schema(Config, "listen: :9401")
+
+
+def load(
+    file: Path | None,
+    overrides: Sequence[str],
+    environment: Mapping[str, str],
+    flags: Mapping[str, tuple[str, object]] | None = None,
+) -> Config:
+    """Return the configuration of `pulsed.config.load`; without a file the one that the environment names, if any."""
+    return load_settings(_SCHEMA, file_of(file, environment), overrides, environment, flags or {})
+
+
+def check(file: Path) -> Config:
+    """Load a file alone, without environment and flags. Raises `ConfigError` as `load`."""
+    return load(file, (), {})

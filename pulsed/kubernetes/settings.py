@@ -1,0 +1,151 @@
+"""Settings of the Kubernetes API and of the discovery of exporters, and how names of Kubernetes are written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pulsed.settings import Duration, FileName, HttpPath, Kind, ListKind, Settings, external_url, matching, setting
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
+
+USUAL_NAMESPACES = (
+    "gpu-operator",
+    "nvidia-gpu-operator",
+    "gpu-operator-resources",
+    "dcgm-exporter",
+    "monitoring",
+    "kube-system",
+    "gke-managed-system",
+)
+"""Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
+dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+
+DAEMON_SET = "DaemonSet.apps"
+"""The kind of controller that exporters usually have."""
+
+_LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
+
+_label_name = matching(
+    r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "is not the name of a label"
+)
+_label_selector = matching(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*", "is not a label selector")
+_object_kind = matching(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", "is not a kind with its API group")
+
+
+def _server_url(value: str) -> str:
+    """Return a URL of scheme, host and port."""
+    value = external_url(value)
+    if urlsplit(value).path:
+        raise ValueError("has a path")
+    return value
+
+
+def _label_pattern(value: str) -> str:
+    """Return the name of a label, or the begin of names and a `*`."""
+    if value != "*":
+        _label_name(f"{value[:-1]}a" if value.endswith("*") else value)
+    return value
+
+
+def _namespace(value: str) -> str:
+    """Return the name of a namespace of Kubernetes, or `all`."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
+        raise ValueError("is not a namespace")
+    return value
+
+
+def _namespaces(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of namespaces, each once; or `all` alone."""
+    if "all" in value and len(value) > 1:
+        raise ValueError("has all beside other namespaces")
+    return tuple(dict.fromkeys(value))
+
+
+def _pod_port(value: object) -> object:
+    """Return the number or name of a port of a pod."""
+    is_port = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
+    if not is_port and not (isinstance(value, str) and re.fullmatch(r"(?=.*[a-z])[a-z0-9-]{1,15}", value)):
+        raise ValueError("is not a port")
+    return value
+
+
+ServerUrl = Annotated[str, Kind("server", "a URL without a path, such as https://10.96.0.1:443", _server_url, "text")]
+LabelSelectors = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "selector", "label selectors such as app=dcgm-exporter; one or a list of them", _label_selector, "text", least=1
+    ),
+]
+LabelNames = Annotated[
+    tuple[str, ...],
+    ListKind("label", "names of labels such as app.kubernetes.io/name; one or a list of them", _label_name, "text"),
+]
+LabelPatterns = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "labels", "names of labels, with * at the end for any characters; one or a list of them", _label_pattern, "text"
+    ),
+]
+ALL_NAMESPACES = ("all",)
+Namespaces = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "namespace",
+        "names such as gpu-operator, one or a list of them; or all",
+        _namespace,
+        "text",
+        least=1,
+        check=_namespaces,
+    ),
+]
+"""Names of namespaces, or `ALL_NAMESPACES`."""
+
+ObjectKinds = Annotated[
+    tuple[str, ...],
+    ListKind("kind", "kinds with their API groups, such as RayJob.ray.io; one or a list of them", _object_kind, "text"),
+]
+PodPort = Annotated[int | str, Kind("port", "a number from 1 to 65535, or the name of a port", _pod_port)]
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings(Settings):
+    """The API server. In a pod with a ServiceAccount token nothing has to be set."""
+
+    server: ServerUrl | None = setting(
+        None, "URL of the API server. Unset: that of the cluster that pulsed runs in.", example="https://10.96.0.1:443"
+    )
+    token_file: FileName = setting(f"{SERVICE_ACCOUNT}/token", "File with the bearer token, read for every request.")
+    ca_file: FileName = setting(f"{SERVICE_ACCOUNT}/ca.crt", "PEM file of its authority.")
+    namespace_file: FileName = setting(
+        f"{SERVICE_ACCOUNT}/namespace", "File with the namespace of this pod. Without the file, it is not known."
+    )
+    timeout: Duration = setting(10.0, "Timeout of a request.")
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterPodSettings(Settings):
+    """Exporters that `discovery: kubernetes` finds: Running and Ready pods on the node `node`."""
+
+    selectors: LabelSelectors = setting(
+        ("app=nvidia-dcgm-exporter", "app.kubernetes.io/name=dcgm-exporter"),
+        "Label selectors; a pod must match one of them. The default is that of the GPU operator and that "
+        "of dcgm-exporter's chart.",
+    )
+    namespaces: Namespaces | None = setting(
+        None,
+        "Namespaces of the exporters. Whoever can create pods there can publish any value of any GPU of "
+        f"the node, and gets the credentials. Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that "
+        "of pulsed unless it is `default`; name them where users create namespaces themselves. `all`: every namespace; "
+        "credentials are refused then.",
+        example="gpu-operator",
+    )
+    controllers: ObjectKinds = setting(
+        (DAEMON_SET,), "Kinds of controllers; one of them must control an exporter's pod. `[]`: any, or none."
+    )
+    container_port: PodPort = setting("metrics", "Port of the page: number, or name of a container port.", example=9400)
+    scheme: Literal["http", "https"] = setting("http", "Scheme of the page.")
+    path: HttpPath = setting("/metrics", "Path of the page.")

@@ -1,0 +1,139 @@
+"""Settings of the outputs: what is published, kept in memory, and sent as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pulsed.compute.peaks import Peaks
+from pulsed.model.vocabulary import QUANTITIES
+from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
+from pulsed.present.api.history import MAX_BYTES, SECONDS
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
+from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
+from pulsed.present.exposition.owner_families import MAX_OWNERS
+from pulsed.present.exposition.page import COMPATIBLE, PageSettings
+from pulsed.present.owner_groups import SCALE_TARGET
+from pulsed.settings import (
+    Count,
+    Duration,
+    FieldNames,
+    ListKind,
+    Problem,
+    Ratio,
+    Settings,
+    Size,
+    Switch,
+    not_empty,
+    one_of,
+    setting,
+)
+from pulsed.suggestions import did_you_mean
+
+_FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
+_FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
+
+Families = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "family",
+        "names of METRICS.md, with * for any characters, such as [pulsed_gpu_ecc_*]",
+        not_empty,
+        "text",
+        single=False,
+        words=True,
+    ),
+]
+Programs = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "program",
+        f"some of {', '.join(COMPATIBLE)}",
+        one_of(COMPATIBLE, "is not a program that pulsed has series for"),
+        "text",
+        single=False,
+        words=True,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings(Settings):
+    """What is republished."""
+
+    series: SeriesChoice = setting(
+        "lean",
+        "Series per GPU on `/metrics`: `lean` is at most 100, with everything that dashboards, rules and "
+        "alerts use; `full` is every state, check and counter from 0 (METRICS.md).",
+    )
+    include: Families = setting((), "Families to publish in full as well, such as those not in lean.")
+    exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")
+    passthrough: Switch = setting(False, "Also publish the source's own `DCGM_FI_*` series.")
+    compat: Programs = setting(
+        (),
+        "Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
+        "and jobscope query.",
+    )
+    owner_labels: Switch = setting(
+        False,
+        "Put the labels of the owners (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter "
+        "does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
+    )
+    max_owners: Count = setting(
+        MAX_OWNERS,
+        "Jobs and pods with series of their own, some 10 each, and workloads likewise. Later ones are in "
+        "`/jobs` and `/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
+    )
+    scale_target: Ratio = setting(
+        SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield patterns without a family, and names of families that are always published."""
+        for key, pattern in (
+            *(("include", each) for each in self.include),
+            *(("exclude", each) for each in self.exclude),
+        ):
+            if pattern.startswith(OWN_PREFIXES):
+                yield key, f"has {pattern!r}, which is about pulsed itself and always published; remove it"
+            elif not matching(pattern):
+                yield key, f"has {pattern!r}, which is not a family; {did_you_mean(pattern, NAMES, _FAMILIES)}"
+
+    def page(self, peaks: Mapping[str, Peaks]) -> PageSettings:
+        """Return the settings of the metrics page, with practical peaks by architecture."""
+        families = catalog(self.series, self.include, self.exclude)
+        return PageSettings(families, peaks, self.passthrough, self.owner_labels, self.compat)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings(Settings):
+    """What is kept in memory of the last minutes, for `/gpus/{gpu}/history`."""
+
+    seconds: Duration = setting(SECONDS, "How long a sample is kept.")
+    max_bytes: Size = setting(
+        MAX_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: OPERATIONS.md)."
+    )
+    fields: FieldNames = setting(
+        DEFAULT_FIELDS,
+        "Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
+        + ", ".join(f"`{name}`" for name in FIELDS if name not in QUANTITIES)
+        + ".",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield unknown fields."""
+        for name in self.fields:
+            if name not in FIELDS:
+                yield "fields", f"has {name!r}, which is not a field; {did_you_mean(name, FIELDS, _FIELDS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventsSettings(Settings):
+    """Server-sent events, at `/events`."""
+
+    max_subscribers: Count = setting(MAX_SUBSCRIBERS, "Concurrent clients; more get 503. 0: none.")
+    heartbeat: Duration = setting(
+        HEARTBEAT_SECONDS,
+        "Send a comment after this time without an event, to keep proxies from closing the connection.",
+    )

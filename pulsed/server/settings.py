@@ -1,0 +1,115 @@
+"""Settings of the HTTP server, and how its addresses are written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pulsed.settings import (
+    Duration,
+    FileName,
+    Kind,
+    ListKind,
+    PositiveCount,
+    RoutePrefix,
+    Settings,
+    Switch,
+    external_url,
+    setting,
+)
+
+UNIX = "unix:"
+"""How the listen address of a Unix socket begins."""
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return host and port of a listen address; an empty host means all interfaces, port 0 any free port.
+
+    Raises `ValueError` if it is not a listen address; the message continues the address.
+    """
+    if address.isdecimal():  # `listen: 9401`
+        address = f":{address}"
+    host, colon, port = address.rpartition(":")
+    if not colon or (host.count(":") and not host.startswith("[")):
+        raise ValueError("needs brackets around its IPv6 address" if host else "has no port")
+    if host.startswith("["):
+        try:
+            host = str(IPv6Address(host[1:-1] if host.endswith("]") else ""))
+        except ValueError:
+            raise ValueError("has no IPv6 address in its brackets") from None
+    elif host and not _HOST_NAME.fullmatch(host):
+        raise ValueError("has no valid host")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError("has no port of 0 to 65535")
+    return host, int(port)
+
+
+def _listen_address(value: str) -> str:
+    """Return a listen address; a port alone becomes `:port`."""
+    if value.startswith(UNIX):
+        if not re.fullmatch(r"/[^\0]*[^/\0]", value.removeprefix(UNIX)):
+            raise ValueError("has no path that begins with /")
+        return value
+    host_and_port(value)
+    return f":{value}" if value.isdecimal() else value
+
+
+Addresses = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "address",
+        "host:port such as :9401, 127.0.0.1:9401, [::1]:9401, or unix:/run/pulsed.sock; one or a list of them",
+        _listen_address,
+        "text",
+        least=1,
+    ),
+]
+ExternalUrl = Annotated[str, Kind("url", "a URL such as https://example.org/pulsed/", external_url, "text")]
+
+
+@dataclass(frozen=True, slots=True)
+class WebServerSettings(Settings):
+    """HTTP access and its limits."""
+
+    config_file: FileName | None = setting(
+        None,
+        "Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
+        "(SECURITY.md). Reloaded when it or a file it names changes. Unset: plain HTTP.",
+        example="/etc/pulsed/web.yml",
+    )
+    external_url: ExternalUrl | None = setting(
+        None,
+        "URL under which clients reach pulsed, for example through a proxy. Links refer to it, and its "
+        "path is the default of `route_prefix`. Unset: links are relative.",
+        example="https://example.org/gpu-node-1/pulsed",
+    )
+    route_prefix: RoutePrefix | None = setting(
+        None,
+        "Path before the path of every page, `telemetry_path` and probes included. Unset: the path of "
+        "`external_url`. `/`: none, for a proxy that removes the path.",
+        example="/",
+    )
+    open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")
+    systemd_socket: Switch = setting(False, "Serve on the sockets of systemd instead of `listen`.")
+    max_connections: PositiveCount = setting(
+        256,
+        "Open connections. At the limit those are closed that are idle or do not read their answers, first "
+        "of the client with the most connections.",
+    )
+    request_timeout: Duration = setting(10.0, "Time to send a request, and for the TLS handshake.")
+    keep_alive: Duration = setting(120.0, "How long idle connections stay open; best above the scrape interval.")
+
+    @property
+    def prefix(self) -> str:
+        """Path before every route, without a slash at the end."""
+        return self.external_path if self.route_prefix is None else self.route_prefix
+
+    @property
+    def external_path(self) -> str:
+        """Path of the external URL, without a slash at the end; empty without one."""
+        return urlsplit(self.external_url or "").path
