@@ -29,7 +29,7 @@ from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 from pulsed.reader.demo.source import DemoSource
 from pulsed.terminal.line import Line
 from pulsed.terminal.model import model_of

@@ -68,7 +68,7 @@ _OF_THIS_RUN = re.compile(
 
 _TIME = re.compile(
     r'"?(?<!\d)(?!2026-01-0)20\d\d-\d\d-\d\dT[\d:.]+Z"?|logger=\S+'
-    r"|(?<![\d.])(?!17672|17673)1[789]\d{8}(?:\.\d+)?(?![\d.])"
+    r"|(?<![\d.])1(?:79\d{7}|8\d{8})(?:\.\d+)?(?![\d.])"
 )
 """Times outside of the recordings, which begin with 2026, and the modules of log lines."""
 
@@ -144,7 +144,7 @@ def write(data: Path, folder: Path) -> None:
         return f"exit code {code}\n{out.getvalue()}\n-- errors\n{err.getvalue()}"
 
     def keep(name: str, text: str) -> None:
-        (folder / re.sub(r"[^\w.=-]", "_", name)).write_text(text)
+        (folder / re.sub(r"[^\w.=-]", "_", name)).write_text(masked(text))
 
     for arguments in TEXTS:
         keep(" ".join(arguments), printed(*arguments))
@@ -164,7 +164,7 @@ def write(data: Path, folder: Path) -> None:
             "node=n",
         )
         for kind in ("table", "json", "csv", "prometheus"):
-            keep(f"snapshot {kind} {path.name}", masked(printed("snapshot", *replay, "--format", kind)))
+            keep(f"snapshot {kind} {path.name}", printed("snapshot", *replay, "--format", kind))
         keep(f"export {path.name}", printed("export", *replay))
         keep(f"export full {path.name}", printed("export", *replay, "--columns", "all", "--set", "publish.series=full"))
         keep(
@@ -210,7 +210,7 @@ def shown(root: Path, data: Path, folder: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", code, __file__, data, folder],
         cwd=root,
-        env=environment | {"PYTHONPATH": str(root), "COLUMNS": "120", "TZ": "UTC"},
+        env=environment | {"PYTHONPATH": str(root), "COLUMNS": "120", "TZ": "UTC", "PYTHONHASHSEED": "0"},
         check=True,
     )
 

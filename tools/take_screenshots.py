@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
 from support.daemon import serving
-from tests.present.web.browser import Theme, launch, new_context
+from tests.present.web.browser import Theme, launch, new_context, started_playwright
 
 SECONDS = 620.0
 SIZE = {"width": 1280, "height": 800}
@@ -39,7 +38,7 @@ def take(folder: Path, seconds: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), "--source", "demo") as daemon:
         time.sleep(seconds)
-        with sync_playwright() as playwright:
+        with started_playwright() as playwright:
             browser = launch(playwright)
             for name, hash_, theme, is_whole in PICTURES:
                 viewport = {**SIZE, "height": 1800} if is_whole else SIZE

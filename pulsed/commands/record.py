@@ -22,7 +22,7 @@ from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
 from pulsed.errors import BadCapture, UsageError
 from pulsed.model.raw_tick import RawTick
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 from pulsed.reader.record.file import STDOUT, RecordFailed, RecordFile, open_record
 from pulsed.reader.record.lines import RecordWriter, Session
 from pulsed.reader.replay.recording import look

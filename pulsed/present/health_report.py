@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.model.health import SEVERITY, STATES, State
-from pulsed.present.rfc3339 import moment_of
+from pulsed.present.time_text import moment_of
 from pulsed.printable import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3

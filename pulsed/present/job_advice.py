@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.present.duration_text import duration_text
 from pulsed.present.job_numbers import (
     Account,
     by_state,
@@ -20,7 +19,7 @@ from pulsed.present.job_numbers import (
     percent,
     seconds,
 )
-from pulsed.present.rfc3339 import moment_of
+from pulsed.present.time_text import duration_text, moment_of
 
 MIN_COVERAGE = 0.9
 MIN_SAMPLES = 10

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Any, NamedTuple
 
-from pulsed.present.duration_text import duration_text
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
@@ -25,6 +24,7 @@ from pulsed.present.job_numbers import (
     percent,
     seconds,
 )
+from pulsed.present.time_text import duration_text
 from pulsed.printable import clean
 
 MISSING = "-"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from pulsed.present.web.assets import Assets
 from support.bench.children import Usage, child
@@ -20,7 +20,7 @@ from support.bench.figure import Bar, Figure, Skipped
 from support.bench.ticks import GPUS
 from support.daemon import Daemon, free_port, serving
 from support.waiting import until
-from tests.present.web.browser import has_chromium, launch, new_context
+from tests.present.web.browser import has_chromium, launch, new_context, started_playwright
 
 SECONDS = 20.0
 PAINTS = 9
@@ -38,7 +38,7 @@ def run() -> Iterator[Figure]:
     yield Figure(
         "page, all files, gzip", size / 1000, "kB", bar=Bar("value", 150), note=f"{vendored / 1000:.0f} kB of it uPlot"
     )
-    with sync_playwright() as playwright:
+    with started_playwright() as playwright:
         browser = launch(playwright)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

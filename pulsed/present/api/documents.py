@@ -34,7 +34,7 @@ from pulsed.present.api.schema import (
     optional,
     shape_of,
 )
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 
 class SourceSummary(NamedTuple):

@@ -17,7 +17,7 @@ from pulsed.present.api.account_documents import OWNER
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 TICK_FIELDS = (
     "workload_class",

@@ -22,7 +22,7 @@ from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 if TYPE_CHECKING:
     from pulsed.present.asgi import Receive, Send

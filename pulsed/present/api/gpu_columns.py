@@ -21,7 +21,7 @@ from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
 from pulsed.present.api.gpu_matches import Match, current_result, is_silent, is_stale, matches
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document, Member, Shape, ValueKind
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
 """Fields of a summary by default."""

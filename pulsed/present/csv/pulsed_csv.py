@@ -18,7 +18,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 from pulsed.printable import clean
 from pulsed.suggestions import did_you_mean
 

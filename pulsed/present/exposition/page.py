@@ -19,7 +19,6 @@ from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import repeated
 from pulsed.model.target_store import Target, TargetStore
-from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.jobstats_series import TargetJobstats
@@ -34,6 +33,9 @@ GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
 the page. See `support/bench/bench_render.py`."""
 
+REFRESH_SECONDS = 1.0
+"""Maximum age of a page without a new tick, because counters of pulsed itself change."""
+
 LARGE_GPUS = 128
 """GPUs up to which a page is rendered at once: it takes some 10 ms."""
 
@@ -41,6 +43,30 @@ COMPATIBLE = ("jobstats",)
 """Programs whose series pulsed can publish beside its own."""
 
 TargetTick = tuple[Target, ComputedTick]
+
+
+class CacheKey:
+    """The state of the target store that a cached page was rendered from.
+
+    It expires with every change of the store, when a target turns stale, and with age.
+    """
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._targets = -1
+        self._since = 0.0
+        self._until = 0.0
+
+    def expired(self, board: TargetStore, now: float) -> bool:
+        """Return whether the key has expired, and if so renew it; `now` is monotonic seconds."""
+        version = board.version
+        if version == self._version and len(board.targets) == self._targets and self._since <= now < self._until:
+            return False
+        self._version, self._targets, self._since = version, len(board.targets), now
+        turns = [target.arrived + target.stale_after for target in board.targets if target.fresh(now)]
+        # fresh() is still true at the very moment that a target turns stale.
+        self._until = min([now + REFRESH_SECONDS, *turns])
+        return True
 
 
 class _Place:

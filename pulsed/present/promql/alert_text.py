@@ -6,8 +6,8 @@ such a look-up: a join that finds nothing would drop the alert.
 
 from __future__ import annotations
 
+from pulsed.present.promql.classes import EXPORTERS_OWN
 from pulsed.present.promql.inputs import names_of
-from pulsed.present.promql.waste import EXPORTERS_OWN
 
 RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/HEALTH.md"
 """The document that `runbook_url` leads to, unless another is configured."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.compute.bounds import MEDIA
 from pulsed.compute.derived_results import recorded_numbers
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_types import (
     INSTANCE,
     MODEL,
@@ -163,3 +164,9 @@ def _ambiguous(identity: IdentityLabels, where: str) -> str:
         f"or ({ratio} < 1 unless {BASE_UNITS})\n"
         f"or ({percent} > 1 unless {BASE_UNITS}) / 100"
     )
+
+
+def derived_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
+    """Yield one rule per derived number that declares its own PromQL."""
+    for result in recorded_numbers():
+        yield Recording(recorded(result.name, "raw"), with_inputs(result.promql), result.help + ".")

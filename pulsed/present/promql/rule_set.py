@@ -11,18 +11,16 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.classes import class_rules
-from pulsed.present.promql.derived import derived_rules
+from pulsed.present.promql.classes import class_rules, waste_rules
 from pulsed.present.promql.document import KubernetesObject, prometheus_rule, rule_file
 from pulsed.present.promql.health_alerts import health_alerts
-from pulsed.present.promql.inputs import LIMITS, input_rules
+from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
 from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, monitoring_alerts
 from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
 from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels
 from pulsed.present.promql.saturation import saturation_rules
 from pulsed.present.promql.use_alerts import dcgm_use_alerts, use_alerts
 from pulsed.present.promql.utilization import utilization_rules
-from pulsed.present.promql.waste import waste_rules
 from pulsed.suggestions import nearest
 
 Kind = Literal["recording", "alerting", "all"]

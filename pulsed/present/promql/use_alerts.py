@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from pulsed.compute.bounds import MEDIA
 from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
+from pulsed.present.promql.classes import HELD, IDLE, IDLE_POWER
 from pulsed.present.promql.inputs import input_of
 from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import POINT
-from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pulsed.present.exposition.cache_key import REFRESH_SECONDS, CacheKey
+from pulsed.present.exposition.page import REFRESH_SECONDS, CacheKey
 from tests.present.boards import board, gpu, target, tick
 
 

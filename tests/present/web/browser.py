@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright._impl._driver import compute_driver_executable
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
 from support.daemon import Daemon
-from support.tools import tool
+from support.tools import missing, tool
 from support.waiting import SECONDS
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -25,6 +27,17 @@ THEMES: tuple[Theme, ...] = ("light", "dark")
 def has_chromium() -> bool:
     """Return whether the system has Chromium."""
     return shutil.which("chromium") is not None
+
+
+@contextlib.contextmanager
+def started_playwright() -> Iterator[Playwright]:
+    """Start Playwright, where there is a Chromium for it and its Node.js starts."""
+    tool("chromium", "chromium")
+    program = subprocess.run([*compute_driver_executable(), "--version"], capture_output=True, text=True, check=False)
+    if program.returncode != 0:
+        missing(f"Playwright does not start: {program.stderr.strip()}: apt-get install libatomic1")
+    with sync_playwright() as playwright:
+        yield playwright
 
 
 def launch(playwright: Playwright) -> Browser:

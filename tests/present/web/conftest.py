@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from support.daemon import Daemon, serving
-from tests.present.web.browser import launch
+from tests.present.web.browser import launch, started_playwright
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     # Playwright's event loop runs in this thread until the end: no other package's tests may run meanwhile.
-    with sync_playwright() as playwright:
+    with started_playwright() as playwright:
         started = launch(playwright)
         yield started
         started.close()

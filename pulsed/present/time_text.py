@@ -1,4 +1,4 @@
-"""Timestamps in JSON and CSV: RFC 3339 in UTC with milliseconds."""
+"""Times as text: RFC 3339 in UTC with milliseconds, for JSON and CSV, and durations for people."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def rfc3339_or_none(seconds: float | None) -> str | None:
 def moment_of(text: str) -> datetime:
     """Return the moment of a timestamp, in UTC."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as its two largest units: `45 s`, `12 min 30 s`, `4 h`, `3 d 04 h`."""
+    whole = round(seconds)
+    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {name}" + (f" {rest:02d} {part_name}" if rest else "")
+    return f"{whole} s"
