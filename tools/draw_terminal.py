@@ -65,7 +65,7 @@ class DemoDaemon:
         source = DemoSource(node="gpu01", start=START, pace=False)
         pipeline = Pipeline(ComputeSettings(), "gpu01")
         target = Target("demo", "demo", 1.0, 10.0)
-        board = TargetStore("gpu01", [target])
+        store = TargetStore("gpu01", [target])
         history, events, accounting = History(), EventBroadcaster(lambda: "gpu01"), OwnerAccounting()
         for _ in range(SECONDS + 1):
             tick = pipeline.process(asyncio.run(source.read()))
@@ -75,7 +75,7 @@ class DemoDaemon:
             accounting.add(tick)
         config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
         accounts = Accounts(accounting, EndedAccounts())
-        self._app = api(ApiParts(board, history, events, accounts, GpuProcessTable(), config))
+        self._app = api(ApiParts(store, history, events, accounts, GpuProcessTable(), config))
 
     def json(self, path: str) -> Any:
         """Return the document of a path; its time is the moment, and its host is made up."""

@@ -272,12 +272,12 @@ def _jobstats() -> Iterator[str]:
 def _own() -> Iterator[str]:
     yield "\n## Metrics of pulsed\n\nAlso `process_*`, the standard process metrics of Prometheus clients.\n"
     yield "| metric | meaning |\n|---|---|"
-    board = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
-    board.targets[0].rejected["bad_value"] = 1
-    board.targets[0].errors["scrape_failed"] = 1
-    board.targets[0].kernel_log_error = ""
-    board.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
-    telemetry = Telemetry(board)
+    store = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
+    store.targets[0].rejected["bad_value"] = 1
+    store.targets[0].errors["scrape_failed"] = 1
+    store.targets[0].kernel_log_error = ""
+    store.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
+    telemetry = Telemetry(store)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
     telemetry.state = lambda: StateWrites({"jobs.json": True})

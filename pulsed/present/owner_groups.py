@@ -59,9 +59,9 @@ Owned = Mapping[OwnerAccount, Sequence[OwnedGpu]]
 """Accounts of owners with the GPUs that they have now."""
 
 
-def fresh_owners(board: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
+def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
-    fresh = {target.tick.target for target in board.targets if target.tick is not None and target.fresh(now)}
+    fresh = {target.tick.target for target in store.targets if target.tick is not None and target.fresh(now)}
     found: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
         if gpu.target in fresh and gpu.account.owner.kind != "nobody":

@@ -30,11 +30,11 @@ class Column(NamedTuple):
     cell: Cell
 
 
-def table(board: TargetStore, now: float) -> str:
+def table(store: TargetStore, now: float) -> str:
     """Return the table of all GPUs, with problems above and below it; ends with a newline."""
-    found = list(matches(board, now))
+    found = list(matches(store, now))
     lines = []
-    if any(target.kind == "demo" for target in board.targets):
+    if any(target.kind == "demo" for target in store.targets):
         lines.append("DEMO DATA: these GPUs do not exist")
     if found:
         several = len({match.node for match in found}) > 1
@@ -42,10 +42,10 @@ def table(board: TargetStore, now: float) -> str:
     else:
         lines.append("no GPUs")
     lines.extend(_missing_inputs(found))
-    lines.extend(f"stale: {clean(target.name)}" for target in board.targets if target.tick and not target.fresh(now))
+    lines.extend(f"stale: {clean(target.name)}" for target in store.targets if target.tick and not target.fresh(now))
     lines.extend(
         f"down: {clean(target.name)}: {clean(target.error or 'no data yet')}"
-        for target in board.targets
+        for target in store.targets
         if not target.up and not target.ended
     )
     return "\n".join(lines) + "\n"

@@ -18,7 +18,7 @@ from pulsed.present.api.documents import health_document
 from support.certificates import make_authority
 from support.daemon import free_port, pulsed
 from support.http_servers import QuietHandler, running
-from tests.present.boards import SETTLED, SICK, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import SETTLED, SICK, Gpu, gpu, mig, store_of, target, tick
 
 
 def judged(state: State) -> Health:
@@ -59,7 +59,7 @@ def server() -> Iterator[Server]:
 
 
 def serve(server: Server, *gpus: Gpu) -> str:
-    server.answer = health_document(board(target("a", tick(gpus))), 100.25)
+    server.answer = health_document(store_of(target("a", tick(gpus))), 100.25)
     return f"http://127.0.0.1:{server.server_port}"
 
 
@@ -134,7 +134,7 @@ def test_a_target_without_data_is_unknown(server: Server, state: State, code: in
 def test_a_stale_gpu_is_not_ok(server: Server) -> None:
     made = target("a", tick([with_health(0, judged("ok"))]), arrived=95.0)
     made.stale_after = 2.0
-    server.answer = health_document(board(made), 100.25)
+    server.answer = health_document(store_of(made), 100.25)
     assert (server.answer[0]["stale"], server.answer[0]["state"]) == (True, "ok")
     assert pulsed("health", f"http://127.0.0.1:{server.server_port}").returncode == 3
 
@@ -183,7 +183,7 @@ def test_a_login_is_used_and_never_shown(server: Server) -> None:
 def test_a_certificate_that_is_not_trusted_is_answered_with_the_option(server: Server, tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     server.socket = authority.server_context().wrap_socket(server.socket, server_side=True)
-    server.answer = health_document(board(target("a", tick([with_health(0, judged("ok"))]))), 100.25)
+    server.answer = health_document(store_of(target("a", tick([with_health(0, judged("ok"))]))), 100.25)
     url = f"https://127.0.0.1:{server.server_port}"
     refused = pulsed("health", url)
     assert refused.returncode == 3

@@ -49,16 +49,16 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
     )
     (source,) = open_sources(config)
     settings = config.compute_settings()
-    board = TargetStore(NODE, [target_of(source, config)])
-    (target,) = board.targets
+    store = TargetStore(NODE, [target_of(source, config)])
+    (target,) = store.targets
     pipeline = Pipeline(settings, NODE)
     try:
         while True:
             target.accept(pipeline.process(await source.read()), 0.0)
     except SourceEnded:
         await source.close()
-    pages = Pages(board, Telemetry(board), config.page_settings())
-    document = gpus_document(board, 0.0, DEFAULT_START + 60, settings.preset_name)
+    pages = Pages(store, Telemetry(store), config.page_settings())
+    document = gpus_document(store, 0.0, DEFAULT_START + 60, settings.preset_name)
     return Output(
         text=_lasting(pages.page(0.0, openmetrics=False, gzip=False)),
         openmetrics=_lasting(pages.page(0.0, openmetrics=True, gzip=False)),

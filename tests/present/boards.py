@@ -118,7 +118,7 @@ def target(
     return made
 
 
-def board(*targets: Target) -> TargetStore:
+def store_of(*targets: Target) -> TargetStore:
     return TargetStore("here", list(targets))
 
 

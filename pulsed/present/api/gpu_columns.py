@@ -177,10 +177,10 @@ class ColumnReader:
     """
 
     def __init__(
-        self, board: TargetStore, fields: Sequence[str], gpu: str | None = None, interval: float = 1.0
+        self, store: TargetStore, fields: Sequence[str], gpu: str | None = None, interval: float = 1.0
     ) -> None:
         self.interval = interval
-        self._board, self._fields, self._gpu = board, fields, gpu
+        self._store, self._fields, self._gpu = store, fields, gpu
         self._roster = ""
         self._layout: list[tuple[Target, tuple[Device, ...], bool]] = []
         self._rows: list[tuple[Target, list[int], int]] = []
@@ -204,7 +204,7 @@ class ColumnReader:
                 is_complete = False
                 break
             self._sent[first] = state
-            shown += [Match.of(target, tick, position, self._board.node) for position in positions]
+            shown += [Match.of(target, tick, position, self._store.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}
@@ -215,7 +215,7 @@ class ColumnReader:
         """Return whether targets show other GPUs, or others of them, than at the last reading."""
         layout = [
             (target, target.tick.devices, target.fresh(now))
-            for target in self._board.targets
+            for target in self._store.targets
             if target.tick is not None
         ]
         is_same = len(layout) == len(self._layout) and all(
@@ -228,7 +228,7 @@ class ColumnReader:
     def _new_roster(self, now: float) -> bytes:
         """Find the GPUs again; return the event if they are others."""
         shown = [
-            match for match in matches(self._board, now) if self._gpu is None or self._gpu in names_of(match.device)
+            match for match in matches(self._store, now) if self._gpu is None or self._gpu in names_of(match.device)
         ]
         self._rows, first = [], 0
         for _, group in groupby(shown, key=lambda match: id(match.target)):

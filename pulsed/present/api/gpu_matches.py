@@ -66,13 +66,13 @@ class Match(NamedTuple):
         return cls(target, device, reading, result, node_of(device, here), time, lost, position)
 
 
-def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
+def find(store: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
     """Return the GPUs of a name, as `find_all`."""
-    return find_all(board, [wanted], node, now)[wanted]
+    return find_all(store, [wanted], node, now)[wanted]
 
 
 def find_all(
-    board: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
+    store: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
 ) -> dict[str, list[Match]]:
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
@@ -82,7 +82,7 @@ def find_all(
     """
     exact: dict[str, list[Match]] = {name: [] for name in wanted}
     parts: dict[str, list[Match]] = {name: [] for name in wanted}
-    for match in matches(board, now):
+    for match in matches(store, now):
         if node is None or match.node == node:
             for found, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
                 for name in names:
@@ -91,19 +91,19 @@ def find_all(
     return {name: exact[name] or parts[name] for name in exact}
 
 
-def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
+def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
-    seen = [target for target in board.targets if target.tick is not None]
+    seen = [target for target in store.targets if target.tick is not None]
     ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
     keys = [
-        [key_of(device, board.node) for device in target.tick.devices] for target in ranked if target.tick is not None
+        [key_of(device, store.node) for device in target.tick.devices] for target in ranked if target.tick is not None
     ]
     hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
     for target in seen:
         if (tick := target.tick) is not None:
             for position in range(len(tick.devices)):
                 if position not in hidden[id(target)]:
-                    yield Match.of(target, tick, position, board.node)
+                    yield Match.of(target, tick, position, store.node)
 
 
 def is_stale(match: Match, now: float) -> bool:

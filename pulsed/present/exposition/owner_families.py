@@ -105,7 +105,7 @@ class OwnerFamilies:
         workloads: counters of workloads, which also get the accounts that have ended.
     """
 
-    board: TargetStore
+    store: TargetStore
     accounting: OwnerAccounting
     findings: FindingDetector
     max_owners: int = MAX_OWNERS
@@ -117,7 +117,7 @@ class OwnerFamilies:
 
     def collect(self, now: float) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
-        owned = fresh_owners(self.board, self.accounting, now)
+        owned = fresh_owners(self.store, self.accounting, now)
         shown = self._limited("series", {account.owner.key: account for account in owned}).values()
         workloads = self._limited("workloads", rows_of(WORKLOAD, owned))
         self.accounting.settle({*shown, *chain.from_iterable(rows_of(WORKLOAD, owned).values())})
@@ -147,7 +147,7 @@ class OwnerFamilies:
         info = Metric(_INFO, "Owners of the GPU, to be joined with its series", "info")
         for account in shown:
             for gpu in owned[account]:
-                labels = {**dict(gpu_labels(gpu.device, self.board.node)), **_info(account.owner)}
+                labels = {**dict(gpu_labels(gpu.device, self.store.node)), **_info(account.owner)}
                 info.add_sample(f"{_INFO}_info", {name: text for name, text in labels.items() if text}, 1)
         if info.samples:
             yield info
@@ -157,7 +157,7 @@ class OwnerFamilies:
         for gpu in chain.from_iterable(owned[account] for account in shown):
             for name, is_active in self.findings.states(gpu.device).items():
                 family = families[name]
-                family.add_sample(family.name, dict(gpu_labels(gpu.device, self.board.node)), int(is_active))
+                family.add_sample(family.name, dict(gpu_labels(gpu.device, self.store.node)), int(is_active))
         yield from (family for family in families.values() if family.samples and family.name in self.published)
 
     def _group_families(self, group: OwnerGroup, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:

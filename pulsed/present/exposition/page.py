@@ -57,13 +57,13 @@ class CacheKey:
         self._since = 0.0
         self._until = 0.0
 
-    def expired(self, board: TargetStore, now: float) -> bool:
+    def expired(self, store: TargetStore, now: float) -> bool:
         """Return whether the key has expired, and if so renew it; `now` is monotonic seconds."""
-        version = board.version
-        if version == self._version and len(board.targets) == self._targets and self._since <= now < self._until:
+        version = store.version
+        if version == self._version and len(store.targets) == self._targets and self._since <= now < self._until:
             return False
-        self._version, self._targets, self._since = version, len(board.targets), now
-        turns = [target.arrived + target.stale_after for target in board.targets if target.fresh(now)]
+        self._version, self._targets, self._since = version, len(store.targets), now
+        turns = [target.arrived + target.stale_after for target in store.targets if target.fresh(now)]
         # fresh() is still true at the very moment that a target turns stale.
         self._until = min([now + REFRESH_SECONDS, *turns])
         return True
@@ -108,8 +108,8 @@ _EVERYTHING = PageSettings()
 class Pages:
     """The page in every format and coding."""
 
-    def __init__(self, board: TargetStore, telemetry: Telemetry, settings: PageSettings = _EVERYTHING) -> None:
-        self._board = board
+    def __init__(self, store: TargetStore, telemetry: Telemetry, settings: PageSettings = _EVERYTHING) -> None:
+        self._store = store
         self._telemetry = telemetry
         self._memory = SeriesMemory()
         self._distributions = Distributions()
@@ -130,7 +130,7 @@ class Pages:
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
         self._memory.begin_page(now)
-        if self._cache_key.expired(self._board, now):
+        if self._cache_key.expired(self._store, now):
             self._pages.clear()
         key = (openmetrics, gzip)
         page = self._pages.get(key)
@@ -154,7 +154,7 @@ class Pages:
             sizes = [len(tick.devices) for _, tick in fresh]
             if sum(sizes) <= LARGE_GPUS:
                 return self.page(now, openmetrics=openmetrics, gzip=gzip)
-            if self._cache_key.expired(self._board, now):
+            if self._cache_key.expired(self._store, now):
                 self._pages.clear()
             self._memory.begin_page(now)
             plain, packed = (openmetrics, False), (openmetrics, True)
@@ -208,13 +208,13 @@ class Pages:
 
     def _fresh(self, now: float) -> list[TargetTick]:
         """Return the fresh targets with their ticks, which do not change while they are rendered."""
-        return [(target, tick) for target in self._board.targets if target.fresh(now) and (tick := target.tick)]
+        return [(target, tick) for target in self._store.targets if target.fresh(now) and (tick := target.tick)]
 
     def _update(self, ticks: Sequence[TargetTick], republishes: bool) -> list[tuple[_Place, ComputedTick]]:
         """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
-        targets = self._board.targets
+        targets = self._store.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
-            self._places = {id(target): _Place(target, self._board.node, self._renderer()) for target in targets}
+            self._places = {id(target): _Place(target, self._store.node, self._renderer()) for target in targets}
             self._shown = []
         fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
         places = [place for place, _ in fresh]
@@ -231,7 +231,7 @@ class Pages:
 
     def _renderer(self) -> TargetRenderer:
         return TargetRenderer(
-            self._board.node, self._settings.catalog, self._memory, owner_labels=self._settings.owner_labels
+            self._store.node, self._settings.catalog, self._memory, owner_labels=self._settings.owner_labels
         )
 
     def _share_devices(self, fresh: list[_Place]) -> None:

@@ -54,7 +54,7 @@ class StateWrites:
 class Telemetry(Collector):
     """Counts what pulsed does and writes it as exposition."""
 
-    def __init__(self, board: TargetStore) -> None:
+    def __init__(self, store: TargetStore) -> None:
         self.config_in_force: Callable[[], bool] = lambda: True
         self.duplicate_gpus: Mapping[str, int] = {}
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
@@ -63,7 +63,7 @@ class Telemetry(Collector):
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
-        self._board = board
+        self._store = store
         self._now = 0.0
         self._process = ProcessCollector(registry=None)
         self._process_metrics: Sequence[Metric] = ()
@@ -87,7 +87,7 @@ class Telemetry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families (prometheus_client)."""
         yield self._build
-        yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
+        yield from _source_families(_by_name(self._store.targets), self._now, self.duplicate_gpus)
         yield from _attribution_families(self.attribution())
         yield from self.owners(self._now)
         yield from _state_families(self.state())

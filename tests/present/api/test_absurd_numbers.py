@@ -13,7 +13,7 @@ from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.time_text import rfc3339, rfc3339_or_none
 from tests.present.api.client import application, ask
-from tests.present.boards import COUNTED, SATURATED, SETTLED, board, gpu, target, tick
+from tests.present.boards import COUNTED, SATURATED, SETTLED, gpu, store_of, target, tick
 
 ABSURD = [inf, -inf, nan, 1e300, -1e300, 1e18, -1.0]
 PATHS = ("/gpus", "/gpus/0", "/gpus/0/history", "/jobs", "/health/gpus", "/container/metrics")
@@ -30,7 +30,7 @@ async def test_no_route_fails(number: float) -> None:
         health=Health("crit", number, (check,), (("xid_critical", 3),), ((79, 1),), XidLast(79, number, "x"), number),
         clock_event_shares=(("power_cap", number),),
     )
-    store = board(target("a", tick([gpu(0, result=result, power_watts=number)], time=number)))
+    store = store_of(target("a", tick([gpu(0, result=result, power_watts=number)], time=number)))
     app = application(store, History(), EventBroadcaster(lambda: "here", max_subscribers=0))
     for path in PATHS:
         status, document, _ = await ask(app, path)

@@ -12,14 +12,14 @@ from pulsed.present.api.history import HISTORY, History
 from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from tests.present.api.client import Answer, application, ask
-from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick
 
 
 class Known:
     """An application, what is on its board, and what was there before."""
 
     def __init__(self, *targets: Sequence[Gpu]) -> None:
-        self.history, self.board = History(), board()
+        self.history, self.board = History(), store_of()
         for number, gpus in enumerate(targets):
             made = target(f"target {number}", self._tick(number, gpus))
             self.board.targets.append(made)

@@ -13,7 +13,7 @@ from pulsed.model.target_store import Target
 from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.routes.autoscale import POD_GPUS, SCALE_NUMBER, autoscale_router
 from tests.present.api.client import Answer, ask, parts, routes
-from tests.present.boards import SETTLED, TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, store_of, target, tick
 
 INFER = {"workload": "infer", "workload_kind": "Deployment"}
 FIELD = "real_utilization_ratio"
@@ -34,7 +34,7 @@ def current(*gpus: Gpu, age: float = 0.0) -> Target:
 
 
 async def get(path: str, *targets: Target) -> Answer:
-    return await ask(routes(autoscale_router(parts(board(*targets)))), f"/autoscale/v1/{path}")
+    return await ask(routes(autoscale_router(parts(store_of(*targets)))), f"/autoscale/v1/{path}")
 
 
 def path(how: str, workload: str = "Deployment/infer", metric: str = "real_utilization", namespace: str = "ml") -> str:

@@ -11,14 +11,14 @@ from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import SOURCES, gpu_document, gpus_document, health_document, sources_of
 from pulsed.present.api.gpu_matches import find
-from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, gpu, mig, store_of, target, tick
 
 NOW = 100.25
 WALL = TIME + 0.25
 
 
 def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
-    made = board(target("a", tick([gpu(0, result=FLICKER)])))
+    made = store_of(target("a", tick([gpu(0, result=FLICKER)])))
     assert gpu_document(find(made, "0")[0], NOW, "ai")["workload"] == {
         "class": "idle",
         "bottleneck": "idle",
@@ -29,7 +29,7 @@ def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
 
 
 def test_a_gpu_object_is_the_contracts() -> None:
-    made = board(target("a", tick([gpu(0, sm_active_ratio=0.41)])))
+    made = store_of(target("a", tick([gpu(0, sm_active_ratio=0.41)])))
     document = gpu_document(find(made, "0")[0], NOW, "ai")
     metrics = document.pop("metrics")
     health = document["health"]
@@ -92,7 +92,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
 
 
 def test_a_check_has_message_time_evidence_and_remedy() -> None:
-    health = gpu_document(find(board(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
+    health = gpu_document(find(store_of(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
     assert (health["state"], health["severity"], health["coverage"]) == ("warn", 2, 0.5)
     assert [check["id"] for check in health["checks"]] == ["row_remap_pending", "xid_critical", "pcie_link"]
     assert health["checks"][0] == {
@@ -124,28 +124,28 @@ def test_a_check_has_message_time_evidence_and_remedy() -> None:
     ],
 )
 def test_health_of_some_checks(checks: tuple[str, ...], state: str, coverage: float) -> None:
-    (row,) = health_document(board(target("a", tick([gpu(0)]))), NOW, checks)
+    (row,) = health_document(store_of(target("a", tick([gpu(0)]))), NOW, checks)
     assert (row["state"], row["coverage"], row["last_reset"]) == (state, coverage, None)
     assert [problem["id"] for problem in row["problems"]] == ["row_remap_pending"][: state == "warn"]
 
 
 def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> None:
     gone = replace(SICK, state="unknown")
-    made = board(target("a", tick([gpu(0, result=SETTLED._replace(health=gone))])))
+    made = store_of(target("a", tick([gpu(0, result=SETTLED._replace(health=gone))])))
     assert health_document(made, NOW, ("xid_critical",))[0]["state"] == "unknown"
     assert health_document(made, NOW, ("row_remap_pending",))[0]["state"] == "warn"
 
 
 def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
     lost = replace(tick([gpu(0), gpu(1)]), lost={1: TIME - 30})
-    here, gone = gpus_document(board(target("a", lost)), NOW, WALL, "ai")["gpus"]
+    here, gone = gpus_document(store_of(target("a", lost)), NOW, WALL, "ai")["gpus"]
     assert (here["stale"], gone["stale"]) == (False, True)
     assert gone["age_seconds"] == here["age_seconds"] + 30
     assert gone["time"] == "2025-12-31T23:59:30.100Z"
 
 
 def test_an_open_class_has_its_candidates() -> None:
-    document = gpu_document(find(board(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], NOW, "hpc")
+    document = gpu_document(find(store_of(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], NOW, "hpc")
     assert document["workload"]["class"] == "unknown"
     assert document["workload"]["candidates"] == ["idle", "mixed_or_moderate"]
     assert document["real_utilization"]["ratio"] is None
@@ -155,7 +155,7 @@ def test_an_open_class_has_its_candidates() -> None:
 
 @pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
-    made = board(target("a", tick([gpu(0, power_watts=absurd, sm_active_ratio=0.5)])))
+    made = store_of(target("a", tick([gpu(0, power_watts=absurd, sm_active_ratio=0.5)])))
     document = gpus_document(made, NOW, WALL, "ai")
     json.dumps(document, allow_nan=False)
     assert document["gpus"][0]["metrics"]["power_watts"] is None
@@ -165,7 +165,7 @@ def test_numbers_that_json_cannot_represent_are_null(absurd: float) -> None:
 def test_the_owners_of_a_gpu_are_in_its_document() -> None:
     owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
     device = Device(Entity("gpu", "0", "GPU-a"), owners=owners)
-    document = gpu_document(find(board(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
+    document = gpu_document(find(store_of(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
     assert document["attribution"].pop("known")
     assert [owner["id"] for owner in document["attribution"].pop("owners")] == ["ml/train-0/main", "4711"]
     assert document["attribution"] == {
@@ -178,13 +178,13 @@ def test_the_owners_of_a_gpu_are_in_its_document() -> None:
 
 
 def test_a_stale_gpu_is_listed_as_stale() -> None:
-    made = board(target("a", tick([gpu(0)])))
+    made = store_of(target("a", tick([gpu(0)])))
     (document,) = gpus_document(made, 111.0, WALL, "ai")["gpus"]
     assert (document["stale"], document["age_seconds"]) == (True, 11.0)
 
 
 def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
-    made = board(
+    made = store_of(
         target("a", tick([gpu(0, power_watts=1.0)]), arrived=100.0),
         target("b", tick([gpu(0, power_watts=2.0)]), arrived=109.0),
     )
@@ -198,13 +198,13 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
 def test_a_source_has_the_error_of_its_kernel_log() -> None:
     first, second = target("a", tick([gpu(0)])), target("b", tick([gpu(1)]))
     first.kernel_log_error, second.kernel_log_error = "", "kern.log: No such file"
-    found = SOURCES.of(sources_of(board(first, second), NOW, WALL))
+    found = SOURCES.of(sources_of(store_of(first, second), NOW, WALL))
     assert [each["kernel_log_error"] for each in found["sources"]] == [None, "kern.log: No such file"]
     assert found["source"]["kernel_log_error"] == "kern.log: No such file"
 
 
 def test_the_whole_document_with_one_source() -> None:
-    made = board(target("demo", tick([gpu(0), gpu(1)]), kind="demo"))
+    made = store_of(target("demo", tick([gpu(0), gpu(1)]), kind="demo"))
     document = gpus_document(made, NOW, WALL, "ai")
     assert document["node"] == "here"
     assert document["time"] == "2026-01-01T00:00:00.350Z"
@@ -223,7 +223,7 @@ def test_the_whole_document_with_one_source() -> None:
 
 
 def test_several_sources_are_up_only_together() -> None:
-    made = board(target("a", tick([gpu(0)])), target("b"), target("c"))
+    made = store_of(target("a", tick([gpu(0)])), target("b"), target("c"))
     made.targets[1].fail("scrape_failed", "connection refused")
     source = gpus_document(made, NOW, WALL, "ai")["source"]
     assert source["target"] == "3 targets"
@@ -254,12 +254,12 @@ def both() -> list[Gpu]:
     ],
 )
 def test_a_gpu_is_found_by_each_of_its_names(wanted: str, found: list[tuple[str, str]]) -> None:
-    made = board(target("a", tick(both())))
+    made = store_of(target("a", tick(both())))
     assert [(m.device.entity.gpu, m.device.entity.mig_id) for m in find(made, wanted)] == found
 
 
 def test_the_same_index_on_several_nodes_needs_the_node() -> None:
-    made = board(target("a", tick([gpu(0, "n1")])), target("b", tick([gpu(0, "n2")])))
+    made = store_of(target("a", tick([gpu(0, "n1")])), target("b", tick([gpu(0, "n2")])))
     assert [match.node for match in find(made, "0")] == ["n1", "n2"]
     assert [match.node for match in find(made, "0", "n2")] == ["n2"]
     assert find(made, "0", "n3") == []

@@ -27,7 +27,7 @@ from pulsed.server.settings import WebServerSettings
 from support.daemon import serving
 from support.waiting import SECONDS, eventually, until
 from tests.present.api.client import application
-from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, tick
+from tests.present.boards import OPEN, TIME, Gpu, busy_gpus, gpu, store_of, tick
 
 
 class Event(NamedTuple):
@@ -117,7 +117,7 @@ class Running:
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(application(board(), events=events), WebServerSettings())
+        self._server = Server(application(store_of(), events=events), WebServerSettings())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 

@@ -19,14 +19,14 @@ from support.daemon import serving
 from support.waiting import eventually
 from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
-from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick
 
 NOW = 100.5
 FIELDS = ("real_utilization_ratio", "power_watts", "workload_class", "health_state")
 
 
 def store(*targets: Sequence[Gpu]) -> TargetStore:
-    made = board()
+    made = store_of()
     made.targets += [target(f"target {number}", tick(gpus)) for number, gpus in enumerate(targets)]
     return made
 

@@ -10,7 +10,7 @@ from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.kept_events import RecentChanges
 from pulsed.present.api.routes.events import RECENT_CHANGES
 from tests.present.api.client import application, ask
-from tests.present.boards import TIME, board, gpu, tick
+from tests.present.boards import TIME, gpu, store_of, tick
 
 
 def change(kind: str, number: int, time: float) -> Change:
@@ -36,7 +36,7 @@ def test_the_newest_of_each_kind_are_kept() -> None:
 
 
 async def get(events: EventBroadcaster, path: str) -> tuple[int, Any]:
-    return (await ask(application(board(), events=events), path))[:2]
+    return (await ask(application(store_of(), events=events), path))[:2]
 
 
 async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None:

@@ -84,11 +84,11 @@ def test_error_counters_and_limits_are_the_same_in_both() -> None:
 async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check_and_xid() -> None:
     """An hour of samples every second: GPU 7 has eight checks and three XIDs, GPU 2 an unknown class at times."""
     source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
-    board = TargetStore("n", [Target("demo", "demo", 1.0, 60.0)])
-    pages = Pages(board, Telemetry(board), PageSettings(LEAN))
+    store = TargetStore("n", [Target("demo", "demo", 1.0, 60.0)])
+    pages = Pages(store, Telemetry(store), PageSettings(LEAN))
     most, most_of_all = Counter[str](), Counter[str]()
     for number in range(3600):
-        board.targets[0].accept(pipeline.process(await source.read()), float(number))
+        store.targets[0].accept(pipeline.process(await source.read()), float(number))
         if number % 15 == 0:
             page = pages.page(float(number), openmetrics=False, gzip=False).decode()
         if number % 150 == 0 or number == 3599:

@@ -18,7 +18,7 @@ from pulsed.translate.fields import BY_SHORT
 from pulsed.translate.translator import Translator
 from support.dmon_writer import ERAS, Value
 from support.samples import SAMPLES, needs_samples
-from tests.present.boards import board, target
+from tests.present.boards import store_of, target
 from tests.present.dmon import capture, computed
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
 from tests.translate.build import dmon_ticks, page_tick, tick
@@ -64,7 +64,7 @@ def last(raws: Sequence[RawTick], node: str = "here") -> ComputedTick:
 
 
 def dmon_board(*raws: RawTick) -> TargetStore:
-    return board(target("dmon", last(raws), kind="replay"))
+    return store_of(target("dmon", last(raws), kind="replay"))
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_dmon_and_the_exporter_give_the_same_series(two_gpus: TargetStore) -> No
         for name, value in zip(NAMES, values, strict=True):
             code = f',err_code="{value}"' if name == XID else ""
             page.append(f"{name}{{{labels}{code}}} {value}\n")
-    from_exporter = samples(board(target("exporter", last([page_tick("".join(page))]))))
+    from_exporter = samples(store_of(target("exporter", last([page_tick("".join(page))]))))
     assert _by_labels(samples(two_gpus)) == _by_labels(from_exporter)
     assert len(from_exporter) == 23
 
@@ -271,7 +271,7 @@ def test_the_first_of_several_targets_has_a_gpu() -> None:
     first = last(capture([203, 230], [("GPU 0", [91, 0])]))
     second = last(capture([230, 203], [("GPU 0", [79, 5]), ("GPU 1", [13, 7])]))
     elsewhere = last(capture([203], [("GPU 0", [17])]), "there")
-    made = board(*(target(name, one) for name, one in zip("abc", (first, second, elsewhere), strict=True)))
+    made = store_of(*(target(name, one) for name, one in zip("abc", (first, second, elsewhere), strict=True)))
     zero, one = ('Hostname="here",device="nvidia0",gpu="0"', 'Hostname="here",device="nvidia1",gpu="1"')
     assert samples(made) == {
         f"DCGM_FI_DEV_GPU_UTIL{{{zero}}}": 91,
@@ -289,7 +289,7 @@ def test_dmon_beside_an_exporter() -> None:
     exporter = last(
         [page_tick(f'# HELP {NAMES[7]} theirs\n# TYPE {NAMES[7]} gauge\n{NAMES[7]}{{gpu="0",Hostname="there"}} 5\n')]
     )
-    made = board(target("exporter", exporter), target("dmon", last(capture([203], [("GPU 0", [91])]))))
+    made = store_of(target("exporter", exporter), target("dmon", last(capture([203], [("GPU 0", [91])]))))
     assert republished(made) == [
         f"# HELP {NAMES[7]} theirs",
         f"# TYPE {NAMES[7]} gauge",
@@ -307,7 +307,7 @@ def test_series_come_and_go_with_their_rows_and_with_what_is_known() -> None:
             [("GPU 0", [None, None, 79]), ("GPU 1", ["580.1", 5, None])],
         )
     )
-    made = board(target("dmon"))
+    made = store_of(target("dmon"))
     pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
     util = 'DCGM_FI_DEV_GPU_UTIL{%sHostname="here",device="nvidia%d",gpu="%d"} %s'
     xid = 'DCGM_FI_DEV_XID_ERRORS{%sHostname="here",device="nvidia0",gpu="0",err_code="%d"} %s'
@@ -340,7 +340,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Layout]:
 def test_the_series_are_worked_out_once(calls: list[Layout]) -> None:
     raws = capture([203], *([("GPU 0", [load])] for load in range(3)))
     first, second, third = computed(raws)
-    made = board(target("dmon", first))
+    made = store_of(target("dmon", first))
     pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
     pages.page(NOW, openmetrics=False, gzip=False)
     assert calls == [first.layout]
@@ -361,7 +361,7 @@ def test_without_the_setting_nothing_is_republished(two_gpus: TargetStore, calls
 def test_real_captures_make_valid_pages(openmetrics: bool) -> None:
     files = sorted((SAMPLES / "dmon").glob("*.txt"))
     assert files
-    made = board()
+    made = store_of()
     for file in files:
         if raws := dmon_ticks(file.read_text()):
             made.targets.append(target(file.name, last(raws, file.name)))

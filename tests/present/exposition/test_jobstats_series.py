@@ -11,7 +11,7 @@ from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from tests.present.boards import Gpu, board, gpu, mig, target, tick
+from tests.present.boards import Gpu, gpu, mig, store_of, target, tick
 from tests.present.exposition.pages import NOW, families_of
 
 ANN = Owner("slurm_job", "4711", user="ann", user_id="1001")
@@ -34,7 +34,7 @@ def page_of(made: TargetStore, settings: PageSettings | None = None, *, openmetr
 
 
 def rows(*gpus: Gpu, openmetrics: bool = False) -> list[str]:
-    page = page_of(board(target("a", tick(gpus))), PageSettings(compat=["jobstats"]), openmetrics=openmetrics)
+    page = page_of(store_of(target("a", tick(gpus))), PageSettings(compat=["jobstats"]), openmetrics=openmetrics)
     return [line for line in page.splitlines() if line.startswith("nvidia_gpu_")]
 
 
@@ -107,7 +107,7 @@ def test_minor_numbers_are_those_of_the_device_files() -> None:
 
 
 def test_rows_follow_owners_and_values_and_a_gpu_of_two_targets_has_one() -> None:
-    made = board(target("a", tick([owned(read(0), ANN)])), target("b", tick([read(0), read(1)])))
+    made = store_of(target("a", tick([owned(read(0), ANN)])), target("b", tick([read(0), read(1)])))
     pages = Pages(made, Telemetry(made), PageSettings(compat=["jobstats"]))
 
     def found() -> list[str]:
@@ -122,12 +122,14 @@ def test_rows_follow_owners_and_values_and_a_gpu_of_two_targets_has_one() -> Non
 
 
 def test_without_the_setting_there_are_none() -> None:
-    assert "nvidia_gpu_" not in page_of(board(target("a", tick([read(0)]))))
+    assert "nvidia_gpu_" not in page_of(store_of(target("a", tick([read(0)]))))
 
 
 def test_owner_labels_are_on_every_series_of_a_gpu() -> None:
     a, b = pod("ml", "a", "main"), pod("ml", "b")
-    made = board(target("a", tick([owned(gpu(0, power_watts=5.0), a, b), owned(gpu(1, power_watts=6.0), ANN), gpu(2)])))
+    made = store_of(
+        target("a", tick([owned(gpu(0, power_watts=5.0), a, b), owned(gpu(1, power_watts=6.0), ANN), gpu(2)]))
+    )
     page = page_of(made, PageSettings(owner_labels=True))
     lines = [line for line in page.splitlines() if line.startswith("pulsed_gpu_")]
     first, second, free = ([line for line in lines if f'gpu="{number}"' in line] for number in range(3))

@@ -23,11 +23,11 @@ from tests.present.boards import (
     OPEN,
     TIME,
     Gpu,
-    board,
     busy_gpus,
     gpu,
     mig,
     next_tick,
+    store_of,
     target,
     tick,
 )
@@ -92,7 +92,7 @@ def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
 @settings(max_examples=80)
 @given(histories())
 def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedTick]]) -> None:
-    made = board(target("a"), target("b"))
+    made = store_of(target("a"), target("b"))
     pages = Pages(made, Telemetry(made))
     devices: list[tuple[Device, ...]] = [(), ()]
     for step in history:
@@ -106,7 +106,7 @@ def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedT
 
 
 def test_a_gpu_has_its_series() -> None:
-    text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=0.41, energy_joules_total=12.5)]))))
+    text = text_of(store_of(target("a", tick([gpu(0, sm_active_ratio=0.41, energy_joules_total=12.5)]))))
     labels = 'node="node1",gpu="0",uuid="GPU-node1-0000"'
     assert f"pulsed_gpu_sm_active_ratio{{{labels}}} 0.41" in text.splitlines()
     assert f"pulsed_gpu_energy_joules_total{{{labels}}} 12.5" in text.splitlines()
@@ -120,7 +120,7 @@ def test_a_gpu_has_its_series() -> None:
 
 
 def test_a_missing_reading_has_no_series() -> None:
-    text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=None, power_watts=0.0)]))))
+    text = text_of(store_of(target("a", tick([gpu(0, sm_active_ratio=None, power_watts=0.0)]))))
     assert "pulsed_gpu_sm_active_ratio" not in text
     assert lines_of(text, "pulsed_gpu_power_watts{") == [
         'pulsed_gpu_power_watts{node="node1",gpu="0",uuid="GPU-node1-0000"} 0.0'
@@ -128,14 +128,14 @@ def test_a_missing_reading_has_no_series() -> None:
 
 
 def test_a_reading_that_one_gpu_lacks_is_missing_for_it_alone() -> None:
-    text = text_of(board(target("a", tick([gpu(0), gpu(1, power_watts=70.5), gpu(2, power_watts=math.nan)]))))
+    text = text_of(store_of(target("a", tick([gpu(0), gpu(1, power_watts=70.5), gpu(2, power_watts=math.nan)]))))
     assert lines_of(text, "pulsed_gpu_power_watts{") == [
         'pulsed_gpu_power_watts{node="node1",gpu="1",uuid="GPU-node1-0001"} 70.5'
     ]
 
 
 def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
-    text = text_of(board(target("a", tick([gpu(0, result=OPEN)]))))
+    text = text_of(store_of(target("a", tick([gpu(0, result=OPEN)]))))
     classes = lines_of(text, "pulsed_gpu_workload_class{")
     assert len(classes) == 13
     assert [line for line in classes if line.endswith(" 1")] == [
@@ -146,7 +146,7 @@ def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
 
 
 def test_the_class_on_the_page_is_the_held_one() -> None:
-    text = text_of(board(target("a", tick([gpu(0, result=FLICKER)]))))
+    text = text_of(store_of(target("a", tick([gpu(0, result=FLICKER)]))))
     ones = [line for line in lines_of(text, "pulsed_gpu_workload_class{") if line.endswith(" 1")]
     assert [line.partition(",")[0] for line in ones] == ['pulsed_gpu_workload_class{class="idle"']
     (bottleneck,) = (line for line in lines_of(text, "pulsed_gpu_bottleneck{") if line.endswith(" 1"))
@@ -154,7 +154,7 @@ def test_the_class_on_the_page_is_the_held_one() -> None:
 
 
 def test_a_counter_per_state_is_one_family() -> None:
-    lines = text_of(board(target("a", tick([gpu(0), gpu(1)])))).splitlines()
+    lines = text_of(store_of(target("a", tick([gpu(0), gpu(1)])))).splitlines()
     name = "pulsed_gpu_workload_class_seconds_total"
     first = lines.index(f"# TYPE {name} counter") + 1
     assert {line.partition("{")[0] for line in lines[first : first + 26]} == {name}
@@ -163,7 +163,7 @@ def test_a_counter_per_state_is_one_family() -> None:
 
 
 def test_the_distribution_is_a_classic_histogram() -> None:
-    text = text_of(board(target("a", tick([gpu(0)]))))
+    text = text_of(store_of(target("a", tick([gpu(0)]))))
     name, labels = "pulsed_gpu_real_utilization_distribution_ratio", 'node="node1",gpu="0",uuid="GPU-node1-0000"'
     assert f"# TYPE {name} histogram" in text.splitlines()
     assert lines_of(text, name) == [
@@ -176,21 +176,21 @@ def test_the_distribution_is_a_classic_histogram() -> None:
 
 
 def test_what_was_never_known_is_not_counted() -> None:
-    text = text_of(board(target("a", tick([gpu(0, result=OPEN)]))))
+    text = text_of(store_of(target("a", tick([gpu(0, result=OPEN)]))))
     assert "pulsed_gpu_class_energy_joules" not in text
     assert "pulsed_gpu_real_utilization_distribution" not in text
     assert len(lines_of(text, "pulsed_gpu_workload_class_changes_total{")) == 1
 
 
 def test_a_mig_instance_says_which_it_is() -> None:
-    text = text_of(board(target("a", tick([mig(0, 7, sm_active_ratio=0.5)]))))
+    text = text_of(store_of(target("a", tick([mig(0, 7, sm_active_ratio=0.5)]))))
     assert lines_of(text, "pulsed_gpu_sm_active_ratio{") == [
         'pulsed_gpu_sm_active_ratio{node="node1",gpu="0",uuid="GPU-node1-0000",mig_id="7",mig_profile="1g.10gb"} 0.5'
     ]
 
 
 def test_every_gpu_series_names_its_node() -> None:
-    made = board(target("a", tick([gpu(0, "n1"), gpu(0, "n2"), mig(0, 7)])), target("b", tick([gpu(0, "n3")])))
+    made = store_of(target("a", tick([gpu(0, "n1"), gpu(0, "n2"), mig(0, 7)])), target("b", tick([gpu(0, "n3")])))
     series = lines_of(text_of(made), "pulsed_gpu_")
     assert all(re.search(r'[{,]node="n(ode)?[123]",gpu="0"', line) for line in series)
     samples = [line for line in series if line.startswith("pulsed_gpu_last_sample_timestamp_seconds{")]
@@ -199,7 +199,7 @@ def test_every_gpu_series_names_its_node() -> None:
 
 def test_a_stale_target_leaves_the_page_and_comes_back() -> None:
     first = tick([gpu(0, "n1", power_watts=1.0)])
-    made = board(target("a", first), target("b", tick([gpu(0, "n2", power_watts=2.0)]), arrived=105.0))
+    made = store_of(target("a", first), target("b", tick([gpu(0, "n2", power_watts=2.0)]), arrived=105.0))
     pages = Pages(made, Telemetry(made))
 
     def watts(now: float) -> int:
@@ -212,7 +212,7 @@ def test_a_stale_target_leaves_the_page_and_comes_back() -> None:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_without_gpus_the_page_is_about_pulsed_itself(openmetrics: bool) -> None:
-    text = text_of(board(target("a")), openmetrics=openmetrics)
+    text = text_of(store_of(target("a")), openmetrics=openmetrics)
     assert "pulsed_gpu" not in text
     assert 'pulsed_source_up{source="a"} 0' in text.splitlines()
     assert text.endswith("# EOF\n") is openmetrics
@@ -220,7 +220,7 @@ def test_without_gpus_the_page_is_about_pulsed_itself(openmetrics: bool) -> None
 
 
 def test_a_gpu_that_two_targets_report_is_shown_once_and_counted() -> None:
-    both = board(
+    both = store_of(
         target("a", tick([gpu(0, power_watts=1.0)])),
         target("b", tick([gpu(0, power_watts=2.0), gpu(1, power_watts=3.0)])),
     )
@@ -231,7 +231,7 @@ def test_a_gpu_that_two_targets_report_is_shown_once_and_counted() -> None:
 
 
 def test_when_the_first_of_two_targets_is_stale_the_second_shows_the_gpu() -> None:
-    both = board(
+    both = store_of(
         target("a", tick([gpu(0, power_watts=1.0)])), target("b", tick([gpu(0, power_watts=2.0)]), arrived=109.0)
     )
     pages = Pages(both, Telemetry(both))
@@ -243,7 +243,7 @@ def test_when_the_first_of_two_targets_is_stale_the_second_shows_the_gpu() -> No
 
 def test_a_page_is_made_once_and_again_after_a_tick_or_a_second() -> None:
     first = tick(busy_gpus(2, 1))
-    made = board(target("a", first))
+    made = store_of(target("a", first))
     pages = Pages(made, Telemetry(made))
     page = pages.page(NOW, openmetrics=True, gzip=True)
     assert pages.page(NOW + 0.9, openmetrics=True, gzip=True) is page
@@ -255,7 +255,7 @@ def test_a_page_is_made_once_and_again_after_a_tick_or_a_second() -> None:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_gzip_holds_the_same_page(openmetrics: bool) -> None:
-    made = board(target("a", tick(busy_gpus(2, 1))))
+    made = store_of(target("a", tick(busy_gpus(2, 1))))
     pages = Pages(made, Telemetry(made))
     packed = pages.page(NOW, openmetrics=openmetrics, gzip=True)
     assert gzip.decompress(packed) == pages.page(NOW, openmetrics=openmetrics, gzip=False)
@@ -267,7 +267,7 @@ def test_gzip_holds_the_same_page(openmetrics: bool) -> None:
 @pytest.mark.parametrize("gpus", [2, LARGE_GPUS + 2])
 async def test_a_served_page_is_the_same_page(gpus: int, openmetrics: bool, gzipped: bool) -> None:
     first = tick(busy_gpus(gpus, 1))
-    made = board(target("a", first), target("b", first))
+    made = store_of(target("a", first), target("b", first))
     served, pages = Pages(made, Telemetry(made)), Pages(made, Telemetry(made))
     for now in (NOW, NOW + 0.5):
         answers = [served.serve(now, openmetrics=openmetrics, gzip=gzipped) for _ in range(3)]
@@ -283,11 +283,11 @@ async def test_a_served_page_is_the_same_page(gpus: int, openmetrics: bool, gzip
 
 def test_half_a_surrogate_in_a_label_does_not_cost_the_page() -> None:
     device = Device(Entity("gpu", "0", "GPU-\ud800"))
-    assert 'uuid="GPU-?"' in text_of(board(target("a", tick([Gpu(device)]))))
+    assert 'uuid="GPU-?"' in text_of(store_of(target("a", tick([Gpu(device)]))))
 
 
 def test_targets_may_come_and_go() -> None:
-    made = board(target("a", tick([gpu(0, power_watts=1.0)])))
+    made = store_of(target("a", tick([gpu(0, power_watts=1.0)])))
     pages = Pages(made, Telemetry(made))
     pages.page(NOW, openmetrics=False, gzip=False)
     made.targets[:] = [target("b", tick([gpu(1, power_watts=2.0)])), target("c", tick([gpu(2, power_watts=3.0)]))]

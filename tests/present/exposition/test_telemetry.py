@@ -15,7 +15,7 @@ from pulsed.errors import BadPage, ScrapeFailed
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.telemetry import LAYERS, Telemetry
 from pulsed.present.exposition.text_format import END
-from tests.present.boards import TIME, board, gpu, target, tick
+from tests.present.boards import TIME, gpu, store_of, target, tick
 
 NOW = 100.0
 
@@ -23,7 +23,9 @@ Parse = Callable[[str], Iterable[Metric]]
 
 
 def busy() -> tuple[TargetStore, Telemetry]:
-    made = board(target('odd "name"\\\n', tick([gpu(0)], rejected={"bad_value": 3})), target("silent", kind="replay"))
+    made = store_of(
+        target('odd "name"\\\n', tick([gpu(0)], rejected={"bad_value": 3})), target("silent", kind="replay")
+    )
     made.targets[1].restarts = 1
     made.targets[1].fail(ScrapeFailed.reason, "refused")
     telemetry = Telemetry(made)
@@ -110,7 +112,7 @@ def test_a_source_that_fell_silent_is_not_up() -> None:
 
 
 def test_a_target_that_is_configured_twice_has_no_series_twice() -> None:
-    page = Telemetry(board(target("a"), target("a"))).render(NOW, openmetrics=False)
+    page = Telemetry(store_of(target("a"), target("a"))).render(NOW, openmetrics=False)
     assert page.count(b"pulsed_source_up{") == 1
 
 
