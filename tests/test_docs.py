@@ -123,7 +123,8 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
     # Those of the adapter are compared with its page in tests/adapter.
     text = (ROOT / "METRICS.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(pulsed_(?!adapter)[^`]*)`", text, re.MULTILINE)
+    cells = re.findall(r"^\| (`pulsed_(?!adapter)[^|]*) \|", text, re.MULTILINE)
+    rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]
     (unknown,) = re.findall(r"^Unknown time: (.*)$", text, re.MULTILINE)
     documented = [re.sub(r"\{.*\}", "", row) for row in (*rows, *re.findall(r"`(\w+)`", unknown))]
     assert len(documented) == len(set(documented))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 from prometheus_client import Metric
 
@@ -34,7 +36,7 @@ from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID
 from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
-from pulsed.translate.fields import GROUPS, sources
+from pulsed.translate.fields import GROUPS, DcgmField, sources
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 
@@ -44,46 +46,43 @@ _GPM = {metric.name for metric in GPM_METRICS}
 HEAD = """\
 # Metrics
 
-The series of `/metrics`. The name after `pulsed_gpu_` is also the key in JSON and the column in CSV. Units are base
-units: ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
+The series of `/metrics`. Names after `pulsed_gpu_` are also keys in JSON and columns in CSV. Units are base units:
+ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
 
-* **A missing reading is absent**, never 0. The series of a GPU end when its data is older than `source.stale_after`.
-* GPU series have the labels `node`, `gpu` (index) and `uuid`: join and group by these. MIG instances also have `mig_id`
-  and `mig_profile`, with the `uuid` of their board.
-* `node` is the host that an exporter's page names; else the host of the target's URL, if it is another one; else the
-  key `node`, else this host's name.
+* **A missing reading is absent**, never 0; so is data older than `source.stale_after`.
+* Labels of a GPU: `node`, `gpu` (index), `uuid`; join and group by these. MIG instances add `mig_id` and `mig_profile`
+  to the `uuid` of their board.
+* `node`: the host that an exporter's page names; else the host of the target's URL, if it is another one; else the key
+  `node`, else this host's name.
 * Readings of a whole MIG board (power, temperature, clocks, errors) are published once, for the board:
   `sum(pulsed_gpu_power_watts)` is correct.
-* A counter that appears is 0 first, for two scrapes (30 s to 2 min), so that `increase()` misses nothing.
+* New counters are 0 for two scrapes (30 s to 2 min), so that `increase()` misses nothing.
 
 ## Lean and full
 
-`publish.series: lean`, the default, has at most 100 series per GPU, 3 more per raised check and one per XID code, and
-all that the dashboards, rules and alerts use. `full` has every series of this page; `publish.include` adds families in
-their full form, `publish.exclude` removes families.
+`publish.series: lean`, the default, has all that dashboards, rules and alerts use: at most 100 series per GPU, 3 more
+per raised check and one per XID code. `full` has all series. `publish.include` adds families in their full form,
+`publish.exclude` removes families.
 
 | mark | series in lean |
 |---|---|
 | none | as in full |
-| *current state* | only the state that holds, with the value 1: `count by (class) (pulsed_gpu_workload_class == 1)` |
+| *current* | only the current state, 1: `count by (class) (pulsed_gpu_workload_class == 1)` |
 | *raised* | only checks worse than ok; `pulsed_health_checks` has the number of GPUs |
-| *if they differ* | `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both |
-| *once above 0* | add `or 0 * pulsed_gpu_observed_seconds_total` where one may be absent |
-| *not 0 in 10 min* | `pulsed_quantity_gpus` distinguishes 0 from not measured |
+| *differing* | if they differ: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both |
+| *counted* | once above 0: add `or 0 * pulsed_gpu_observed_seconds_total` |
+| *recent* | if not 0 in 10 min; `pulsed_quantity_gpus` distinguishes 0 from not measured |
 | *full* | none |
 
 ## Passthrough
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged. From `dcgmi dmon` they are those of
-dcgm-exporter 4.0 to 4.8.2, in its units, except that
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged: from `nvml` those of the fields that it
+has, from `dcgmi dmon` those of dcgm-exporter 4.0 to 4.8.2, in its units, except:
 
-* values of a MIG board come once, without `GPU_I_*` labels, and instances of boards that dmon does not name are left
-  out;
-* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, a rate, is a gauge;
-* XIDs have the label `err_code`, but no `err_msg`;
-* fields without a metric below are left out, and HELP texts are pulsed's.
-
-From `nvml` they are those of the fields that it has.
+* Values of a MIG board come once, without `GPU_I_*` labels. Instances of boards that dmon does not name are absent.
+* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, a rate, is a gauge.
+* XIDs have the label `err_code`, but no `err_msg`.
+* Only fields of this page are published, with HELP texts of pulsed.
 
 ## Computed
 """
@@ -91,27 +90,26 @@ From `nvml` they are those of the fields that it has.
 QUANTITIES_HEAD = """
 ## Quantities
 
-The first DCGM field that is present has the value. In brackets:
-
-* a number: the oldest dcgm-exporter that certainly accepts it in its counters file
-* `fields`: `dcgmi` reads it only if its number is in `source.dcgmi.fields`
-* `GPM`: `nvml` has it on Hopper and newer only; `no NVML`: not at all"""
+The first field that is present has the value. A row with several metrics has their meanings (`a / b`) and fields in the
+same order. A field with a number is read by `dcgmi` only if `source.dcgmi.fields` has the number. In brackets, for
+all fields of the row: the oldest dcgm-exporter that certainly accepts them in its counters file; `GPM`: `nvml` has them
+on Hopper and newer only; `no NVML`: not at all."""
 
 OWNERS_HEAD = """
 ## Owners
 
 `pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`), all labels below,
-and those of `attribution.workloads.pod_labels` as `label_NAME`. To join it:
+and `attribution.workloads.pod_labels` as `label_NAME`. Join:
 `pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio`.
 
 `pulsed_job_*` have the labels `job_id`, `user`, `account`, `partition`. The same metrics exist as `pulsed_pod_*`
 (`namespace`, `pod`, `container`) and `pulsed_workload_*` (`namespace`, `workload`, `workload_kind`).
 
-* Counters begin and end with the owner. Of a GPU that N owners share, each has 1/N, in `pulsed_workload_gpus` too.
+* Counters begin and end with the owner. N owners of a shared GPU have 1/N each, in `pulsed_workload_gpus` too.
 * A workload (`attribution.workloads`) has all its pods on the node. Its counters go on while pods come and go, and
-  begin with 0 when pulsed starts.
+  restart with pulsed.
 * At most `publish.max_owners` have series.
-* `publish.owner_labels` puts the labels on every series of a GPU; several owners are separated by commas.
+* `publish.owner_labels` adds the labels to every series of a GPU; commas separate several owners.
 
 | metric | meaning |
 |---|---|"""
@@ -119,9 +117,8 @@ and those of `attribution.workloads.pod_labels` as `label_NAME`. To join it:
 JOBSTATS_HEAD = """
 ## Series of jobstats
 
-With `publish.compat: [jobstats]`, as jobstats' own exporter has them, and with `node`. Labels: `ordinal`,
-`minor_number`, `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Jobs that share a GPU have a series
-each.
+With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `node`. Labels: `ordinal`, `minor_number`,
+`uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Each job of a shared GPU has its series.
 
 | metric | meaning |
 |---|---|"""
@@ -129,8 +126,8 @@ each.
 ADAPTER_HEAD = """
 ## Metrics of the adapter
 
-`/metrics` of `pulsed adapter`, also for clients without a certificate of `adapter.client_names`. Also
-`pulsed_http_requests_total` and `process_*`, as above.
+`/metrics` of `pulsed adapter`; needs no certificate of `adapter.client_names`. Also `pulsed_http_requests_total` and
+`process_*`, as above.
 
 | metric | meaning |
 |---|---|"""
@@ -153,7 +150,7 @@ def metrics() -> str:
 
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield "\nThe rules follow the documented meaning of the counters. `make hardware` compares them with"
+    yield "\n`make hardware` compares the rules, which follow the documented meaning of the counters, with"
     yield f"[known kernels](support/hardware/README.md){ran}."
 
 
@@ -165,28 +162,33 @@ def _counted() -> Iterator[str]:
     for family in COUNTER_FAMILIES:
         if not family.name.endswith("_unknown_seconds_total"):
             series = _series(family.name, [family.label] if family.label else [])
-            yield f"| {series} | {_meaning(family, family.help)} |"
+            yield f"| {series} | {_meaning(family)} |"
     unknown = [family.name for family in COUNTER_FAMILIES if family.name.endswith("_unknown_seconds_total")]
     names = ", ".join(f"`{name}`" for name in unknown)
     yield f"\nUnknown time: {names}."
-    yield "Observed time in which the value was missing; in lean once above 0, that of real utilization always."
+    yield "Observed time in which the value was missing; *counted*, except that of real utilization."
 
 
 def _computed() -> Iterator[str]:
     yield "| metric | meaning |\n|---|---|"
     for family in DERIVED:
-        yield f"| {_series(family.name, family.labels)} | {_meaning(family, family.help)} |"
+        yield f"| {_series(family.name, family.labels)} | {_meaning(family)} |"
     yield "\n## Over all GPUs\n\n| metric | meaning |\n|---|---|"
     for summary in SUMMARIES:
         labels = [label for label in summary.labels if label != "le"]
         yield f"| {_series(summary.name, labels)} | {summary.help} |"
 
 
-def _meaning(family: Family, help_text: str) -> str:
-    """Return a HELP text with the mark of the family's form on a lean page."""
+def _mark(family: Family) -> str:
+    """Return the mark of the family's form on a lean page; empty without one."""
     form = lean_form(family.name)
-    mark = "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
-    return f"{help_text}; *{mark}*" if mark else help_text
+    return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
+
+
+def _meaning(family: Family) -> str:
+    """Return a HELP text with the mark of the family's form on a lean page."""
+    mark = _mark(family)
+    return f"{family.help}; *{mark}*" if mark else family.help
 
 
 def _series(name: str, labels: Iterable[str]) -> str:
@@ -195,59 +197,119 @@ def _series(name: str, labels: Iterable[str]) -> str:
     return f"`{name}{{{joined}}}`" if joined else f"`{name}`"
 
 
+class _Row(NamedTuple):
+    """A row of the tables of quantities; rows of one form are joined.
+
+    Attributes:
+        names: of the metrics.
+        meaning: without the mark of the lean page.
+        mark: of the lean page; empty where it has the same series as a full one.
+        origins: fields of each metric.
+        limits: versions, settings or GPUs that the metrics are limited to, in brackets; empty without limits.
+    """
+
+    names: tuple[str, ...]
+    meaning: str
+    mark: str
+    origins: tuple[str, ...]
+    limits: str
+
+    def __str__(self) -> str:
+        names = "<br>".join(f"`{name}`" for name in self.names)
+        mark = f"; *{self.mark}*" if self.mark else ""
+        return f"| {names} | {self.meaning}{mark} | {'<br>'.join(self.origins)}{self.limits} |"
+
+
 def _quantities() -> Iterator[str]:
     yield QUANTITIES_HEAD
     for group, title in CHAPTERS.items():
         yield f"\n### {title}\n\n| metric | meaning | DCGM field |\n|---|---|---|"
-        numbered: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
+        numbered: dict[tuple[str, str, str], list[_Row]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
-                origins = [f"{field}" for field in sources(name)]
-                if name in COMPOSED:
-                    origins.append(COMPOSED[name])
-                row = (family.name, _meaning(family, quantity.meaning), ", ".join(origins), _availability(name))
-                numbered.setdefault(_without_number(*row[:3]), []).append(row)
-        yield from (_row(rows) for rows in numbered.values())
+                row = _Row((family.name,), quantity.meaning, _mark(family), (_origin(name),), _limits(name))
+                numbered.setdefault(_without_number(row), []).append(row)
+        yield from map(str, _joined(_engines(rows) for rows in numbered.values()))
 
 
-def _availability(quantity: str) -> str:
-    """Return, in brackets, what limits a quantity to some versions, settings or GPUs; empty without limits."""
+def _fields(quantity: str) -> list[DcgmField]:
+    """Return the fields of a quantity and of what it is composed of."""
     parts = COMPOSED[quantity].split(" ")[::2] if quantity in COMPOSED else []
-    fields = [*sources(quantity), *(field for part in parts for field in sources(part))]
-    ids = {field.id for field in fields}
-    groups = GROUPS.values()
-    is_watched = any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in groups)
+    return [*sources(quantity), *(field for part in parts for field in sources(part))]
+
+
+def _is_watched(quantity: str) -> bool:
+    ids = {field.id for field in _fields(quantity)}
+    return any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in GROUPS.values())
+
+
+def _origin(quantity: str) -> str:
+    """Return the fields of a quantity, with their numbers if `dcgmi` reads them only on request."""
+    is_watched = _is_watched(quantity)
+    origins = [str(field).partition(" ")[2] if is_watched else str(field) for field in sources(quantity)]
+    return ", ".join([*origins, COMPOSED[quantity]] if quantity in COMPOSED else origins)
+
+
+def _limits(quantity: str) -> str:
+    """Return, in brackets, what limits a quantity to some versions or GPUs; empty without limits."""
+    fields = _fields(quantity)
     since = min(field.since for field in fields)
-    limits = ["" if since == ANY else f"{since}", "" if is_watched else "fields", _in_nvml(quantity)]
+    names = {name for field in fields for name in field.names}
+    in_nvml = "" if names & _NVML else "GPM" if names & _GPM else "no NVML"
+    limits = ["" if since == ANY else f"{since}", in_nvml]
     return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
 
 
-def _in_nvml(quantity: str) -> str:
-    """Return the limit of a quantity in the source `nvml`: `GPM` (Hopper and newer), `no NVML`, or none."""
-    fields = {name for field in sources(quantity) for name in field.names}
-    if quantity in COMPOSED:
-        fields |= {name for part in COMPOSED[quantity].split(" ")[::2] for each in sources(part) for name in each.names}
-    if fields & _NVML:
-        return ""
-    return "GPM" if fields & _GPM else "no NVML"
-
-
-def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str]:
+def _without_number(row: _Row) -> tuple[str, str, str]:
     """Return a key that the rows of engines of one kind share (`nvdec0`, `nvdec1`); others have their own."""
+    name, meaning, origin = row.names[0], row.meaning, row.origins[0]
     if not re.search(r"_nv[a-z]+\d_", name):
         return name, meaning, origin
     return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
 
 
-def _row(rows: list[tuple[str, ...]]) -> str:
-    name, meaning, origin, availability = rows[0]
-    if len(rows) > 1:
-        engines = f"[0-{len(rows) - 1}]"
-        last = rows[-1][2].split()[0]
-        name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
-        number, field = origin.split()
-        origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
-    return f"| `{name}` | {meaning} | {origin}{availability} |"
+def _engines(rows: list[_Row]) -> _Row:
+    """Return the row of all engines of a kind, `[0-7]` in place of their numbers."""
+    first, last = rows[0], rows[-1]
+    if len(rows) == 1:
+        return first
+    engines = f"[0-{len(rows) - 1}]"
+    number, field = first.origins[0].split()
+    origin = f"{number} to {last.origins[0].split()[0]} {re.sub(r'[0-9]', engines, field)}"
+    name, meaning = re.sub(r"\d", engines, first.names[0]), re.sub(r"\d", "N", first.meaning)
+    return first._replace(names=(name,), meaning=meaning, origins=(origin,))
+
+
+def _joined(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield rows, neighbours with the same mark and limits and a similar meaning as one."""
+    group: list[_Row] = []
+    for row in rows:
+        if group and (row[2::2] != group[0][2::2] or not _common([each.meaning for each in (*group, row)])):
+            yield _one(group)
+            group = []
+        group.append(row)
+    yield _one(group)
+
+
+def _one(rows: list[_Row]) -> _Row:
+    """Return a row for all of `rows`, with their meanings as `Memory rows replaced after correctable / ... errors`."""
+    if len(rows) == 1:
+        return rows[0]
+    names, origins = (tuple(chain(*column)) for column in zip(*((row.names, row.origins) for row in rows), strict=True))
+    return rows[0]._replace(names=names, meaning=_common([row.meaning for row in rows]), origins=origins)
+
+
+def _common(meanings: list[str]) -> str:
+    """Return texts that differ in one place as one text: `a / b` there; empty if they have too few words in common."""
+    texts = [meaning.split() for meaning in meanings]
+    shortest = min(map(len, texts))
+    start = next((i for i in range(shortest) if len({text[i] for text in texts}) > 1), shortest)
+    rest = range(shortest - start)
+    end = next((i for i in rest if len({text[-1 - i] for text in texts}) > 1), len(rest))
+    middles = [" ".join(text[start : len(text) - end]) for text in texts]
+    if not all(middles) or start + end < max(2, max(map(len, texts)) - start - end - 1):
+        return ""
+    return " ".join([*texts[0][:start], " / ".join(middles), *texts[0][len(texts[0]) - end :]])
 
 
 def _owners() -> Iterator[str]:
@@ -270,7 +332,7 @@ def _jobstats() -> Iterator[str]:
 
 
 def _own() -> Iterator[str]:
-    yield "\n## Metrics of pulsed\n\nAlso `process_*`, the standard process metrics of Prometheus clients.\n"
+    yield "\n## Metrics of pulsed\n\nAlso the standard `process_*`.\n"
     yield "| metric | meaning |\n|---|---|"
     board = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
     board.targets[0].rejected["bad_value"] = 1
