@@ -55,21 +55,8 @@ file, elsewhere to the working directory. `pulsed check-config FILE` reports eve
 SELF_EVIDENT = frozenset(
     {
         *("boolean", "check", "column", "command", "common name", "count", "directory", "field", "filename", "group"),
-        *(
-            "duration or 0",
-            "int",
-            "kernel_log",
-            "names",
-            "number",
-            "path",
-            "positive",
-            "program",
-            "ratio",
-            "secret",
-            "server",
-            "socket",
-        ),
-        *("string", "url"),
+        *("int", "kernel_log", "names", "number", "path", "positive", "program", "ratio", "secret", "server", "socket"),
+        *("duration or 0", "string", "url"),
     }
 )
 """Placeholders without a row in the table of notations."""
