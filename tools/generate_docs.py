@@ -57,7 +57,7 @@ SELF_EVIDENT = frozenset(
         *("boolean", "check", "column", "command", "common name", "count", "directory", "duration or 0", "field"),
         *("filename", "group", "int", "kernel_log", "kind", "label", "names", "namespace", "number", "path"),
         *("positive", "prefix", "program", "ratio", "secret", "selector", "server", "socket", "string", "target"),
-        *("url",),
+        "url",
     }
 )
 """Placeholders without a row in the table of notations: the descriptions or defaults of their keys have the form."""
