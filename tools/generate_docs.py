@@ -54,12 +54,13 @@ file, elsewhere to the working directory. `pulsed check-config FILE` reports eve
 
 SELF_EVIDENT = frozenset(
     {
-        *("boolean", "check", "column", "command", "common name", "count", "directory", "field", "filename", "group"),
-        *("int", "kernel_log", "names", "number", "path", "positive", "program", "ratio", "secret", "server", "socket"),
-        *("duration or 0", "string", "url"),
+        *("boolean", "check", "column", "command", "common name", "count", "directory", "duration or 0", "field"),
+        *("filename", "group", "int", "kernel_log", "kind", "label", "names", "namespace", "number", "path"),
+        *("positive", "prefix", "program", "ratio", "secret", "selector", "server", "socket", "string", "target"),
+        "url",
     }
 )
-"""Placeholders without a row in the table of notations."""
+"""Placeholders without a row in the table of notations: the descriptions or defaults of their keys have the form."""
 
 PEAKS = "compute.saturation.peaks"
 UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds", PEAKS)

@@ -75,12 +75,7 @@ def _one(rows: list[Row]) -> list[Row]:
 def joined_meaning(meanings: Sequence[str]) -> str:
     """Return texts that differ in one place as one text; empty if they have too few words in common.
 
-    >>> joined_meaning(["Data sent over PCIe", "Data received over PCIe"])
-    'Data sent / received over PCIe'
-    >>> joined_meaning(["SM clock", "Memory clock"])
-    ''
-    >>> joined_meaning(["Slurm job that has the GPU", "User id of the job that has the GPU"])
-    ''
+    `Data sent over PCIe` and `Data received over PCIe` are `Data sent / received over PCIe`.
     """
     first, *others = texts = [meaning.split() for meaning in meanings]
     if not others:
