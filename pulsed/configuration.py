@@ -50,7 +50,7 @@ class Config(Settings):
     """The whole configuration."""
 
     listen: Addresses = setting(
-        (":9401",), "Addresses to serve HTTP on. Without a host: all interfaces. Port 0: any free port."
+        (":9401",), "Addresses for HTTP. Without a host: all interfaces. Port 0: any free port."
     )
     telemetry_path: HttpPath = setting("/metrics", "Path of the metrics page.")
     max_requests: Count = setting(40, "Concurrent requests of the metrics page; more get 503. 0: no limit.")
@@ -65,7 +65,7 @@ class Config(Settings):
     node: Text | None = setting(None, "Name of this host. Unset: its host name.", example="gpu-node-1")
     gpus: GpuList | None = setting(
         None,
-        "GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then follow "
+        "GPUs to show. Unset: all; on a node's own GPUs, `pulsed snapshot` and `pulsed export` then follow "
         "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
         example="0,2-3",
     )

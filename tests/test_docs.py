@@ -17,6 +17,7 @@ from support.hardware.table import page as known_kernels
 from support.waiting import until
 from tools.generate_docs import ROOT
 from tools.health_docs import health
+from tools.metric_rows import joined_meaning
 from tools.metrics_docs import metrics
 
 EXPECTED = ROOT / "tests" / "golden" / "expected"
@@ -123,7 +124,8 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
     # Those of the adapter are compared with its page in tests/adapter.
     text = (ROOT / "METRICS.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(pulsed_(?!adapter)[^`]*)`", text, re.MULTILINE)
+    cells = re.findall(r"^\| (`pulsed_(?!adapter)[^|]*) \|", text, re.MULTILINE)
+    rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]
     (unknown,) = re.findall(r"^Unknown time: (.*)$", text, re.MULTILINE)
     documented = [re.sub(r"\{.*\}", "", row) for row in (*rows, *re.findall(r"`(\w+)`", unknown))]
     assert len(documented) == len(set(documented))
@@ -133,3 +135,22 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     quantities = {f"pulsed_gpu_{name}" for name in QUANTITIES}
     absent = [row for row in documented if not any(re.fullmatch(row, name) for name in published | quantities)]
     assert set(absent) == CONDITIONAL
+
+
+@pytest.mark.parametrize(
+    ("meanings", "joined"),
+    [
+        ("Power", "Power"),
+        ("Data sent over PCIe|Data received over PCIe", "Data sent / received over PCIe"),
+        ("Time throttled by the power limit|Time throttled by heat", "Time throttled by the power limit / heat"),
+        (
+            "Banks with all rows left|Banks with no rows left|Banks with few rows left",
+            "Banks with all / no / few rows left",
+        ),
+        ("SM clock|Memory clock", ""),
+        ("Power limit|Power limit after a reset", ""),
+        ("Slurm job that has the GPU|User id of the job that has the GPU", ""),
+    ],
+)
+def test_meanings_are_joined_where_they_differ_in_one_place(meanings: str, joined: str) -> None:
+    assert joined_meaning(meanings.split("|")) == joined

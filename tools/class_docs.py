@@ -37,28 +37,27 @@ DIFFERENCES = (
     Difference(
         ("tensor_heavy_compute",),
         ("dram",),
-        "active tensor pipes decide the class, even if device memory is closer to its limit",
+        "active tensor pipes decide the class first",
     ),
     Difference(
         tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
         ("dram",),
-        f"below {_SATURATED} of DRAM activity the class follows the SMs, which count as active while their warps wait",
+        f"below {_SATURATED} of DRAM activity the SMs decide, which count as active while their warps wait",
     ),
     Difference(
         ("memory_bound",),
         PIPES,
-        f"DRAM activity from {_SATURATED} on decides the class, even if a pipe is closer to its limit",
+        f"DRAM activity from {_SATURATED} on decides the class first",
     ),
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "traffic of PCIe or C2C that decides the class is little for a fast link",
+        "the traffic that decides the class is little for a fast link",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
         LINKS,
-        f"PCIe and C2C decide the class only below {_percent('io_or_data_loading_sm_ratio')} of SM activity, and NVLink"
-        " has no class",
+        f"PCIe and C2C decide only below {_percent('io_or_data_loading_sm_ratio')} of SM activity; NVLink has no class",
     ),
 )
 """All of them; a test searches for others."""
@@ -67,28 +66,23 @@ DIFFERENCES = (
 def classes() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield "\n## Workload class\n"
-    yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
-    yield "largest direction of PCIe and C2C, the link of a superchip's GPU and processor. The class is `unknown`"
-    yield "unless all possible values of the missing inputs lead to it.\n"
-    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active (by"
-    yield "  NVML's time shares alone, which are rounded, a little traffic can be missed)."
+    yield "The first rule that matches names the class (thresholds: `compute.workload.thresholds`). `io` is the largest"
+    yield "direction of PCIe and C2C, the link of a superchip's GPU and processor. The class is `unknown` unless all"
+    yield "possible values of the missing inputs lead to it.\n"
+    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active; by"
+    yield "  NVML's rounded time shares alone, a little traffic can be missed."
     low = _percent("io_or_data_loading_sm_ratio")
-    yield "* Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300), where it is at most what"
-    yield f"  DRAM and graphics engine activity allow: an idle one stays `idle`, others below {low} of SM activity are"
-    yield "  `unknown`. dcgm-exporter's default counters file lacks C2C; that of `pulsed counters` has it."
+    yield "* Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300): there, GPUs that are not"
+    yield f"  `idle` are `unknown` below {low} of SM activity. dcgm-exporter's default counters file lacks C2C; that of"
+    yield "  `pulsed counters` has it."
     yield "* The profile `kempnerpulse` ignores C2C.\n"
     yield "| class | bottleneck | rule |\n|---|---|---|"
-    reasons = []
     for rule in RULES:
         conditions = " and ".join(_condition(condition) for condition in rule.conditions) or "otherwise"
         note = f"; not with the profile `{_others(rule.only)}`" if rule.only else ""
         yield f"| `{rule.name}` | {rule.bottleneck} | {conditions}{note} |"
-        if rule.reason:
-            reasons.append(f"`{rule.name}` by {conditions}: {rule.reason}")
-    yield ""
-    yield from reasons
     yield "\nThe bottleneck follows from the class, `pulsed_gpu_limiting_resource` from activity over practical peaks."
-    yield "Where they differ:\n"
+    yield "They differ:\n"
     yield "| class | limiting resource | reason |\n|---|---|---|"
     for difference in DIFFERENCES:
         yield f"| {_several(difference.classes)} | {_names(difference.resources)} | {difference.reason} |"

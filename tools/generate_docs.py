@@ -33,21 +33,20 @@ MANUAL_HEAD = """\
 pulsed needs no configuration. The first of these that sets a key wins:
 
 1. its flag (`--log.level debug`, `--web.listen-address :9401`, `--source demo`);
-2. `--set key.path=value`, the last one; the value is YAML;
-3. the environment, for example `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`. The
-   value is YAML, except for a `<secret>`. Unknown variables are errors, except those that Kubernetes sets for a Service
-   named `pulsed`;
+2. the last `--set key.path=value`, with a YAML value;
+3. the environment, for example `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`:
+   YAML, except for a `<secret>`. Unknown variables are errors, except those of Kubernetes for a Service named `pulsed`;
 4. the YAML file of `--config.file FILE` or `PULSED_CONFIG_FILE`;
 5. the default.
 
-Mappings are merged, lists are replaced. Unknown and duplicate keys are errors. Relative file names start at the folder
-of the configuration file, elsewhere at the working directory. `pulsed check-config FILE` reports every mistake.
+Mappings are merged, lists replaced. Unknown and duplicate keys are errors. File names are relative to the configuration
+file, elsewhere to the working directory. `pulsed check-config FILE` reports every mistake.
 
 ## Notation
 
-`key: <placeholder> = default`. `(a|b)` is one of these words; whole numbers are `<int>`, from 0 `<count>`, from 1
-`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more. A list of one value needs no brackets.
-[config.example.yaml](config.example.yaml) has every key with its default, or an example.
+`key: <placeholder> = default`. `(a|b)`: one of these words. Whole numbers are `<int>`, from 0 `<count>`, from 1
+`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more. Lists of one value need no brackets.
+[config.example.yaml](config.example.yaml) has every key with its default or an example.
 
 | placeholder | value |
 |---|---|
@@ -55,12 +54,13 @@ of the configuration file, elsewhere at the working directory. `pulsed check-con
 
 SELF_EVIDENT = frozenset(
     {
-        *("boolean", "check", "column", "command", "common name", "count", "directory", "field", "filename", "group"),
-        *("int", "kernel_log", "names", "number", "path", "positive", "program", "ratio", "secret", "server", "socket"),
-        *("string", "url"),
+        *("boolean", "check", "column", "command", "common name", "count", "directory", "duration or 0", "field"),
+        *("filename", "group", "int", "kernel_log", "kind", "label", "names", "namespace", "number", "path"),
+        *("positive", "prefix", "program", "ratio", "secret", "selector", "server", "socket", "string", "target"),
+        "url",
     }
 )
-"""Placeholders without a row in the table of notations."""
+"""Placeholders without a row in the table of notations: the descriptions or defaults of their keys have the form."""
 
 PEAKS = "compute.saturation.peaks"
 UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds", PEAKS)

@@ -19,22 +19,22 @@ class AdapterSettings(Settings):
     """For `pulsed adapter`. Timeout, credentials and TLS for reading the daemons are those of `source.exporter`."""
 
     selectors: LabelSelectors = setting(
-        ("app.kubernetes.io/name=pulsed",), "Label selectors; a pod that matches any of them is a daemon."
+        ("app.kubernetes.io/name=pulsed",), "Label selectors of the daemons' pods, one of which must match."
     )
     namespaces: Namespaces | None = setting(
         None,
         "Their namespaces. Whoever can create pods there can report numbers for any workload, and gets the "
-        "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); outside of a pod it must be set. "
-        "`all`: every namespace; credentials are refused then.",
+        "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); required outside of a pod. "
+        "`all`: every namespace; not with credentials.",
         example="monitoring",
     )
-    container_port: PodPort = setting("http", "Their port: number, or name of a container port.", example=9401)
+    container_port: PodPort = setting("http", "Their port.", example=9401)
     scheme: Literal["http", "https"] = setting("http", "Their scheme.")
     route_prefix: RoutePrefix | None = setting(None, "Prefix of their routes. Unset: none.", example="/pulsed")
     interval: Duration = setting(10.0, "Time between two readings of a daemon.")
     stale_after: Duration | None = setting(
         None,
-        "Time without an answer of a daemon after which its numbers are unknown. Unset: three intervals.",
+        "A daemon's numbers are unknown after this time without an answer. Unset: three intervals.",
         example="30s",
     )
     fields: FieldNames = setting(
@@ -46,14 +46,13 @@ class AdapterSettings(Settings):
             "memory_used_bytes",
             "power_watts",
         ),
-        "Numbers of GPUs that are metrics: `real_utilization_ratio` is `gpu_real_utilization` (mean), and "
+        "Numbers of GPUs that are metrics: `real_utilization_ratio` is `gpu_real_utilization` (mean), "
         "`gpu_real_utilization_sum` and `_max`; what is not a ratio is a sum, such as `gpu_power_watts`.",
     )
     client_names: CommonNames = setting(
         (),
-        "Common names of client certificates, one of which every request of `/apis` needs; the web "
-        "configuration verifies the certificates. Unset: any client that it accepts. That of the API server is usually "
-        "`front-proxy-client`.",
+        "Common names of client certificates, one of which requests of `/apis` need; the web configuration "
+        "verifies the certificates. Unset: any. The API server's is usually `front-proxy-client`.",
         example=("front-proxy-client",),
     )
 

@@ -21,15 +21,15 @@ class JobSettings(Settings):
 
     directories: Directories = setting(
         ("/run/pulsed/jobs", "/run/gpustat"),
-        "Directories of this host; the first with a job of a GPU decides: pulsed's own, that of jobstats,"
-        " or dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID, and contain job"
-        " ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
+        "Directories of this host; the first with a job of a GPU decides: pulsed's own, jobstats', or "
+        "dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID, and contain "
+        "job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
     )
-    interval: Duration = setting(1.0, "Time between two looks; five times as long while a directory does not exist.")
+    interval: Duration = setting(1.0, "Time between two looks; five times as long without the directory.")
     squeue: CommandOrOff = setting(
         "squeue",
-        "Slurm's `squeue`, which looks up what the file of a job lacks: user, account, partition, name"
-        " and array, once. `off`: jobs have what is in their files.",
+        "Slurm's `squeue`, which looks up once what a job's file lacks: user, account, partition, name, "
+        "array. `off`: nothing does.",
     )
 
 
@@ -39,8 +39,8 @@ class KubeletSettings(Settings):
 
     socket: SocketOrOff = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
-        "Socket of the kubelet, or `off`. Without its directory a host has no kubelet, which is normal. In"
-        " containers, mount the directory: the socket is replaced when the kubelet restarts.",
+        "Socket of the kubelet, or `off`. Hosts without its directory have no kubelet. In containers, mount "
+        "the directory: the kubelet replaces the socket when it restarts.",
     )
 
 
@@ -50,24 +50,23 @@ class PodWorkloadSettings(Settings):
 
     enabled: Switch = setting(
         False,
-        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else"
-        " the pod's controller, else the pod. Without an answer of the API server, new pods have no workload.",
+        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else "
+        "the pod's controller, else the pod. While the API server does not answer, new pods have none.",
     )
     name_labels: LabelNames = setting(
         (),
-        "Labels of pods that name the workload instead, the first that a pod has; the kind stays.",
+        "Labels of pods that name the workload instead; the first that a pod has. The kind stays.",
         example=("app.kubernetes.io/name",),
     )
     kinds: ObjectKinds = setting(
         (),
-        "Further kinds of controllers, as `Kind.group`: what controls an object of these is the workload"
-        " if it is of these, too. Also needs get of them. LeaderWorkerSet needs StatefulSet.apps, too.",
+        "Further kinds of controllers, as `Kind.group`, whose own controller is the workload if its kind is "
+        "listed, too. Needs get of them. LeaderWorkerSet needs StatefulSet.apps, too.",
         example=("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io"),
     )
     pod_labels: LabelPatterns = setting(
         (),
-        "Labels of pods that `pulsed_gpu_owner_info` has as `label_NAME`; `*` at the end of a name stands"
-        " for any characters. At most 16 a pod.",
+        "Labels of pods that `pulsed_gpu_owner_info` has as `label_NAME`, at most 16 a pod.",
         example=("team", "app.kubernetes.io/*"),
     )
 
@@ -84,14 +83,14 @@ class AttributionSettings(Settings):
     )
     processes: Switch = setting(
         False,
-        "Publish the processes of jobs and pods at `/processes`, with the source `nvml` also those that use"
-        " a GPU: user, memory, start, memory and activity per GPU, and command line without what looks like a secret."
-        " Needs rights only where /proc is mounted with hidepid or the unit has ProtectProc=invisible.",
+        "Publish the processes of jobs and pods at `/processes`, with the source `nvml` also those that use "
+        "a GPU: user, memory, start, memory and activity per GPU, and command line without what looks like "
+        "a secret. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit.",
     )
     process_owners: Switch = setting(
         False,
-        "With the source `nvml`: a GPU that has no owner by another source of this host is owned by the"
-        " process groups that use it, or their Slurm jobs. Every group is an owner: for workstations and hosts with"
-        " few, long programs. In containers, needs hostPID.",
+        "With the source `nvml`: process groups, or their Slurm jobs, own the GPUs that they use and that "
+        "no other source of this host has an owner for. For workstations and hosts with few, long programs. "
+        "In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")

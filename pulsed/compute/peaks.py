@@ -43,15 +43,15 @@ class PracticalPeak(NamedTuple):
 FULL_RATE = "DCGM field reference: 1 is an instruction in every cycle in which the pipe accepts one"
 
 PRACTICAL_PEAKS: Final = (
-    PracticalPeak(DEFAULT, "tensor", 0.93, "dcgmproftester -t 1004 levels off at 0.93 (DCGM user guide, profiling)"),
+    PracticalPeak(DEFAULT, "tensor", 0.93, "dcgmproftester -t 1004 (DCGM user guide, profiling)"),
     PracticalPeak(DEFAULT, "fp64", 1.0, FULL_RATE),
     PracticalPeak(DEFAULT, "fp32", 1.0, FULL_RATE),
     PracticalPeak(DEFAULT, "fp16", 1.0, FULL_RATE),
     PracticalPeak(DEFAULT, "integer", 1.0, FULL_RATE),
-    PracticalPeak(DEFAULT, "dram", 0.80, "DCGM user guide: DRAM_ACTIVE reaches about 0.8 in practice"),
+    PracticalPeak(DEFAULT, "dram", 0.80, "DCGM user guide"),
     # From Hopper on DCGM takes the field from NVML's GPM, where it is bytes over the theoretical bandwidth.
     PracticalPeak("hopper", "dram", 0.87, "H100 SXM copies 2903 of 3350 GB/s (Voltage Park's cluster benchmarks)"),
-    PracticalPeak("blackwell", "dram", 0.87, "counted as on Hopper, whose share it takes: no measurement is published"),
+    PracticalPeak("blackwell", "dram", 0.87, "as on Hopper; no measurement is published"),
 )
 
 

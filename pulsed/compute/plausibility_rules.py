@@ -77,7 +77,7 @@ class PlausibilitySettings(Settings):
     """
 
     enabled: Switch = setting(True, "Look for implausible inputs.")
-    busy_utilization_ratio: Ratio = setting(0.9, "From this `gpu_utilization_ratio` on, kernels certainly ran.")
+    busy_utilization_ratio: Ratio = setting(0.9, "From this `gpu_utilization_ratio` on, kernels ran for certain.")
     # The driver's figure is a mean over up to 1 s (nvml.h), and DCGM's values are late by part of a second (DCGM#170).
     stuck_seconds: Duration = setting(10.0, "Zero activity on such a busy GPU counts as stuck after this time.")
     stuck_samples: Count = setting(3, "And after this many different samples; a scrape can repeat one.")
@@ -87,7 +87,7 @@ class PlausibilitySettings(Settings):
     frozen_samples: Count = setting(20, "And after this many samples.")
     # A hung job has constant activity, and power that changes by a few percent.
     moved_ratio: Ratio = setting(
-        0.2, "A load change by this much (utilization points, or a share of power) must change activity."
+        0.2, "A load change by this much (utilization points, or share of power) must change activity."
     )
     power_max_watts: Factor = setting(MAX_WATTS, "Higher power is implausible.")
     temperature_min_celsius: float = -50.0

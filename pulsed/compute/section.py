@@ -69,16 +69,16 @@ class RealUtilizationSection(Settings):
             f"`{name}` {weights.sm:g} {weights.tensor:g} {weights.dram:g} {weights.graphics_engine:g}"
             for name, weights in PRESETS.items()
         )
-        + ", or `custom`, which is the default if `weights` are set.",
+        + ", or `custom`, the default if `weights` are set.",
     )
     weights: WeightsSection | None = setting(None, "Custom weights, scaled to a sum of 1.")
     min_coverage: Ratio = setting(
         _DEFAULTS.min_coverage,
-        "Publish a value if at least this share of the weights has its input. Bounds are always published.",
+        "Publish a value from this share of the weights with input on. Bounds are always published.",
     )
     histogram: Buckets = setting(
         _DEFAULTS.histogram,
-        "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` turns it off.",
+        "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]`: none.",
     )
 
     @classmethod
@@ -151,8 +151,8 @@ class SaturationSection(Settings):
 
     peaks: PeaksByArchitecture = setting(
         PeaksByArchitecture(),
-        "Practical peaks by architecture, in place of the built-in ones: ratios of activity, and bytes per "
-        "second and direction of links, whose default is that of the link or product.",
+        "Practical peaks by architecture instead of the built-in ones: ratios of activity; of links, bytes per second "
+        "and direction, by default those of the link or product.",
     )
 
     def practical_peaks(self) -> Mapping[str, Peaks]:
@@ -167,8 +167,8 @@ class IdleSection(Settings):
 
     held_memory: Size = setting(
         int(_DEFAULTS.held_memory_bytes),
-        "An idle GPU whose owners are unknown counts as held with this much device memory in use. A CUDA "
-        "context takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
+        "An idle GPU of unknown owners counts as held with this much device memory in use. A CUDA context "
+        "takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
     )
 
 

@@ -64,26 +64,24 @@ class PublishSettings(Settings):
 
     series: SeriesChoice = setting(
         "lean",
-        "Series per GPU on `/metrics`: `lean` is at most 100, with everything that dashboards, rules and "
-        "alerts use; `full` is every state, check and counter from 0 (METRICS.md).",
+        "Series per GPU on `/metrics`: `lean` has at most 100, `full` all (METRICS.md).",
     )
-    include: Families = setting((), "Families to publish in full as well, such as those not in lean.")
+    include: Families = setting((), "Families to publish in full as well.")
     exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")
     passthrough: Switch = setting(False, "Also publish the source's own `DCGM_FI_*` series.")
     compat: Programs = setting(
         (),
-        "Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
-        "and jobscope query.",
+        "Also publish series of other exporters: `jobstats`, the `nvidia_gpu_*` that jobstats and jobscope query.",
     )
     owner_labels: Switch = setting(
         False,
-        "Put the labels of the owners (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter "
-        "does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
+        "Put the owners' labels (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter does. "
+        "Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
     )
     max_owners: Count = setting(
         MAX_OWNERS,
-        "Jobs and pods with series of their own, some 10 each, and workloads likewise. Later ones are in "
-        "`/jobs` and `/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
+        "Jobs and pods with series, some 10 each, and workloads likewise. Later ones are in `/jobs` and "
+        "`/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
@@ -135,5 +133,5 @@ class EventsSettings(Settings):
     max_subscribers: Count = setting(MAX_SUBSCRIBERS, "Concurrent clients; more get 503. 0: none.")
     heartbeat: Duration = setting(
         HEARTBEAT_SECONDS,
-        "Send a comment after this time without an event, to keep proxies from closing the connection.",
+        "Time without an event after which a comment is sent, so that proxies keep the connection.",
     )

@@ -56,15 +56,14 @@ class SourceSettings(Settings):
 
     kind: Kind = setting(
         "auto",
-        "`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver itself "
-        "(`pip install 'pulsed[nvml]'`), `replay` plays a recording, `demo` simulates eight GPUs. `auto` takes `dcgmi` "
-        "if the host engine answers, else the exporter at `source.exporter.targets`, else `nvml`; never `demo`.",
+        "`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver (`pip "
+        "install 'pulsed[nvml]'`), `replay` plays a recording, `demo` simulates eight GPUs. `auto`: `dcgmi` "
+        "if the host engine answers, else the exporter at `source.exporter.targets`, else `nvml`.",
     )
     interval: Duration | None = setting(
         None,
-        "Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi`, `nvml` and `demo`, as recorded "
-        "for `replay`. Minimum: 100ms for `dcgmi` (less is raised), 1s for `exporter`, 100ms for `nvml` and `demo`, "
-        "10ms for `replay`.",
+        "Time between samples. Unset: 15s for `exporter`, as recorded for `replay`, else 1s. Minimum: 1s "
+        "for `exporter`, 10ms for `replay`, else 100ms (`dcgmi` raises less to it).",
         example="15s",
     )
     stale_after: Duration | None = setting(

@@ -79,27 +79,26 @@ class WebServerSettings(Settings):
     config_file: FileName | None = setting(
         None,
         "Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
-        "(SECURITY.md). Reloaded when it or a file it names changes. Unset: plain HTTP.",
+        "(SECURITY.md). Reloaded with the files it names when one changes. Unset: plain HTTP.",
         example="/etc/pulsed/web.yml",
     )
     external_url: ExternalUrl | None = setting(
         None,
-        "URL under which clients reach pulsed, for example through a proxy. Links refer to it, and its "
-        "path is the default of `route_prefix`. Unset: links are relative.",
+        "URL at which clients reach pulsed, for example a proxy's. Links refer to it. Unset: links are relative.",
         example="https://example.org/gpu-node-1/pulsed",
     )
     route_prefix: RoutePrefix | None = setting(
         None,
-        "Path before the path of every page, `telemetry_path` and probes included. Unset: the path of "
-        "`external_url`. `/`: none, for a proxy that removes the path.",
+        "Path before that of every page, `telemetry_path` and probes included. Unset: the path of "
+        "`external_url`. `/`: none, for a proxy that removes it.",
         example="/",
     )
     open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")
     systemd_socket: Switch = setting(False, "Serve on the sockets of systemd instead of `listen`.")
     max_connections: PositiveCount = setting(
         256,
-        "Open connections. At the limit those are closed that are idle or do not read their answers, first "
-        "of the client with the most connections.",
+        "Open connections. At the limit, idle ones and those that do not read their answers are closed, "
+        "first of the client with the most.",
     )
     request_timeout: Duration = setting(10.0, "Time to send a request, and for the TLS handshake.")
     keep_alive: Duration = setting(120.0, "How long idle connections stay open; best above the scrape interval.")

@@ -131,20 +131,20 @@ async def test_passthrough_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     check_passthrough("exporter-2-damaged", await replayed("exporter-2-damaged.prom", "publish.passthrough=true"))
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
-async def test_passthrough_of_a_capture(split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_capture(tmp_path / CAPTURE, "C1", split)
-    name = "dmon-mig" if split else "dmon-two-gpus"
-    check_passthrough(name, await replayed(CAPTURE, "publish.passthrough=true"))
-
-
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
 async def test_captures_of_every_era(era: str, split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     write_capture(tmp_path / CAPTURE, era, split)
     check("dmon-mig" if split else "dmon-two-gpus", await replayed(CAPTURE), update=era == "A")
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
+async def test_passthrough_of_a_capture(split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_capture(tmp_path / CAPTURE, "C1", split)
+    name = "dmon-mig" if split else "dmon-two-gpus"
+    check_passthrough(name, await replayed(CAPTURE, "publish.passthrough=true"))
 
 
 async def test_an_xid_on_the_row_of_a_used_instance_reaches_its_board(tmp_path: Path) -> None:

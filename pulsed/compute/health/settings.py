@@ -81,16 +81,16 @@ class HealthSettings(Settings):
     )
     kernel_log: KernelLogPath = setting(
         "auto",
-        "Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
-        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file, such as "
-        "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, of syslog, or of `journalctl -k` with -o short, "
-        "short-iso or export. Only messages of the kernel count. In a file that other programs log to, everyone who "
-        "may log can forge them. Time stamps without a zone are local time (TZ).",
+        "Read XIDs and lost GPUs from the kernel log, with exact times. `auto`: from /dev/kmsg, if the "
+        "source reads GPUs of this machine and pulsed may read it; `off`; or a file such as "
+        "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, syslog, or `journalctl -k` with -o "
+        "short, short-iso or export. Only the kernel's messages count; whoever may log to the file can "
+        "forge them. Times without a zone are local (TZ).",
     )
     forget_after: DurationOrNone = setting(
         FORGET_SECONDS,
-        "Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
-        "`pulsed health --forget GPU` forgets it at once.",
+        "Forget the health, counters and history of a GPU after this absence. 0: never. At once: `pulsed "
+        "health --forget GPU`.",
     )
     pcie_width_max: Count = setting(
         0, "PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.", example=8

@@ -42,11 +42,11 @@ FORMS: Mapping[Form, str] = MappingProxyType(
     {
         "every": "",
         "zero_first": "",
-        "current": "current state",
-        "differing": "if they differ",
-        "counted": "once above 0",
-        "events": "once above 0",
-        "recent": "not 0 in 10 min",
+        "current": "current",
+        "differing": "differing",
+        "counted": "counted",
+        "events": "counted",
+        "recent": "recent",
     }
 )
 """Mark of each form in METRICS.md; empty where a lean page has the series of a full one."""

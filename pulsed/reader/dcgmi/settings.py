@@ -55,7 +55,7 @@ class DcgmiSettings(Settings):
         + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
         + ". Unsupported fields are left out and logged once.",
     )
-    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample.")
+    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample (METRICS.md).")
     entities: Text | None = setting(
         None, "Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.", example="0,1"
     )

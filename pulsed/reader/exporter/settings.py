@@ -73,19 +73,19 @@ class ExporterSettings(Settings):
 
     targets: Targets = setting(
         ("http://localhost:9400/metrics",),
-        "URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
-        "are used for that target and never shown.",
+        "URLs, or files of saved pages, read again each time. Credentials in a URL are used for that target "
+        "and never shown.",
         hidden=True,
     )
     own_node: Switch = setting(
         False,
         "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
-        "does not route to the exporter of this node. The host is what the page says: no proof against a false page.",
+        "does not route to this node's exporter. A false page can name any host.",
     )
     discovery: Literal["static", "kubernetes"] = setting(
         "static",
-        "`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
-        "Kubernetes API lists: that, and not the page, proves the node.",
+        "`static` reads `targets`. `kubernetes` reads the exporters that the Kubernetes API lists on the "
+        "node `node`: this proves the node.",
     )
     kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
     timeout: Duration = setting(10.0, "Timeout of a scrape; at most the interval.")

@@ -31,7 +31,7 @@ class ReplaySettings(Settings):
 
     path: FileName | os.PathLike[str] | None = setting(
         None,
-        "Required for `replay`: a record of `pulsed record`, a CSV of `pulsed export` (both with their own "
+        "Required for `replay`: a record of `pulsed record` or CSV of `pulsed export` (with their own "
         "times), a capture of `dcgmi dmon`, a saved page, or a folder of pages in order.",
         example="/var/lib/pulsed/capture.txt",
     )

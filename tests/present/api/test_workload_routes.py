@@ -77,6 +77,12 @@ async def test_rows_are_grouped(by: str, labels: list[dict[str, str]], gpus: lis
     assert [row["gpus"] for row in rows] == gpus
 
 
+async def test_a_label_without_a_value_is_absent() -> None:
+    (row,) = await get("?by=job", [((Owner("slurm_job", "4711"),), WORKS)])
+    assert row["job_id"] == "4711"
+    assert {"user", "account", "partition"}.isdisjoint(row)
+
+
 async def test_unknown_values_are_null() -> None:
     (row,) = await get("", [((web("a"),), Reading())])
     assert (row["gpus"], row["real_utilization_ratio"], row["scale_hint"]) == (1, None, None)

@@ -35,13 +35,8 @@ _ACCOUNTS = Shape("AccountsShape", *NODE_ANSWER.members, Member("jobs", ValueKin
 class _OwnerRow(NamedTuple):
     """What a pod, workload, job or user does with its GPUs on this node."""
 
-    labels: Mapping[str, str]
     sums: GroupSums
     scale_target: float
-
-
-def _label_member(label: str) -> Member:
-    return Member(label, str | None, of=lambda row: row.labels[label], default=None)
 
 
 def _family_member(family: OwnerFamily) -> Member:
@@ -64,17 +59,16 @@ _SCALE_HINT = Member(
 _ROWS: Mapping[GroupName, Shape] = {
     name: Shape(
         "WorkloadShape",
-        *map(_label_member, group.labels),
         _CLASSES,
         *map(_family_member, families_of(name)),
         *([_SCALE_HINT] if group is WORKLOAD else ()),
     )
     for name, group in GROUPS.items()
 }
-"""The rows of each group; values have the names of their metrics, and are null where they are unknown."""
+"""The values of a row of each group, by the names of their metrics; null where they are unknown."""
 
 _ANY_ROW: Sequence[Member] = (
-    *(_label_member(label) for group in GROUPS.values() for label in group.labels),
+    *(Member(label, str | None, of=None, default=None) for group in GROUPS.values() for label in group.labels),
     _CLASSES,
     *map(_family_member, FAMILIES),
     Member("gpus", float, "of workloads and users, shared ones in part"),
@@ -160,7 +154,10 @@ def owner_router(parts: ApiParts) -> APIRouter:
 
 
 def _workloads(parts: ApiParts, by: GroupName, now: float) -> Iterator[Document]:
-    """Yield a row per pod, workload, job or user that has GPUs of fresh targets at a monotonic time."""
+    """Yield a row per pod, workload, job or user that has GPUs of fresh targets at a monotonic time.
+
+    It begins with the labels that are not empty.
+    """
     group, accounts = GROUPS[by], parts.accounts
     owned = fresh_owners(parts.store, accounts.running, now)
     accounts.running.settle(owned)
@@ -170,4 +167,4 @@ def _workloads(parts: ApiParts, by: GroupName, now: float) -> Iterator[Document]
         totals = accounts.workloads.sums
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))
-        yield _ROWS[by].of(_OwnerRow(dict(labels), sums, parts.config["publish"]["scale_target"]))
+        yield {**dict(labels), **_ROWS[by].of(_OwnerRow(sums, parts.config["publish"]["scale_target"]))}

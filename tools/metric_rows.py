@@ -1,0 +1,90 @@
+"""Rows of the tables of metrics; neighbours with similar meanings are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from pulsed.present.exposition.catalog import FORMS, lean_form
+from pulsed.present.exposition.family_types import Family
+
+
+class Row(NamedTuple):
+    """One or more metrics in a table.
+
+    Attributes:
+        names: of the metrics, with labels.
+        meaning: without the mark of the lean page.
+        mark: of the lean page; empty where it has the same series as a full one.
+        origins: DCGM fields of each metric; empty in tables without them.
+        limits: versions or GPUs that the metrics are limited to, in brackets; empty without limits.
+    """
+
+    names: tuple[str, ...]
+    meaning: str
+    mark: str = ""
+    origins: tuple[str, ...] = ()
+    limits: str = ""
+
+    def __str__(self) -> str:
+        names = "<br>".join(f"`{name}`" for name in self.names)
+        mark = f"; *{self.mark}*" if self.mark else ""
+        origins = f" {'<br>'.join(self.origins)}{self.limits} |" if self.origins else ""
+        return f"| {names} | {self.meaning}{mark} |{origins}"
+
+
+def mark_of(family: Family) -> str:
+    """Return the mark of a family's form on a lean page; empty without one."""
+    form = lean_form(family.name)
+    return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
+
+
+def series(name: str, labels: Iterable[str]) -> str:
+    """Return a metric with the labels that it has besides those of its GPU: `name{label}`."""
+    joined = ",".join(labels)
+    return f"{name}{{{joined}}}" if joined else name
+
+
+def table(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the lines of a table of metrics and meanings."""
+    yield "| metric | meaning |\n|---|---|"
+    yield from map(str, joined_rows(rows))
+
+
+def joined_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows, neighbours with the same mark and limits and similar meanings as one."""
+    group: list[Row] = []
+    for row in rows:
+        if group and not _one([*group, row]):
+            yield from _one(group)
+            group = []
+        group.append(row)
+    yield from _one(group)
+
+
+def _one(rows: list[Row]) -> list[Row]:
+    """Return the row that stands for all; none if they differ too much."""
+    meaning = joined_meaning([row.meaning for row in rows])
+    if not meaning or len({(row.mark, row.limits) for row in rows}) > 1:
+        return []
+    names, origins = (tuple(chain(*column)) for column in zip(*((row.names, row.origins) for row in rows), strict=True))
+    return [rows[0]._replace(names=names, meaning=meaning, origins=origins)]
+
+
+def joined_meaning(meanings: Sequence[str]) -> str:
+    """Return texts that differ in one place as one text; empty if they have too few words in common.
+
+    `Data sent over PCIe` and `Data received over PCIe` are `Data sent / received over PCIe`.
+    """
+    first, *others = texts = [meaning.split() for meaning in meanings]
+    if not others:
+        return meanings[0]
+    shortest = min(map(len, texts))
+    start = next((i for i in range(shortest) if len({text[i] for text in texts}) > 1), shortest)
+    end = next((i for i in range(shortest - start) if len({text[-1 - i] for text in texts}) > 1), shortest - start)
+    places = [text[start : len(text) - end] for text in texts]
+    lengths = {len(place) for place in places}
+    if 0 in lengths or start + end < max(2, max(lengths) - 1) or (start == 0 and len(lengths) > 1):
+        return ""
+    return " ".join([*first[:start], " / ".join(map(" ".join, places)), *first[len(first) - end :]])

@@ -1,0 +1,96 @@
+"""Render the chapter of METRICS.md about the quantities from the table of DCGM fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pulsed.model.vocabulary import QUANTITIES, Group
+from pulsed.present.exposition.families import QUANTITY_FAMILIES
+from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
+from pulsed.reader.nvml.device import GPM_SUPPORT
+from pulsed.reader.nvml.session import XID
+from pulsed.translate.exporter_versions import ANY
+from pulsed.translate.fields import DERIVED as COMPOSED
+from pulsed.translate.fields import GROUPS, DcgmField, sources
+from tools.metric_rows import Row, joined_rows, mark_of
+
+_NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
+_GPM = {metric.name for metric in GPM_METRICS}
+
+HEAD = """
+## Quantities
+
+The first field that is present has the value. `dcgmi` reads fields with a number only if `source.dcgmi.fields` has it.
+In brackets, for all fields of the row: the oldest dcgm-exporter that certainly accepts them in its counters file;
+`GPM`: `nvml` has them on Hopper and newer only; `no NVML`: not at all."""
+
+CHAPTERS: dict[Group, str] = {
+    "activity": "Activity",
+    "traffic": "Traffic",
+    "memory": "Memory",
+    "power": "Power, heat and clocks",
+    "errors": "Errors and limits",
+    "state": "State",
+}
+
+
+def quantities() -> Iterator[str]:
+    """Yield the lines of the chapter."""
+    yield HEAD
+    for group, title in CHAPTERS.items():
+        yield f"\n### {title}\n\n| metric | meaning | DCGM field |\n|---|---|---|"
+        numbered: dict[tuple[str, str, str], list[Row]] = {}
+        for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
+            if quantity.group == group:
+                row = Row((family.name,), quantity.meaning, mark_of(family), (_origin(name),), _limits(name))
+                numbered.setdefault(_without_number(row), []).append(row)
+        yield from map(str, joined_rows(_engines(rows) for rows in numbered.values()))
+
+
+def _fields(quantity: str) -> list[DcgmField]:
+    """Return the fields of a quantity and of what it is composed of."""
+    parts = COMPOSED[quantity].split(" ")[::2] if quantity in COMPOSED else []
+    return [*sources(quantity), *(field for part in parts for field in sources(part))]
+
+
+def _is_watched(quantity: str) -> bool:
+    ids = {field.id for field in _fields(quantity)}
+    return any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in GROUPS.values())
+
+
+def _origin(quantity: str) -> str:
+    """Return the fields of a quantity, with their numbers if `dcgmi` reads them only on request."""
+    is_watched = _is_watched(quantity)
+    origins = [str(field).partition(" ")[2] if is_watched else str(field) for field in sources(quantity)]
+    return ", ".join([*origins, COMPOSED[quantity]] if quantity in COMPOSED else origins)
+
+
+def _limits(quantity: str) -> str:
+    """Return, in brackets, what limits a quantity to some versions or GPUs; empty without limits."""
+    fields = _fields(quantity)
+    since = min(field.since for field in fields)
+    names = {name for field in fields for name in field.names}
+    in_nvml = "" if names & _NVML else "GPM" if names & _GPM else "no NVML"
+    limits = ["" if since == ANY else f"{since}", in_nvml]
+    return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
+
+
+def _without_number(row: Row) -> tuple[str, str, str]:
+    """Return a key that the rows of engines of one kind share (`nvdec0`, `nvdec1`); others have their own."""
+    name, meaning, origin = row.names[0], row.meaning, row.origins[0]
+    if not re.search(r"_nv[a-z]+\d_", name):
+        return name, meaning, origin
+    return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
+
+
+def _engines(rows: list[Row]) -> Row:
+    """Return the row of all engines of a kind, `[0-7]` in place of their numbers."""
+    first, last = rows[0], rows[-1]
+    if len(rows) == 1:
+        return first
+    engines = f"[0-{len(rows) - 1}]"
+    number, field = first.origins[0].split()
+    origin = f"{number} to {last.origins[0].split()[0]} {re.sub(r'[0-9]', engines, field)}"
+    name, meaning = re.sub(r"\d", engines, first.names[0]), re.sub(r"\d", "N", first.meaning)
+    return first._replace(names=(name,), meaning=meaning, origins=(origin,))
