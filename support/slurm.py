@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -21,12 +22,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.daemon import free_port
 from support.tools import tool
 from support.waiting import SECONDS, until
 
 NODE = "gpu07"
 """The name of the node, in Slurm and in SLURMD_NODENAME."""
+
+
+CPUS = 16
+"""Processors of the node: every job takes one."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,14 @@ def slurm(folder: Path, *, gpus: int = 2, shards: int = 0, **options: object) ->
                 until(lambda: not cluster.jobs())
 
 
+def _port() -> int:
+    """Return a port that is free, and that the system gives to no client meanwhile."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 def _answers(cluster: SlurmCluster) -> bool:
     ping = subprocess.run(
         ["scontrol", "ping"], capture_output=True, text=True, timeout=SECONDS, check=False, env=cluster.environment
@@ -147,8 +159,8 @@ def _configure(folder: Path, gpus: int, shards: int, options: dict[str, object])
     lines = {
         "ClusterName": "test",
         "SlurmctldHost": f"{socket.gethostname()}(127.0.0.1)",
-        "SlurmctldPort": free_port(),
-        "SlurmdPort": free_port(),
+        "SlurmctldPort": _port(),
+        "SlurmdPort": _port(),
         "SlurmUser": getpass.getuser(),
         "SlurmdUser": getpass.getuser(),
         "AuthInfo": f"socket={folder}/munge",
@@ -166,9 +178,10 @@ def _configure(folder: Path, gpus: int, shards: int, options: dict[str, object])
         "MailProg": "/bin/true",
         "GresTypes": "gpu,shard" if shards else "gpu",
         "ReturnToService": 1,
+        "SlurmdParameters": "config_overrides",  # more processors than the machine may have
         "SchedulerParameters": "sched_interval=1,bf_interval=1",  # not every minute
     } | options
-    node = f"NodeName={NODE} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs={os.cpu_count()}"
+    node = f"NodeName={NODE} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs={CPUS}"
     node += f" Gres=gpu:{gpus}" + (f",shard:{shards}" if shards else "")
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     (folder / "slurm.conf").write_text(f"{text}{node}\nPartitionName=all Nodes={NODE} Default=YES State=UP\n")
