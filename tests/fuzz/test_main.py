@@ -32,13 +32,13 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the sources."""
     if importlib.util.find_spec("atheris") is None:
         missing("atheris is not installed: make fuzz installs it")
-    for name in ("pulsed", "tests"):
+    for name in ("pulsed", "support", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
-    module = copy / "pulsed" / "attribution" / "protobuf.py"
+    module = copy / "pulsed" / "attribution" / "pod_resources.py"
     text = module.read_text()
     broken = text.replace('raise ValueError("a field is longer than its message")', 'raise KeyError("planted")')
     assert broken != text
