@@ -9,6 +9,7 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.collector.collector import Pipeline
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
@@ -26,7 +27,8 @@ DAY = 1767225600.0
 TOLERANCE = 1e-9
 """Relative, of sums of counters."""
 
-VITAL_SECONDS = 300.0
+FROZEN = DEFAULT_PLAUSIBILITY
+"""From when on values that repeat are old."""
 
 Clock = Callable[[float], float]
 """Unix time by the clock of the ticks."""
@@ -111,6 +113,16 @@ def _states_have_evidence(sequence: Sequence[Step], done: Replay) -> Iterator[tu
                         yield at, f"{check.id} is {check.state} without message, remedy or evidence: {check}"
 
 
+def _states_have_causes(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for tick in ticks.values():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                gpu = step.gpus.get(device.entity.uuid)
+                for check in result.health.checks:
+                    if gpu is not None and check.severity > 1 and check.id not in gpu.faults | {"telemetry"}:
+                        yield at, f"{check.id} of {device.entity.uuid} is {check.state}: {check.message}"
+
+
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     fresh_at: dict[tuple[str, str], float] = {}
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
@@ -120,7 +132,9 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
                 age = step.clock - fresh_at.get(key, step.clock)
-                if result.health.state == "ok" and age > max(VITAL_SECONDS, 10.0 * tick.interval):
+                if result.health.state == "ok" and age > max(
+                    FROZEN.frozen_seconds, (FROZEN.frozen_samples + 1) * tick.interval
+                ):
                     yield at, f"{device.entity.uuid} is ok, its vital values are {age:g} s old"
 
 
@@ -197,13 +211,14 @@ def _accounts(done: Replay) -> dict[tuple[object, ...], tuple[float, float]]:
         number = numbers[account.owner.key] = numbers.get(account.owner.key, 0) + 1
         for key, on_gpu in account.gpus.items():
             now = account.last_seen if account.end is None else account.end
-            found[*account.owner.key, number, key] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
+            found[(*account.owner.key, number, key)] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
     return found
 
 
 LAWS = (
     _counters_never_fall,
     _states_have_evidence,
+    _states_have_causes,
     _ok_needs_vitals,
     _latched_until_resolved,
     _owners_and_nobody_add_up,

@@ -16,6 +16,7 @@ INTERVALS = (1.0, 15.0, 30.0)
 MEBIBYTE = 2.0**20
 
 CRITICAL_XIDS = (48, 79, 95)
+FALLEN_OFF = 79
 APPLICATION_XIDS = (13, 31, 43)
 
 Owners = tuple[tuple[str, str], ...]
@@ -42,6 +43,7 @@ class Gpu:
         xid: the last one that happened; 0 before any.
         xids: how many happened.
         resets: how often it was reset.
+        faults: the checks that something which happened to it may raise.
     """
 
     uuid: str
@@ -58,6 +60,7 @@ class Gpu:
     aggregate_dbe: int = 3
     is_remap_pending: bool = False
     resets: int = 0
+    faults: frozenset[str] = frozenset()
 
     def measure(self, rng: random.Random) -> dict[str, float]:
         """Return what an exporter reads of it now."""
@@ -209,13 +212,19 @@ class World:
         chance = self.rng.random()
         if chance < 0.01:
             gpu.xid, gpu.xids = self.rng.choice(APPLICATION_XIDS), gpu.xids + 1
+            gpu.faults |= {"xid_warning", "xid_repeat"}
         elif chance < 0.015:
             gpu.xid, gpu.xids = self.rng.choice(CRITICAL_XIDS), gpu.xids + 1
+            gpu.faults |= {"xid_critical", "xid_warning", "xid_repeat"} | (
+                {"gpu_lost"} if gpu.xid == FALLEN_OFF else set()
+            )
         elif chance < 0.02:
             gpu.volatile_dbe += 1
             gpu.aggregate_dbe += 1
+            gpu.faults |= {"ecc_uncorrectable"}
         elif chance < 0.025:
             gpu.is_remap_pending = True
+            gpu.faults |= {"row_remap_pending"}
         elif chance < 0.03:
             gpu.resets += 1
             gpu.volatile_dbe, gpu.is_remap_pending, gpu.joules = 0, False, 0.0
@@ -250,7 +259,9 @@ class World:
         if not is_repeated:
             exporter.page = {uuid: self._page(exporter, uuid, page) for uuid, page in pages.items()}
         fresh = frozenset(
-            uuid for uuid, page in exporter.page.items() if not is_repeated and any(page[name] is not None for name in VITALS)
+            uuid
+            for uuid, page in exporter.page.items()
+            if not is_repeated and any(page[name] is not None for name in VITALS)
         )
         has_owners = exporter.fault != "no_labels"
         layout = self._layout(has_owners)
