@@ -136,7 +136,7 @@ def test_every_key_that_is_named_is_a_key(key: str) -> None:
     manual = (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8")
     section, _, name = key.rpartition(".")
     chapter = manual.partition(f"\n### `{section}`\n")[2].partition("\n### ")[0]
-    assert re.search(rf"^{name}: [<(]", chapter, re.MULTILINE) or f"\n### `{key}`\n" in manual, key
+    assert re.search(rf"^\* `{name}: [<(]", chapter, re.MULTILINE) or f"\n### `{key}`\n" in manual, key
 
 
 def test_values_of_the_chart_exist() -> None:
