@@ -211,7 +211,8 @@ def _accounts(done: Replay) -> dict[tuple[object, ...], tuple[float, float]]:
         number = numbers[account.owner.key] = numbers.get(account.owner.key, 0) + 1
         for key, on_gpu in account.gpus.items():
             now = account.last_seen if account.end is None else account.end
-            found[(*account.owner.key, number, key)] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
+            name = (*account.owner.key, number, key)
+            found[name] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
     return found
 
 
