@@ -16,6 +16,7 @@ import contextlib
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
@@ -148,7 +149,9 @@ class _SingleRecording:
     def _stamped(self, sample: _Sample, begin: float, interval: float) -> RawTick | SourceError:
         if isinstance(sample, SourceError):
             return sample
-        time = sample.time + begin if isinstance(sample, RawTick) else self._settings.begin + self._clock
+        if isinstance(sample, RawTick):
+            return replace(sample, target=self.target, time=sample.time + begin, clock=self._clock, interval=interval)
+        time = self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
     def _look(self) -> Recording:
