@@ -222,9 +222,7 @@ class AccountedGpu:
         """Take the extremes of a sample; the GPU has owners."""
         result = tick.results[self.position]
         seen = observed(result.counters.values)
-        self.extremes.take(
-            tick.readings[self.position], seen - self.observed, is_idle=result.workload.raw_class == "idle"
-        )
+        self.extremes.take(tick.readings[self.position], seen - self.observed, is_idle=result.workload.used is False)
         self.observed = seen
         for account in self.owners:
             account.last_seen = tick.time

@@ -73,6 +73,8 @@ def _events(account: Account) -> Iterator[Advice]:
 
 FINDING_TEXTS: Mapping[str, str] = {
     "hang": "A deadlocked collective looks like this: see the logs of all ranks, and their stacks (py-spy dump).",
+    "leaked_memory": "A process without a job or pod still has the memory: find it (nvidia-smi, fuser /dev/nvidia*) and"
+    " end it, or reset the GPU.",
     "straggler": "All GPUs of a synchronous job wait for the slowest: compare this GPU and its rank with the others.",
 }
 

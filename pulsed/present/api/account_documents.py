@@ -148,7 +148,9 @@ _IDLE_RUNS = Shape(
 _EVENT = Shape(
     "OwnerEventShape",
     Member("time", TIME),
-    Member("check", TEXT, "a health check, `hang` or `straggler`; null for the GPU as a whole"),
+    Member(
+        "check", TEXT, "a health check or finding (`hang`, `straggler`, `leaked_memory`); null for the GPU as a whole"
+    ),
     Member("before", str),
     Member("after", str),
     Member("message", str),

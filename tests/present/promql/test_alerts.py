@@ -197,6 +197,9 @@ CASES = {
     "PulsedHangSuspected": Case(
         constant(pulsed_gpu_hang_suspected=1), constant(pulsed_gpu_hang_suspected=0), minute=2, early=0
     ),
+    "PulsedLeakedMemory": Case(
+        constant(pulsed_gpu_leaked_memory=1), constant(pulsed_gpu_leaked_memory=0), minute=2, early=0
+    ),
     "PulsedStraggler": Case(constant(pulsed_gpu_straggler=1), constant(pulsed_gpu_straggler=0), minute=2, early=0),
     **{
         f"Pulsed{group.title()}Idle": Case(owner(group, idle=60), owner(group, idle=50), minute=35, early=29)
