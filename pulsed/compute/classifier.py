@@ -67,16 +67,16 @@ def traffic(
     received = reading.pcie_receive_bytes_per_second
     low = max(sent or 0.0, received or 0.0)
     limit = math.inf if sent is None or received is None else low
-    if settings.profile == "kempnerpulse":
+    if settings.workload.profile == "kempnerpulse":
         copying = reading.memory_utilization_ratio
         if copying is None:
             limit = math.inf
-        elif copying >= settings.thresholds.io_memory_utilization_ratio:
+        elif copying >= settings.workload.thresholds.io_memory_utilization_ratio:
             return math.inf, math.inf
     elif limit == math.inf:
         limit = _hidden_traffic(device, reading, high, rounding)
     most = max(low, limit) if settings.missing == "bounds" else low
-    if settings.profile == "kempnerpulse":
+    if settings.workload.profile == "kempnerpulse":
         return low, most
     sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
     if sent is None and received is None and link is None:

@@ -52,8 +52,8 @@ class Deriver:
     """
 
     def __init__(self, settings: ComputeSettings) -> None:
-        self._settings = settings
-        self._classifier = classifier(settings.thresholds, settings.profile)
+        self._settings, self._weights = settings, settings.real_utilization.chosen_weights()
+        self._classifier = classifier(settings.workload.thresholds, settings.workload.profile)
         self._saturators: dict[tuple[str, bool], Saturator] = {}
 
     def bounds(self, reading: Reading) -> Bounds:
@@ -69,15 +69,15 @@ class Deriver:
             rounding: how much higher a fraction may be than it was printed.
         """
         settings = self._settings
-        utilization = real_utilization(reading, bounds, settings)
+        utilization = real_utilization(reading, bounds, self._weights, settings)
         saturator = self._saturators.get((device.model, device.whole))
         if saturator is None:
-            saturator = Saturator(device.model, device.whole, settings.peaks)
+            saturator = Saturator(device.model, device.whole, settings.saturation.practical_peaks())
             self._saturators[device.model, device.whole] = saturator
         io = traffic(device, reading, bounds.high, settings, saturator.link, rounding)
         media = media_of(reading)
         workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io, media)
-        if workload.used is not True and has_other_work(device, reading, settings.thresholds):
+        if workload.used is not True and has_other_work(device, reading, settings.workload.thresholds):
             workload = replace(workload, has_other_work=True)
         return utilization, workload, saturator.saturation(reading, bounds)
 

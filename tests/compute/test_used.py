@@ -13,7 +13,7 @@ from pulsed.compute.bounds import MEDIA, PERCENT_ROUNDING
 from pulsed.compute.derived_results import Deriver, result_of
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, memory_bandwidth_of
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.computed_tick import ComputedTick, Workload
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners
@@ -24,7 +24,7 @@ from tests.compute.streams import IDLE, OTHER, counted, sample
 
 H100 = Device(Entity("gpu", "0", "GPU-0"), model="NVIDIA H100 80GB HBM3")
 L4 = replace(H100, model="NVIDIA L4")
-KEMPNERPULSE = ComputeSettings(profile="kempnerpulse")
+KEMPNERPULSE = ComputeSettings(workload=WorkloadSettings("kempnerpulse"))
 STILL = IDLE._replace(memory_utilization_ratio=0.0)
 TRANSCODING = STILL._replace(encoder_utilization_ratio=0.85, decoder_utilization_ratio=0.6, memory_used_bytes=4e9)
 PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")

@@ -42,7 +42,7 @@ TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_r
 
 def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the class, its candidates and the bottleneck."""
-    regions = Regions(settings.thresholds, settings.profile)
+    regions = Regions(settings.workload.thresholds, settings.workload.profile)
     noise = {
         order for region in regions.of.values() for _, chains in region.noise for chain in chains for order in chain
     }
@@ -161,14 +161,14 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
     yield Recording(
         HELD,
         f"group {identity.by} (\n  " + "\n  or ".join(users) + f"\n)\n"
-        f"or group {identity.by} ({used} >= {number(settings.held_memory_bytes)})",
+        f"or group {identity.by} ({used} >= {number(settings.idle.held_memory)})",
         "GPUs with a pod or job, or with memory in use.",
     )
-    noise = settings.thresholds.io_bytes_per_second
+    noise = settings.workload.thresholds.io_bytes_per_second
     nvlink = {f"nvlink_{each}_bytes_per_second": noise for each in ("transmit", "receive")}
     nvlink["nvlink_bandwidth_bytes_per_second"] = 2 * noise
     engines = [f"{input_of(name)} >= {number(limit)}" for name, limit in nvlink.items()]
-    engines.append(f"{MEDIA_ACTIVE} >= {number(settings.thresholds.idle_media_ratio)}")
+    engines.append(f"{MEDIA_ACTIVE} >= {number(settings.workload.thresholds.idle_media_ratio)}")
     yield Recording(
         OTHER_WORK,
         f"group {identity.by} (\n  " + "\n  or ".join(engines) + "\n)",

@@ -130,7 +130,7 @@ def _sum(terms: list[str]) -> str:
 
 
 def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
-    weights = settings.weights
+    weights, preset = settings.real_utilization.chosen_weights(), settings.real_utilization.preset
     names = [field.name for field in fields(weights)]
     for series, bound, which in ((LOWER, low_of, "lower"), (UPPER, high_of, "upper")):
         total = _sum(
@@ -139,7 +139,7 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
         yield Recording(
             series,
             f"clamp_max(\n{indented(total)},\n  1\n)",
-            f"The formula with the weights of preset {settings.preset_name}, for the {which} bounds of its inputs.",
+            f"The formula with the weights of preset {preset}, for the {which} bounds of its inputs.",
         )
     present = {name: input_of(QUANTITY_OF[name]) for name in names}
     present["graphics_engine"] = f"({present['graphics_engine']} or {input_of('gpu_utilization_ratio')})"
@@ -158,7 +158,7 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     yield Recording(
         POINT,
         f"(\n  {LOWER} > {MEAN_OF_PRESENT}\n  or {UPPER} < {MEAN_OF_PRESENT}\n  or {MEAN_OF_PRESENT}\n)\n"
-        f"and {COVERAGE} >= {number(settings.min_coverage)}\n"
+        f"and {COVERAGE} >= {number(settings.real_utilization.min_coverage)}\n"
         f"or {LOWER} and {UPPER} - {LOWER} <= {number(SETTLED)}",
         "The real utilization: that mean, limited to the bounds. Absent while coverage is low and the bounds differ.",
     )
@@ -171,8 +171,8 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
     copying = input_of("memory_utilization_ratio")
     larger = f"{sent} > {received} or {received} or {sent}"
     unlimited = f"Inf * {whole}"
-    if settings.profile == "kempnerpulse":
-        busy = f"(Inf * {whole} and {copying} >= {number(settings.thresholds.io_memory_utilization_ratio)})"
+    if settings.workload.profile == "kempnerpulse":
+        busy = f"(Inf * {whole} and {copying} >= {number(settings.workload.thresholds.io_memory_utilization_ratio)})"
         yield Recording(
             low,
             f"{busy}\nor {larger}\nor {NOTHING}",
@@ -185,7 +185,7 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
         yield Recording(low, f"{larger}\nor {NOTHING}", comment)
         settled = f"({low} and {sent} and {received})"
         # Above the threshold, what the printed digits hide could decide the class.
-        if settings.thresholds.io_bytes_per_second > MOST_HIDDEN:
+        if settings.workload.thresholds.io_bytes_per_second > MOST_HIDDEN:
             settled += f"\nor ({low} and {_still('dram')} and {_still('graphics_engine')})"
     if settings.missing == "zero":
         yield Recording(high, low)
@@ -206,7 +206,7 @@ def _still(variable: str) -> str:
 def _traffic(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the variable `io`: PCIe, and but for the profile `kempnerpulse` the chip-to-chip link."""
     lows, highs = [PCIE_LOW], [PCIE_HIGH]
-    if settings.profile != "kempnerpulse":
+    if settings.workload.profile != "kempnerpulse":
         both = [input_of("c2c_transmit_bytes_per_second"), input_of("c2c_receive_bytes_per_second")]
         lows += both
         highs += both
