@@ -17,7 +17,7 @@ from pulsed.model.vocabulary import Reading
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
 
-SETTLED = PERCENT_ROUNDING + 1e-9
+SETTLED = PERCENT_ROUNDING + 1e-6
 """Bounds that differ by no more than this are one number, the lower: utilizations of the driver are whole percents, and
 sums of floats differ in the last bits."""
 
