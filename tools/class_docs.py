@@ -42,7 +42,7 @@ DIFFERENCES = (
     Difference(
         tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
         ("dram",),
-        f"below {_SATURATED} of DRAM activity the SMs decide, which count as active while their warps wait",
+        f"below {_SATURATED} of DRAM activity the SMs decide, which are active while their warps wait",
     ),
     Difference(
         ("memory_bound",),
@@ -52,7 +52,7 @@ DIFFERENCES = (
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "the traffic that decides the class is little for a fast link",
+        "little traffic of a fast link decides the class",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
