@@ -201,6 +201,12 @@ _GPU = Shape(
     *_COUNTED.via("account"),
     Member("peaks", _PEAKS, of="account.extremes"),
     Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
+    Member(
+        "media_active_seconds",
+        float,
+        "integral of the activity of the busiest media engine",
+        "account.extremes.media_active",
+    ),
     Member("violations", dict[str, float | None]),
     Member("events", listed(_EVENT), of="account.events"),
     first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),
