@@ -89,12 +89,6 @@ WORKLOAD = DerivedResult(
             kind="time",
             get=lambda reading, result: result.held.since,
         ),
-        DerivedDetail(
-            json="workload.used",
-            help="Whether any engine works: SMs, memory, copies, media or links; null if the inputs allow both",
-            kind="flag",
-            get=lambda reading, result: result.held.used,
-        ),
         DerivedState(
             name="raw_class",
             help="Workload class of the newest sample alone",
@@ -107,6 +101,12 @@ WORKLOAD = DerivedResult(
             help="Classes that raw_class may be while it is unknown",
             kind="names",
             get=lambda reading, result: result.workload.candidates,
+        ),
+        DerivedDetail(
+            json="workload.used",
+            help="Whether any engine works: SMs, memory, copies, media or links; null if the inputs allow both",
+            kind="flag",
+            get=lambda reading, result: result.held.used,
         ),
     ),
 )

@@ -44,7 +44,7 @@ MAX_TEMPLATE_PAUSE = 63
 SPARE_TEXTS = 1000
 
 MIN_DECIMALS = 3
-"""Fewer are the end of a number that is printed without zeros."""
+"""Fewer are those of numbers that are printed without zeros at their end."""
 
 _FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n}]*\} [01]\.([0-9]+)\s")
 _GROUP_LENGTH = 2**18
@@ -315,10 +315,11 @@ def decoded(page: bytes) -> str:
 
 
 def decimals_of(text: str) -> int | None:
-    """Return the most decimals of a profiled activity on a page; None if they are as many as dcgm-exporter prints, or
-    no activity has any."""
-    most = max((len(found[1]) for found in _FRACTION.finditer(text)), default=DECIMALS["exporter"])
-    return max(most, MIN_DECIMALS) if most < DECIMALS["exporter"] else None
+    """Return the decimals that all activity of a page has; None if they are as many as dcgm-exporter prints, or differ,
+    as where numbers are printed without zeros at their end."""
+    found = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
+    most = max(found, default=0)
+    return most if len(found) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
 
 
 def lines_of(text: str) -> Iterator[str]:
