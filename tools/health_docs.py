@@ -26,7 +26,9 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
   `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
   counters started again.
-* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it.
+* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it. The XID of a host
+  engine that was restarted is a new event, also if its code is that of before: the engine has another process on this
+  machine, or has shown no last XID for two samples.
 
 Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
 `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.

@@ -86,20 +86,14 @@ class ComputeLayer:
         )
         return removal, self._last
 
-    def compute(self, tick: CanonicalTick, boot_id: str = "") -> ComputedTick:
-        """Compute the results of the next tick.
-
-        Args:
-            tick: the sample.
-            boot_id: of the node that all GPUs are in; opaque, and another one after each start of the node. Empty if
-                they may be in several nodes, or in another one.
-        """
-        tracked = self._tracker.track(tick, boot_id)
+    def compute(self, tick: CanonicalTick) -> ComputedTick:
+        """Compute the results of the next tick."""
+        tracked = self._tracker.track(tick)
         if tracked.gpus is not self._gpus:
             self._enroll(tracked.gpus)
         settings, tracks = self._settings, tracked.gpus.tracks
         readings, anomalies = self._filter(tick, tracks)
-        health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
+        health = self.health_evaluator.evaluate(tick, readings, tracked)
         deriver, boards = self._deriver, self._boards
         bounds, rounding = list(map(deriver.bounds, readings)), tick.layout.rounding
         results: list[Result] = []

@@ -12,8 +12,8 @@ from math import inf, nextafter
 from operator import gt, itemgetter, ne
 
 from pulsed.compute.health.check import GpuCheck
-from pulsed.compute.health.device_counters import RESET_SIGNS
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
+from pulsed.compute.health.restarts import RESET_SIGNS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
