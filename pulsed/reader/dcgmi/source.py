@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pulsed.backoff import Backoff
 from pulsed.errors import (
     CommandMissing,
     ConfigError,
@@ -27,6 +26,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import Labels, Layout, RawTick
+from pulsed.pauses import Backoff
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from pulsed.errors import did_you_mean
 from pulsed.model.gpu import Device, node_of
 from pulsed.present.api.gpu_matches import find_all, matches
 from pulsed.present.api.history import HISTORY, LocatedWindow
@@ -27,7 +28,6 @@ from pulsed.present.api.routing import (
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.suggestions import did_you_mean
 
 CHART_FIELDS = (
     "workload_class",
