@@ -116,7 +116,7 @@ class MappingDirectory:
         """Do what `read` does, and wait for the files."""
         try:
             with os.scandir(self.path) as entries:
-                found = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
+                by_name = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
         except FileNotFoundError:
             self._files, self._begins, self._claims, self._is_absent = {}, {}, NO_CLAIMS, True
             return None
@@ -128,7 +128,7 @@ class MappingDirectory:
         self._is_absent = False
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
-        for name, entry in sorted(found.items()):
+        for name, entry in sorted(by_name.items()):
             key = device_key(name)
             if key is None:
                 continue
@@ -178,8 +178,8 @@ def boot_time() -> float:
         return 0.0
 
 
-def _signature(found: os.stat_result) -> _Signature:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _signature(status: os.stat_result) -> _Signature:
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: str, key: str) -> _Mapping:
@@ -210,11 +210,11 @@ def _user(number: str) -> str:
 
 def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[str, Owners]:
     """Return the owners by device; several names may mean the same key."""
-    found: dict[str, dict[str, Owner]] = {}
+    by_device: dict[str, dict[str, Owner]] = {}
     for mapping in files:
         for owner in mapping.jobs.owners:
-            found.setdefault(mapping.key, {}).setdefault(owner.id, replace(owner, begin=begins[owner.id]))
-    return {key: tuple(owners.values()) for key, owners in found.items()}
+            by_device.setdefault(mapping.key, {}).setdefault(owner.id, replace(owner, begin=begins[owner.id]))
+    return {key: tuple(owners.values()) for key, owners in by_device.items()}
 
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
@@ -253,22 +253,22 @@ def parse_job_file(text: str) -> JobFile:
             bad += 1
             continue
         jobs.setdefault(job, Owner("slurm_job", job, user_id=rest[0] if rest else ""))
-    for found in pairs:
-        job = found.get("array") or found.get("job_id", "")
+    for values in pairs:
+        job = values.get("array") or values.get("job_id", "")
         if not _JOB_ID.fullmatch(job):
             bad += 1
             continue
         owner = Owner(
             "slurm_job",
             job,
-            _seconds(found.get("start", "")),
-            user=found.get("user", ""),
-            user_id=found.get("uid", ""),
-            account=found.get("account", ""),
-            partition=found.get("partition", ""),
-            cluster=found.get("cluster", ""),
-            name=found.get("name", ""),
-            labels=(("job_id", found["job_id"]),) if "array" in found and "job_id" in found else (),
+            _seconds(values.get("start", "")),
+            user=values.get("user", ""),
+            user_id=values.get("uid", ""),
+            account=values.get("account", ""),
+            partition=values.get("partition", ""),
+            cluster=values.get("cluster", ""),
+            name=values.get("name", ""),
+            labels=(("job_id", values["job_id"]),) if "array" in values and "job_id" in values else (),
         )
         jobs.setdefault(job, owner)
     return JobFile(tuple(jobs.values()), bad)

@@ -172,7 +172,7 @@ def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], int
     frozen = {**node.page(values, 600.0), **STATIC}
     for number in range(max(40, round(1200.0 / interval))):
         node.poll(frozen, frozen)
-        assert states(node) == (["ok"] * 2 if number < max(20 - 1, 300.0 / interval) else ["unknown"] * 2)
+        assert states(node) == (["ok"] * 2 if number < 300.0 / interval else ["unknown"] * 2)
     assert states(node, "telemetry") == ["warn", "warn"]
     assert states(node, "gpu_lost") == ["ok", "ok"]
     assert node.last is not None
