@@ -12,7 +12,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up, stale
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
 from tests.compute.streams import DAY, sample
@@ -134,7 +134,7 @@ def test_a_gpu_that_did_not_come_back_after_a_restart_is_lost() -> None:
     assert (lost.device.entity, lost.device.model) == (OTHER.entity, OTHER.model)
     for boot_id in ("another", "and another"):
         sim.restart()
-        sim.boot_id = boot_id
+        sim.epoch = Epoch(boot=boot_id)
         for _ in range(3):
             tick = sim.tick(ALIVE)
         assert [one.device.entity for one in tick.lost] == [OTHER.entity]
@@ -151,11 +151,11 @@ def test_what_happened_meanwhile_is_an_event() -> None:
 
 def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
     sim = Sim()
-    sim.boot_id = "one"
+    sim.epoch = Epoch(boot="one")
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 79.0})
     sim.restart()
-    sim.boot_id = "two"
+    sim.epoch = Epoch(boot="two")
     assert sim.health(**ALIVE).check("xid_critical").state == "ok"
 
 
