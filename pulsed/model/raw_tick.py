@@ -15,6 +15,9 @@ Dialect = Literal["exporter", "dmon", "pulsed"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
 CSV (`gpu_utilization_ratio`)."""
 
+DECIMALS: Mapping[Dialect, int] = {"dmon": 3, "exporter": 6, "pulsed": 3}
+"""Decimals of fractions by dialect. pulsed's CSV may be of a dmon."""
+
 MAX_GPUS = 1024
 """GPUs and MIG instances of one target; by default, a target with more fails."""
 
@@ -47,12 +50,19 @@ class Layout:
         help: HELP text by metric name, where the source has any.
         types: declared TYPE by metric name, where the source has any. An exporter's operator sets it, so it is
             used for republishing only.
+        decimals: of the source's fractions, if it prints fewer than others of its dialect; else None.
     """
 
     dialect: Dialect
     series: tuple[Series, ...]
     help: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    decimals: int | None = None
+
+    @property
+    def rounding(self) -> float:
+        """What a printed fraction may hide: half of its last digit."""
+        return 0.5 * 10.0 ** -(DECIMALS[self.dialect] if self.decimals is None else self.decimals)
 
 
 class Epoch(NamedTuple):

@@ -67,6 +67,15 @@ class CounterIncrease:
         """When an increase leaves the window."""
         return self.parts[0][0] + self.seconds if self.parts else inf
 
+    @property
+    def ends(self) -> float:
+        """When the newest increase leaves the window."""
+        return self.parts[-1][0] + self.seconds if self.parts else -inf
+
+    def drop_before(self, moment: float) -> None:
+        """Drop the increases before a moment."""
+        self.parts = tuple([part for part in self.parts if part[0] >= moment])
+
     def _add(self, now: float, increase: float) -> None:
         parts = self.parts
         if parts and now - parts[-1][0] < self.seconds / _PARTS:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
@@ -23,8 +24,8 @@ from pulsed.model.health import Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 
-FORGET_SECONDS = 7 * 86400.0
-"""Age at which saved health is dropped: the length of the longest window."""
+FORGET_SECONDS = HISTORY_SECONDS
+"""Age at which saved health is dropped: nothing in it matters for longer."""
 
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""

@@ -14,7 +14,7 @@ from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.summary import health_of
-from pulsed.compute.health.xid_log import Jobs, XidLog
+from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
 from pulsed.model.canonical_tick import Extras
@@ -168,7 +168,7 @@ class GpuHealth:
         if track.device is not self.device:
             self._take_device(track.device)
         if kernel_events:
-            self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
+            self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
         if node.epoch is not self._epoch:
             self._take_epoch(node.epoch, previous)
         answer = self._answer
@@ -221,7 +221,7 @@ class GpuHealth:
             self._answer = reading
             if node.is_layout_new:
                 self.rules.forget_inputs()
-            if self.restarts.has_no_xid(reading, self.inputs.xids.gauge):
+            if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.take_none()
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
@@ -248,8 +248,9 @@ class GpuHealth:
                 self._reset(moment)
 
     def _reset(self, moment: float) -> None:
-        """The GPU was reset, or the driver or the node restarted: XIDs before that are cleared."""
+        """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
+        self.rules.resolve(moment)
         self.last_reset = self.epoch + moment
         self._take_news()
 
@@ -261,7 +262,7 @@ class GpuHealth:
         known = set(xids.records)
         if gauge is not None and self.restarts.has_other_fields(reading, before):
             xids.forget_source()
-        codes = xids.update(gauge, inputs.extras, _jobs(self.device), self.now)
+        codes = xids.update(gauge, inputs.extras, _programs(self.device), self.now)
         if codes or xids.records.keys() != known:
             self._count(codes)
 
@@ -310,6 +311,6 @@ class GpuHealth:
             )
 
 
-def _jobs(device: Device) -> Jobs:
-    """Return the names of the jobs on a GPU: a fault that follows one program is not the board's."""
-    return tuple([owner.id for owner in device.owners or ()])
+def _programs(device: Device) -> Programs:
+    """Return the programs on a GPU: a fault that follows one of them is not the board's."""
+    return tuple(dict.fromkeys([owner.program for owner in device.owners or ()]))

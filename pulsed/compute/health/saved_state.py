@@ -7,12 +7,13 @@ Unix seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pulsed.compute.health.check import HISTORY_SECONDS, MOST_REMEMBERED
 from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.restarts import Resets, Restarts
@@ -50,6 +51,8 @@ class SavedGpuState:
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
         driver, engine, exporter: parts of the epoch, as is `boot_id`.
+        latched: by rule, the severity that is raised, and until when it is kept while its inputs are absent.
+        history: by check, when it was raised.
         xid_totals: by code, the exporter's total; None without any.
     """
 
@@ -74,6 +77,8 @@ class SavedGpuState:
     engine: str = ""
     exporter: str = ""
     xid_totals: dict[int, float] | None = None
+    latched: dict[str, tuple[Literal[1, 2, 3, 4], float]] = field(default_factory=dict)
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def device(self) -> Device:
@@ -128,6 +133,13 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         driver=epoch.driver,
         engine=epoch.engine,
         exporter=epoch.exporter,
+        latched={
+            name: (state.severity, until)  # type: ignore[misc]  # 1..4 by the condition
+            for name, (rule, state) in rules.items()
+            if state.severity > 0
+            and (until := rule.latched_until(state, gpu.now) if state.is_covered else state.kept_until) > gpu.now
+        },
+        history={check.state.id: check.history for check in gpu.rules.checks if check.history},
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MOST_TOTALS else None,
     )
 
@@ -164,7 +176,12 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
+        latched = saved.latched.get(name)
+        if latched is not None and latched[1] > gpu.now:
+            state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
     for check in gpu.rules.checks:
+        before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
+        check.history = tuple(before[-MOST_REMEMBERED:])
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
-from pulsed.compute.health.xids import FOLLOWER
+from pulsed.compute.health.xids import FOLLOWER, xid_of
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import KernelEvent
 
@@ -29,7 +29,8 @@ LARGEST_TOTAL = 2.0**53
 
 _MOST_BURSTS = 64
 
-Jobs = tuple[str, ...]
+Programs = tuple[str, ...]
+"""The programs that had a GPU, as `Owner.program` names them."""
 
 
 @dataclass(slots=True)
@@ -41,14 +42,14 @@ class XidRecord:
         dated: whether the time when it happened is known.
         cleared: whether the GPU was reset since.
         count: number of events.
-        bursts: when bursts of it began within the last day, and the jobs on the GPU.
+        bursts: when bursts of it began within the last day, and the programs on the GPU.
     """
 
     last: float
     dated: bool
     cleared: bool = False
     count: int = 0
-    bursts: list[tuple[float, Jobs]] = field(default_factory=list)
+    bursts: list[tuple[float, Programs]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -129,13 +130,13 @@ class XidLog:
         """Take another list of fields: what is there now may be old."""
         self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
 
-    def update(self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float) -> Mapping[int, int]:
+    def update(self, gauge: float | None, extras: Extras | None, programs: Programs, now: float) -> Mapping[int, int]:
         """Return the codes that happened since the sample before, the follower 45 included, and how often.
 
         Args:
             gauge: the last code, 0 for none; None if blank or absent.
             extras: dcgm-exporter's own metrics of the GPU.
-            jobs: on the GPU.
+            programs: on the GPU.
             now: seconds of the GPU's clock.
         """
         events: list[tuple[str, int, int]] = []
@@ -159,11 +160,11 @@ class XidLog:
                 self._name_last(code)
         added: Counter[int] = Counter()
         for source, code, count in events:
-            added[code] += self._add(code, source, count, jobs, now, now)
+            added[code] += self._add(code, source, count, programs, now, now)
         return +added
 
     def add_kernel_events(
-        self, events: Sequence[KernelEvent], jobs: Jobs, now: float, time: float
+        self, events: Sequence[KernelEvent], programs: Programs, now: float, time: float
     ) -> Mapping[int, int]:
         """Add messages of the kernel log about this GPU; return the codes that happened since the first sample, and how
         often.
@@ -177,7 +178,7 @@ class XidLog:
             moment = now - (time - event.time)
             record = self.records.get(event.code)
             if moment >= self.begun:
-                happened[event.code] += self._add(event.code, "kernel_log", 1, jobs, moment, now)
+                happened[event.code] += self._add(event.code, "kernel_log", 1, programs, moment, now)
             elif record is not None and not record.dated:
                 record.last, record.dated = moment, True
             else:
@@ -193,16 +194,22 @@ class XidLog:
             if record.last < moment:
                 record.cleared = True
 
-    def repeated(self, now: float) -> int | None:
-        """Return the code that keeps coming back; None for none."""
+    def repeated(self, now: float) -> tuple[int, Programs] | None:
+        """Return the code that keeps coming back, and the programs that are the suspects; None for none.
+
+        They are those that had the GPU each time, of codes that programs cause. Without any it is the GPU.
+        """
+        found: list[tuple[int, Programs]] = []
         for code, record in self.records.items():
             bursts = record.bursts
             while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
                 del bursts[0]
-            jobs = {job for _, names in bursts for job in names}
-            if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and len(jobs) >= 2)):
-                return code
-        return None
+            known = [set(programs) for _, programs in bursts if programs]
+            common = set.intersection(*known) if known else set[str]()
+            is_across = len(known) >= 2 and not common
+            if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and is_across)):
+                found.append((code, tuple(sorted(common)) if xid_of(code).scope == "app" else ()))
+        return min(found, key=lambda each: bool(each[1]), default=None)
 
     def _update_counts(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
         """Yield codes that enter the exporter's window, but for one that the gauge has kept since the start."""
@@ -231,7 +238,7 @@ class XidLog:
                 yield "totals", code, max(1, int(total - before.get(code, 0.0)))
         self.totals = before | self.totals
 
-    def _add(self, code: int, source: str, count: int, jobs: Jobs, moment: float, now: float) -> int:
+    def _add(self, code: int, source: str, count: int, programs: Programs, moment: float, now: float) -> int:
         """Add events that an input reports now and that happened at a moment; return how many of them are new."""
         record = self._record(code, now)
         counts = self._inputs.setdefault(code, _InputCounts())
@@ -239,7 +246,7 @@ class XidLog:
         if not new:
             return 0
         if not record.bursts or moment - record.last >= BURST_GAP:
-            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (moment, jobs)]
+            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (moment, programs)]
         record.last = max(record.last, moment) if record.dated else moment
         record.dated, record.cleared = True, record.last < self._cleared_at
         record.count += new

@@ -102,7 +102,7 @@ def test_a_step_is_due_when_it_leaves_its_window() -> None:
         (True, 2, 63.0, 2),
         (False, 2, 63.0, 0),
         (True, 2, 63.0, 1),
-        (True, -1, inf, 0),
+        (True, 2, 65.0, 0),
     ]
 
 

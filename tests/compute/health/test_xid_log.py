@@ -35,13 +35,13 @@ def test_a_code_that_comes_back_five_times_a_day_is_repeated() -> None:
         assert log.repeated(number * 1000.0) is None
         log.update(13.0, None, (), number * 1000.0 + 1)
         log.update(0.0, None, (), number * 1000.0 + 2)
-    assert log.repeated(5000.0) == 13
-    assert log.repeated(REPEAT_WINDOW) == 13
+    assert log.repeated(5000.0) == (13, ())
+    assert log.repeated(REPEAT_WINDOW) == (13, ())
     assert log.repeated(REPEAT_WINDOW + 1.0) is None
 
 
-def test_31_is_repeated_after_three_bursts_of_two_jobs() -> None:
-    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), 31), (("a", "b"), None)):
+def test_31_is_repeated_after_three_bursts_of_two_programs() -> None:
+    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), (31, ())), (("a", "b"), None)):
         log = started()
         for number, job in enumerate(jobs):
             log.update(31.0, None, (job,), number * 1000.0 + 1)

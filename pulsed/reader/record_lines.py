@@ -10,9 +10,9 @@ One JSON object a line, shown here for one GPU::
 
 The first line opens a session, one run of `pulsed record`; a record may have several. `targets` are its sources with
 their intervals in seconds. A layout names the values of the ticks that refer to it; a series is a name and the number
-of its labels. Layouts may also have `help` and `types` by metric name, ticks `rejected` rows by reason, and `epoch`,
-its known parts by name. A value is a number, a text, null, or what JSON has no number for: `["nan"]`, `["inf"]`,
-`["-inf"]`.
+of its labels. Layouts may also have `help` and `types` by metric name and `decimals` of fractions, ticks `rejected`
+rows by reason, and `epoch`, its known parts by name. A value is a number, a text, null, or what JSON has no number for:
+`["nan"]`, `["inf"]`, `["-inf"]`.
 
 A reader keeps the last `LAYOUTS_KEPT` layouts of a target, so that memory is bounded. It skips lines that are not valid
 (one that was cut by a kill stays in a record that is continued) and objects of an unknown kind, so that format 1 can be
@@ -115,7 +115,14 @@ def _layout_object(layout: Layout) -> dict[str, object]:
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     series = [[series.name, numbers.setdefault(series.labels, len(numbers))] for series in layout.series]
     texts = {key: dict(texts) for key, texts in (("help", layout.help), ("types", layout.types)) if texts}
-    return {"dialect": layout.dialect, "labels": [dict(labels) for labels in numbers], "series": series, **texts}
+    decimals = {} if layout.decimals is None else {"decimals": layout.decimals}
+    return {
+        "dialect": layout.dialect,
+        "labels": [dict(labels) for labels in numbers],
+        "series": series,
+        **texts,
+        **decimals,
+    }
 
 
 class RecordReader:
@@ -166,7 +173,7 @@ class RecordReader:
         series = tuple(Series(sys.intern(name), labels[number]) for name, number in line.series)
         layouts = self._layouts.setdefault(line.target, {})
         layouts.pop(line.layout, None)  # the last one is the newest
-        layouts[line.layout] = Layout(line.dialect, series, line.help, line.types)
+        layouts[line.layout] = Layout(line.dialect, series, line.help, line.types, line.decimals)
         if len(layouts) > LAYOUTS_KEPT:
             del layouts[next(iter(layouts))]
 
@@ -208,6 +215,7 @@ class _LayoutLine(_Line):
     series: list[tuple[str, NonNegativeInt]]
     help: dict[str, str] = {}
     types: dict[str, str] = {}
+    decimals: Annotated[int, Field(ge=0, le=15)] | None = None
 
 
 class _FormatLine(_Line):
