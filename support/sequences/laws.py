@@ -123,6 +123,31 @@ def _states_have_causes(sequence: Sequence[Step], done: Replay) -> Iterator[tupl
                         yield at, f"{check.id} of {device.entity.uuid} is {check.state}: {check.message}"
 
 
+def _used_is_sound(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """Whatever is hidden, a GPU that works is never unused, and an idle one never used."""
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for target, tick in ticks.items():
+            if step.shown[target].is_repeated:
+                continue
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
+                if position not in tick.lost and (gpu := step.gpus.get(device.entity.uuid)) is not None:
+                    used = result.workload.used
+                    if used is not None and used != (gpu.work != "idle"):
+                        yield at, f"used is {used} of {device.entity.uuid}, whose work is {gpu.work}"
+
+
+def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """No XID is counted that did not happen; where pages have exact totals since their start, none is lost."""
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for target, tick in ticks.items():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                if (gpu := step.gpus.get(device.entity.uuid)) is None:
+                    continue
+                for code, counted in result.health.xid_events:
+                    if isinstance(code, int) and counted > gpu.xids.count(code):
+                        yield at, f"{target}: {counted} XID {code}, and {gpu.xids.count(code)} happened"
+
+
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     fresh_at: dict[tuple[str, str], float] = {}
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
@@ -220,6 +245,8 @@ LAWS = (
     _counters_never_fall,
     _states_have_evidence,
     _states_have_causes,
+    _used_is_sound,
+    _xids_are_counted,
     _ok_needs_vitals,
     _latched_until_resolved,
     _owners_and_nobody_add_up,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pulsed.model.raw_tick import Labels, Layout, RawTick, Series
+from pulsed.model.raw_tick import Epoch, Labels, Layout, RawTick, Series
 from pulsed.model.vocabulary import Value
 
 INTERVALS = (1.0, 15.0, 30.0)
@@ -40,8 +40,7 @@ class Gpu:
     Attributes:
         index: which its source gives it.
         owners: that have it.
-        xid: the last one that happened; 0 before any.
-        xids: how many happened.
+        xids: the codes that happened, in their order.
         resets: how often it was reset.
         faults: the checks that something which happened to it may raise.
     """
@@ -54,8 +53,7 @@ class Gpu:
     watts: float = 90.0
     temperature: float = 40.0
     memory: float = 1e9
-    xid: int = 0
-    xids: int = 0
+    xids: tuple[int, ...] = ()
     volatile_dbe: int = 0
     aggregate_dbe: int = 3
     is_remap_pending: bool = False
@@ -82,7 +80,7 @@ class Gpu:
             "DCGM_FI_DEV_GPU_TEMP": self.temperature + rng.randrange(3),
             "DCGM_FI_DEV_FB_USED": float(int(self.memory / MEBIBYTE)),
             "DCGM_FI_DEV_SM_CLOCK": 1980.0 if self.work != "idle" else 345.0,
-            "DCGM_FI_DEV_XID_ERRORS": float(self.xid),
+            "DCGM_FI_DEV_XID_ERRORS": float(self.xids[-1] if self.xids else 0),
             "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": float(self.volatile_dbe),
             "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": float(self.aggregate_dbe),
             "DCGM_FI_DEV_ROW_REMAP_PENDING": float(self.is_remap_pending),
@@ -90,7 +88,16 @@ class Gpu:
         }
 
 
-VITALS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
+VITALS = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+)
+"""Metrics that a GPU which answers has."""
+
 NAMES = tuple(Gpu("", 0).measure(random.Random(0)))
 """All metrics of a page."""
 
@@ -108,7 +115,7 @@ class Exporter:
         left: ticks until the fault ends.
         xids_at_start: by UUID, how many XIDs had happened when its host engine was started: the gauge is absent
             until the next one.
-        page: as shown last.
+        page: as shown last; `totals`: of XIDs, by GPU and code.
     """
 
     target: str
@@ -118,6 +125,7 @@ class Exporter:
     xids_at_start: dict[str, int] = field(default_factory=dict)
     starts: int = 1
     page: Page = field(default_factory=dict)
+    totals: list[list[float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +135,14 @@ class Shown:
     Attributes:
         is_repeated: whether its values are those of the step before.
         fresh: UUIDs of GPUs whose vital values are newly measured.
+        start: of the exporter's process.
     """
 
     layout: Layout
     values: tuple[Value, ...]
     is_repeated: bool
     fresh: frozenset[str]
+    start: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +162,7 @@ class Step:
 
 def raw_tick(target: str, shown: Shown, clock: float, time: float, interval: float) -> RawTick:
     """Return what the source of a target delivers."""
-    return RawTick(target, time, clock, interval, shown.layout, shown.values)
+    return RawTick(target, time, clock, interval, shown.layout, shown.values, epoch=Epoch(exporter=shown.start))
 
 
 class World:
@@ -164,11 +174,13 @@ class World:
 
     Attributes:
         interval: seconds between two steps.
+        has_totals: whether pages have exact totals of XIDs.
     """
 
     def __init__(self, seed: int, exporters: int | None = None) -> None:
         self.rng = rng = random.Random(seed)
         self.interval = rng.choice(INTERVALS)
+        self.has_totals = rng.random() < 0.5
         self.clock = 1000.0 * rng.random()
         self._made = 0
         self._pods = 0
@@ -211,12 +223,12 @@ class World:
     def _fail(self, gpu: Gpu) -> None:
         chance = self.rng.random()
         if chance < 0.01:
-            gpu.xid, gpu.xids = self.rng.choice(APPLICATION_XIDS), gpu.xids + 1
+            gpu.xids += (self.rng.choice(APPLICATION_XIDS),) * self.rng.choice((1, 1, 5))
             gpu.faults |= {"xid_warning", "xid_repeat"}
         elif chance < 0.015:
-            gpu.xid, gpu.xids = self.rng.choice(CRITICAL_XIDS), gpu.xids + 1
+            gpu.xids += (self.rng.choice(CRITICAL_XIDS),)
             gpu.faults |= {"xid_critical", "xid_warning", "xid_repeat"} | (
-                {"gpu_lost"} if gpu.xid == FALLEN_OFF else set()
+                {"gpu_lost"} if FALLEN_OFF in gpu.xids else set()
             )
         elif chance < 0.02:
             gpu.volatile_dbe += 1
@@ -245,8 +257,8 @@ class World:
         rng = self.rng
         if not exporter.left:
             if exporter.fault == "dead" and rng.random() < 0.5:  # a host engine that was started anew
-                exporter.starts += 1
-                exporter.xids_at_start = {gpu.uuid: gpu.xids for gpu in self.gpus}
+                exporter.starts, exporter.page = exporter.starts + 1, {}
+                exporter.xids_at_start = {gpu.uuid: len(gpu.xids) for gpu in self.gpus}
             exporter.fault, exporter.left = "none", rng.randrange(1, 20)
             if rng.random() < 0.5:
                 exporter.fault = rng.choice(("dead", "repeat", "blank", "no_labels"))
@@ -266,21 +278,38 @@ class World:
         has_owners = exporter.fault != "no_labels"
         layout = self._layout(has_owners)
         rows = [gpu.uuid for gpu in self.gpus for _ in range(len(gpu.owners) if has_owners and gpu.owners else 1)]
-        values = tuple([exporter.page[uuid][name] for uuid in rows for name in NAMES])
-        return Shown(layout, values, is_repeated, fresh)
+        values = [exporter.page[uuid][name] for uuid in rows for name in NAMES]
+        if self.has_totals:
+            if not is_repeated:
+                exporter.totals = [self._totals(exporter, gpu) for gpu in self.gpus]
+            values += [total for totals in exporter.totals for total in totals]
+        return Shown(layout, tuple(values), is_repeated, fresh, str(exporter.starts))
 
     def _page(self, exporter: Exporter, uuid: str, page: Mapping[str, float]) -> dict[str, Value]:
         hidden = exporter.hidden if exporter.fault == "blank" else frozenset[str]()
         shown: dict[str, Value] = {name: None if name in hidden else value for name, value in page.items()}
         gpu = next(one for one in self.gpus if one.uuid == uuid)
-        if exporter.starts > 1 and gpu.xids == exporter.xids_at_start.get(uuid, 0):
+        if exporter.starts > 1 and len(gpu.xids) == exporter.xids_at_start.get(uuid, 0):
             shown["DCGM_FI_DEV_XID_ERRORS"] = None
         return shown
+
+    def _totals(self, exporter: Exporter, gpu: Gpu) -> list[float]:
+        counted = gpu.xids[exporter.xids_at_start.get(gpu.uuid, 0) :]
+        return [float(counted.count(code)) for code in (*APPLICATION_XIDS, *CRITICAL_XIDS)]
 
     def _layout(self, has_owners: bool) -> Layout:
         key = tuple([(gpu.uuid, gpu.index, gpu.owners if has_owners else ()) for gpu in self.gpus])
         if (layout := self._layouts.get(key)) is None:
             series = tuple([Series(name, labels) for one in key for labels in _rows(*one) for name in NAMES])
+            if self.has_totals:
+                codes = (*APPLICATION_XIDS, *CRITICAL_XIDS)
+                series += tuple(
+                    [
+                        Series("DCGM_EXP_XID_ERRORS_TOTAL", (*next(_rows(*one[:2], ())), ("xid", str(code))))
+                        for one in key
+                        for code in codes
+                    ]
+                )
             layout = self._layouts[key] = Layout("exporter", series)
         return layout
 

@@ -152,7 +152,7 @@ class GpuCheck:
         self._decider = decider
         state, xid, suspects = STATES[severity + 1], self.rules[worst].xid, self.rules[worst].suspects
         evidence = check.rules[worst].evidence(self.rules[worst], inputs) if severity >= 0 else ()
-        if state == old.state and old.evidence and not (severity > 0 and covered):
+        if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of the time when it was entered
         self.state = CheckState(
             id=check.id,
