@@ -27,6 +27,8 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
   `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
   counters started again.
 * An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it.
+* A GPU whose readings are not current is `unknown`, never `ok`. So it is while its *source* does not deliver, as during
+  an update of dcgm-exporter: then the source is what is wrong. Only raised events and absent GPUs stay as they are.
 
 `pulsed health` has the exit codes 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in
 `/gpus`, `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with

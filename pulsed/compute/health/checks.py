@@ -23,7 +23,6 @@ from pulsed.compute.health.rule_kinds import (
     difference,
     distance,
     faults,
-    gap_of,
     of_data_centre,
     pcie_replay_limit,
     pcie_width_ratio,
@@ -36,9 +35,6 @@ from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_
 from pulsed.compute.health.xids import RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.model.health import State
-
-_GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
-"""By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""
 
 _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
 
@@ -115,17 +111,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "telemetry",
-        "Readings are late or blank",
-        *(
-            Level(
-                "sample_gap_intervals",
-                {state: intervals},
-                f"intervals and {duration(seconds)} between two samples",
-                number="above {:g}",
-                by=gap_of(seconds),
-            )
-            for state, intervals, seconds in _GAPS
-        ),
+        "Readings are blank or frozen",
         Level(
             "inputs_blank_ratio",
             {"warn": 0.5},
@@ -136,11 +122,11 @@ CHECKS: tuple[Check, ...] = (
         Level(
             "inputs_age_seconds",
             {"warn": FRESH_SECONDS},
-            "and 3 intervals without a current temperature, power, clock, utilization, memory or energy",
+            "and 3 intervals without a current temperature, power, clock, utilization or energy",
             number="after {:g} s",
         ),
         note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
-        "is warn or worse; without a sample for more than 10 intervals all other checks are unknown",
+        "is warn or worse; while its source does not deliver, it is unknown but for events that came before",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
         "driver.",
         source="pulsed",

@@ -176,7 +176,7 @@ class GpuHealth:
         activity = activity_of(reading)
         if inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now):
             rules.pending |= plan.on_parts
-        rules.compare(plan.select(reading) + self._facts(sample, freshness, reading, node, activity))
+        rules.compare(plan.select(reading) + self._facts(freshness, reading, node, activity))
         self._find_reset(reading, freshness, node)
         if rules.pending & plan.on_xids:
             self._take_xids(reading, answer)
@@ -209,13 +209,10 @@ class GpuHealth:
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
 
-    def _facts(
-        self, sample: SampleDecision, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value
-    ) -> tuple[Value, ...]:
+    def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
         """Return the values of `COMPARED_FACTS`."""
         age = freshness.age
         return (
-            sample.gap_intervals and round(sample.gap_intervals, 1),
             self.reachability.polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
             1.0 if node.reads_kernel_log else None,

@@ -16,7 +16,6 @@ ACTIVITY = "gpu_activity_ratio"
 crosses the threshold of a condition."""
 
 COMPARED_FACTS = (
-    "sample_gap_intervals",
     "polls_missed",
     "inputs_age_seconds",
     "kernel_log",

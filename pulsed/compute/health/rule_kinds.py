@@ -13,7 +13,6 @@ from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease,
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
-from pulsed.compute.sample import has_passed
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
 
@@ -121,15 +120,6 @@ def distance(rule: Level, inputs: GpuInputs) -> float | None:
 def of_data_centre(rule: Level, inputs: GpuInputs) -> float | None:
     """Return the one input, for data-centre GPUs only."""
     return inputs.values[rule.positions[0]] if is_data_centre(inputs.model) else None
-
-
-def gap_of(seconds: float) -> Callable[[Level, GpuInputs], float | None]:
-    """Return a measure: the one input, intervals between two samples, if that is a gap of at least so many seconds."""
-
-    def measure(rule: Level, inputs: GpuInputs) -> float | None:
-        return inputs.values[rule.positions[0]] if has_passed(seconds, 0.0, inputs.gap_seconds) else 0.0
-
-    return measure
 
 
 def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, GpuInputs], float | None]:

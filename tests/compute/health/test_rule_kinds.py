@@ -81,14 +81,11 @@ def test_a_disabled_check_does_not_stand_in_for_a_watch_of_dcgm() -> None:
     assert Sim(settings).check("dcgm_health", Extras(health_watches=(("POWER", 10.0),))).state == "info"
 
 
-def test_evidence_of_results_and_gaps() -> None:
+def test_evidence_of_results_of_dcgm() -> None:
     power = Sim().check("dcgm_health", Extras(health_watches=(("POWER", 10.0),)))
     assert dict(power.evidence)["dcgm_health_result"] == 5.0
     quiet = Sim().check("dcgm_health", Extras(health_watches=(("MEM", 0.0),)), row_remap_failure=0.0)
     assert dict(quiet.evidence)["dcgm_health_result"] == 0.0
-    sim = Sim()
-    assert dict(sim.check("telemetry", temperature_celsius=40.0).evidence)["sample_gap_intervals"] == 0.0
-    assert dict(sim.check("telemetry", after=12.0).evidence)["sample_gap_intervals"] == 12.0
 
 
 @pytest.mark.parametrize(
