@@ -6,14 +6,13 @@ CONFIGURATION.md and config.example.yaml are generated from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from pulsed.adapter.settings import AdapterSettings
 from pulsed.attribution.settings import AttributionSettings
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.section import ComputeSection
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.load import file_of
 from pulsed.config.load import load as load_settings
@@ -72,7 +71,7 @@ class Config(Settings):
     web: WebServerSettings = setting(WebServerSettings(), "HTTP access and its limits.")
     log: LogSettings = setting(LogSettings(), "Log on standard error.")
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
-    compute: ComputeSection = setting(ComputeSection(), "Derived values.")
+    compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
     health: HealthSettings = setting(HealthSettings(), "Health checks (HEALTH.md).")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
@@ -83,8 +82,8 @@ class Config(Settings):
     events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
 
     def compute_settings(self) -> ComputeSettings:
-        """Return the settings of Compute."""
-        return self.compute.settings(self.health)
+        """Return the settings of Compute: its section, with the one of health."""
+        return replace(self.compute, health=self.health)
 
     def page_settings(self) -> PageSettings:
         """Return the settings of the metrics page."""

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -21,11 +22,11 @@ from support.waiting import SECONDS
 
 
 def free_port() -> int:
-    """A TCP port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of this machine that nobody listens on, and that the system gives to no client meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def environment(**extra: str) -> dict[str, str]:

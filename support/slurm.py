@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.daemon import free_port
 from support.tools import tool
 from support.waiting import SECONDS, until
 
@@ -117,14 +117,6 @@ def slurm(folder: Path, *, gpus: int = 2, shards: int = 0, **options: object) ->
                 until(lambda: not cluster.jobs())
 
 
-def _port() -> int:
-    """Return a port that is free, and that the system gives to no client meanwhile."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-
-
 def _answers(cluster: SlurmCluster) -> bool:
     ping = subprocess.run(
         ["scontrol", "ping"], capture_output=True, text=True, timeout=SECONDS, check=False, env=cluster.environment
@@ -159,8 +151,8 @@ def _configure(folder: Path, gpus: int, shards: int, options: dict[str, object])
     lines = {
         "ClusterName": "test",
         "SlurmctldHost": f"{socket.gethostname()}(127.0.0.1)",
-        "SlurmctldPort": _port(),
-        "SlurmdPort": _port(),
+        "SlurmctldPort": free_port(),
+        "SlurmdPort": free_port(),
         "SlurmUser": getpass.getuser(),
         "SlurmdUser": getpass.getuser(),
         "AuthInfo": f"socket={folder}/munge",

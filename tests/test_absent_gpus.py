@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.model.computed_tick import ComputedTick
@@ -304,12 +304,12 @@ def test_a_gpu_that_was_lost_while_nothing_was_read_is_reported_first() -> None:
 
 @pytest.mark.parametrize(("seconds", "lost"), [(0.0, ["GPU-1"]), (600.0, [])])
 def test_the_age_is_configured(seconds: float, lost: list[str]) -> None:
-    node = Node(A, B, settings=replace(ComputeSettings(), forget_after=seconds))
+    node = Node(A, B, settings=ComputeSettings(health=HealthSettings(forget_after=seconds)))
     node.poll(3)
     node.interval = 300.0
     node.poll(400, A)
     assert node.lost == lost
-    node.settings = replace(node.settings, forget_after=60.0)
+    node.settings = ComputeSettings(health=HealthSettings(forget_after=60.0))
     node.select(EVERYTHING)
     node.poll(2)
     assert node.lost == []
@@ -351,7 +351,7 @@ def test_another_target_that_reports_the_gpu_has_taken_it_over() -> None:
 
 def test_a_divided_board_does_not_age() -> None:
     parts = [B._replace(mig=number) for number in (1, 2)]
-    node = Node(A, B, settings=replace(ComputeSettings(), forget_after=60.0))
+    node = Node(A, B, settings=ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(3)
     node.poll(20, A, *parts)
     assert (node.lost, node.removed) == ([], [])

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
     "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
     "collector": (
-        "aligned_sleep background errors json_text regular_file kubernetes model translate.fields reader attribution "
+        "aligned_sleep background errors json_text regular_file kubernetes model reader attribution "
         "translate compute accounting configuration"
     ),
     "commands": (

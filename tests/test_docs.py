@@ -124,7 +124,7 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
     # Those of the adapter are compared with its page in tests/adapter.
     text = (ROOT / "METRICS.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\| (`pulsed_(?!adapter)[^|]*) \|", text, re.MULTILINE)
+    cells = re.findall(r"^\|(`pulsed_(?!adapter)[^|]*)\|", text, re.MULTILINE)
     rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]
     (unknown,) = re.findall(r"^Unknown time: (.*)$", text, re.MULTILINE)
     documented = [re.sub(r"\{.*\}", "", row) for row in (*rows, *re.findall(r"`(\w+)`", unknown))]
@@ -147,10 +147,15 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
             "Banks with all rows left|Banks with no rows left|Banks with few rows left",
             "Banks with all / no / few rows left",
         ),
+        (
+            "Data sent over PCIe, integrated; sent_total is the GPU's counter|"
+            "Data received over PCIe, integrated; received_total is the GPU's counter",
+            "Data sent / received over PCIe, integrated; sent_total / received_total is the GPU's counter",
+        ),
         ("SM clock|Memory clock", ""),
         ("Power limit|Power limit after a reset", ""),
         ("Slurm job that has the GPU|User id of the job that has the GPU", ""),
     ],
 )
-def test_meanings_are_joined_where_they_differ_in_one_place(meanings: str, joined: str) -> None:
+def test_meanings_are_joined_where_they_differ_in_one_place_or_two_words(meanings: str, joined: str) -> None:
     assert joined_meaning(meanings.split("|")) == joined

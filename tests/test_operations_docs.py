@@ -34,6 +34,7 @@ from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CHART = (ROOT / "helm/pulsed/README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 PROMETHEUS, PULSED, HELM = "# prometheus.yml", "# /etc/pulsed/pulsed.yaml", "# values.yaml"
@@ -53,10 +54,10 @@ def queries() -> list[str]:
     return [query for block in blocks("promql") for query in block.strip().split("\n\n")]
 
 
-def rows(heading: str) -> list[list[str]]:
+def rows(heading: str, text: str = TEXT) -> list[list[str]]:
     """Give the cells of the tables below a heading."""
-    (chapter,) = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    lines = [line for line in chapter.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    (chapter,) = re.findall(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    lines = [line for line in chapter.splitlines() if line.startswith("|") and not line.startswith("|-")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
@@ -136,7 +137,7 @@ def test_every_key_that_is_named_is_a_key(key: str) -> None:
     manual = (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8")
     section, _, name = key.rpartition(".")
     chapter = manual.partition(f"\n### `{section}`\n")[2].partition("\n### ")[0]
-    assert re.search(rf"^{name}: [<(]", chapter, re.MULTILINE) or f"\n### `{key}`\n" in manual, key
+    assert re.search(rf"^\* `{name}: [<(]", chapter, re.MULTILINE) or f"\n### `{key}`\n" in manual, key
 
 
 def test_values_of_the_chart_exist() -> None:
@@ -277,8 +278,8 @@ def _texts() -> tuple[str, ...]:
 
 
 def _messages() -> list[str]:
-    """The messages of the log and of doctor among the symptoms."""
-    seen = [cells[0] for cells in rows("Symptoms")[1:]]
+    """The messages of the log and of doctor among the symptoms, also those of autoscaling."""
+    seen = [cells[0] for cells in (*rows("Symptoms")[1:], *rows("Autoscaling", CHART))]
     return [text for cell in seen if re.match(r"doctor|`doctor`|log|`unknown", cell) for text in _quoted(cell)]
 
 

@@ -42,7 +42,7 @@ DIFFERENCES = (
     Difference(
         tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
         ("dram",),
-        f"below {_SATURATED} of DRAM activity the SMs decide, which count as active while their warps wait",
+        f"below {_SATURATED} of DRAM activity the SMs decide, which are active while their warps wait",
     ),
     Difference(
         ("memory_bound",),
@@ -52,7 +52,7 @@ DIFFERENCES = (
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "the traffic that decides the class is little for a fast link",
+        "little traffic of a fast link decides the class",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
@@ -67,25 +67,24 @@ def classes() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield "\n## Workload class\n"
     yield "The first rule that matches names the class (thresholds: `compute.workload.thresholds`). `io` is the largest"
-    yield "direction of PCIe and C2C, the link of a superchip's GPU and processor. The class is `unknown` unless all"
-    yield "possible values of the missing inputs lead to it.\n"
-    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active; by"
+    yield "direction of PCIe and C2C, the link between a superchip's GPU and processor. The class is `unknown` if"
+    yield "missing inputs could change it.\n"
+    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active. By"
     yield "  NVML's rounded time shares alone, a little traffic can be missed."
     low = _percent("io_or_data_loading_sm_ratio")
-    yield "* Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300): there, GPUs that are not"
+    yield "* Missing C2C traffic counts as none, except on superchips (GH200, GB200, GB300): their GPUs that are not"
     yield f"  `idle` are `unknown` below {low} of SM activity. dcgm-exporter's default counters file lacks C2C; that of"
-    yield "  `pulsed counters` has it."
-    yield "* The profile `kempnerpulse` ignores C2C.\n"
-    yield "| class | bottleneck | rule |\n|---|---|---|"
+    yield "  `pulsed counters` has it. The profile `kempnerpulse` ignores C2C.\n"
+    yield "|class|bottleneck|rule|\n|-|-|-|"
     for rule in RULES:
         conditions = " and ".join(_condition(condition) for condition in rule.conditions) or "otherwise"
         note = f"; not with the profile `{_others(rule.only)}`" if rule.only else ""
-        yield f"| `{rule.name}` | {rule.bottleneck} | {conditions}{note} |"
+        yield f"|`{rule.name}`|{rule.bottleneck}|{conditions}{note}|"
     yield "\nThe bottleneck follows from the class, `pulsed_gpu_limiting_resource` from activity over practical peaks."
-    yield "They differ:\n"
-    yield "| class | limiting resource | reason |\n|---|---|---|"
+    yield "They can differ:\n"
+    yield "|class|limiting resource|reason|\n|-|-|-|"
     for difference in DIFFERENCES:
-        yield f"| {_several(difference.classes)} | {_names(difference.resources)} | {difference.reason} |"
+        yield f"|{_several(difference.classes)}|{_names(difference.resources)}|{difference.reason}|"
 
 
 def _condition(condition: Condition) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import fill, wrap
 
@@ -20,7 +20,7 @@ from tools.health_docs import health
 from tools.metrics_docs import metrics
 
 ROOT = Path(__file__).parents[1]
-WIDTH = 100
+PAGE_WIDTH, EXAMPLE_WIDTH = 120, 100
 
 EXAMPLE_HEAD = """\
 # Every configuration key with its default, or with an example if it is unset by default. Uncomment what you change.
@@ -32,24 +32,22 @@ MANUAL_HEAD = """\
 
 pulsed needs no configuration. The first of these that sets a key wins:
 
-1. its flag (`--log.level debug`, `--web.listen-address :9401`, `--source demo`);
+1. its flag, such as `--log.level debug`, `--web.listen-address :9401`, `--source demo`;
 2. the last `--set key.path=value`, with a YAML value;
-3. the environment, for example `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`:
-   YAML, except for a `<secret>`. Unknown variables are errors, except those of Kubernetes for a Service named `pulsed`;
+3. the environment, such as `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`: YAML,
+   except for a `<secret>`. Unknown variables are errors, except those of Kubernetes for a Service named `pulsed`;
 4. the YAML file of `--config.file FILE` or `PULSED_CONFIG_FILE`;
 5. the default.
 
 Mappings are merged, lists replaced. Unknown and duplicate keys are errors. File names are relative to the configuration
 file, elsewhere to the working directory. `pulsed check-config FILE` reports every mistake.
+[config.example.yaml](config.example.yaml) is a complete file.
 
 ## Notation
 
-`key: <placeholder> = default`. `(a|b)`: one of these words. Whole numbers are `<int>`, from 0 `<count>`, from 1
+`key: <placeholder> = default`, or `key: (one|of|these|words)`. Whole numbers are `<int>`, from 0 `<count>`, from 1
 `<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more. Lists of one value need no brackets.
-[config.example.yaml](config.example.yaml) has every key with its default or an example.
 
-| placeholder | value |
-|---|---|
 """
 
 SELF_EVIDENT = frozenset(
@@ -60,7 +58,7 @@ SELF_EVIDENT = frozenset(
         "url",
     }
 )
-"""Placeholders without a row in the table of notations: the descriptions or defaults of their keys have the form."""
+"""Placeholders without a line in the list of notations: the descriptions or defaults of their keys have the form."""
 
 PEAKS = "compute.saturation.peaks"
 UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds", PEAKS)
@@ -70,12 +68,12 @@ UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds"
 def manual() -> str:
     """Return the text of CONFIGURATION.md."""
     notations = {key.kind.name: key.kind.allowed for key in all_keys(Config).values() if key.kind}
-    table = "".join(
-        f"| `<{name}>` | {allowed.removesuffix('; one or a list of them')} |\n"
+    placeholders = "".join(
+        f"* `<{name}>`: {allowed.removesuffix('; one or a list of them').replace('*', chr(92) + '*')}\n"
         for name, allowed in sorted(notations.items())
         if name not in SELF_EVIDENT
     )
-    return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, "", ""))
+    return f"{MANUAL_HEAD}{placeholders}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 
 
 def example() -> str:
@@ -93,12 +91,9 @@ def _chapter(section: type[Settings], name: str, description: str) -> Iterator[s
     """
     values = {key: field for key, field in keys_of(section).items() if not field.section}
     if values:
-        yield f"\n### `{name}`\n\n{fill(description, WIDTH)}\n" if name else ""
-        if name.startswith(UNCOMMENTED):
-            yield "\n```yml\n" + "".join(_entry(key, field) for key, field in values.items()) + "```\n"
-        else:
-            entries = (f"{_comment(field, '')}{_entry(key, field)}" for key, field in values.items())
-            yield "\n```yml\n" + "\n".join(entries) + "```\n"
+        yield f"\n### `{name}`\n\n{_filled(description)}" if name else ""
+        yield "\n"
+        yield from _kinds(values) if name.startswith(UNCOMMENTED) else _entries(values)
     if name.startswith(f"{PEAKS}."):
         yield from _peaks()
     alike: dict[type[Settings], list[str]] = {}
@@ -121,10 +116,31 @@ def _peaks() -> Iterator[str]:
         yield f"| `{architecture}` | {' '.join(resources)} | {ratio:g} | {source} |\n"
 
 
-def _entry(key: str, field: Key) -> str:
-    kind = f"<{field.kind.name}>" if field.kind else f"({'|'.join(field.words)})"
-    default = "" if field.default is None else f" = {_written(field, field.default)}"
-    return f"{key}: {kind}{default}\n"
+def _entries(keys: Mapping[str, Key]) -> Iterator[str]:
+    """Yield a line for each key: its notation and description."""
+    for key, field in keys.items():
+        default = "" if field.default is None else f" = {_written(field, field.default)}"
+        yield _filled(f"* `{key}: {_kind(field)}{default}`: {field.description}", "  ")
+
+
+def _kinds(keys: Mapping[str, Key]) -> Iterator[str]:
+    """Yield a line for each kind of value: its keys and their defaults."""
+    alike: dict[str, list[str]] = {}
+    for key, field in keys.items():
+        default = "" if field.default is None else f" {_written(field, field.default)}"
+        alike.setdefault(_kind(field), []).append(f"`{key}`{default}")
+    for kind, names in alike.items():
+        yield _filled(f"* `{kind}`: {', '.join(names)}", "  ")
+
+
+def _kind(field: Key) -> str:
+    return f"<{field.kind.name}>" if field.kind else f"({'|'.join(field.words)})"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    """Return a text in lines, with links to the documents that it names."""
+    linked = re.sub(r"\b([A-Z]+\.md)\b", r"[\1](\1)", text)
+    return fill(linked, PAGE_WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) + "\n"
 
 
 def _example(section: type[Settings], depth: int, described: set[type[Settings]]) -> Iterator[str]:
@@ -144,7 +160,7 @@ def _example(section: type[Settings], depth: int, described: set[type[Settings]]
 
 def _comment(field: Key, indent: str) -> str:
     return "".join(
-        f"{indent}# {line}\n" for line in wrap(field.description, WIDTH - len(indent), break_on_hyphens=False)
+        f"{indent}# {line}\n" for line in wrap(field.description, EXAMPLE_WIDTH - len(indent), break_on_hyphens=False)
     )
 
 

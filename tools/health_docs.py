@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.settings import threshold_keys
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import SEVERITY
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
+from tools.metric_rows import joined_meaning
 
 HEAD = """# Health
 
 A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
-its checks; `hot` ranks above `warn` because heat acts at once. A MIG instance has the health of its board.
-`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most of them;
+its checks; `hot` ranks above `warn`, as heat acts at once. A MIG instance has the health of its board.
+`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most inputs;
 the [counters files](deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
@@ -30,47 +30,58 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
 * A GPU whose readings are not current is `unknown`, never `ok`. So it is while its *source* does not deliver, as during
   an update of dcgm-exporter: then the source is what is wrong. Only raised events and absent GPUs stay as they are.
 
-`pulsed health` has the exit codes 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in
-`/gpus`, `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
-`health.thresholds.CHECK.KEY`, `health.disabled` and `health.xids`.
+Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
+`/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.
 
 ## Absent GPUs
 
-A GPU that is absent while its source delivers is `gpu_lost`; with `state_dir` also after a restart of pulsed. It stays
-so until it returns, or is no longer expected:
+A GPU that is absent while its source delivers is `gpu_lost`, with `state_dir` also after a restart of pulsed, until it
+returns or is no longer expected:
 
 |reason|when|
 |-|-|
-|`replaced`|a board with a new UUID has its index and PCI address, or came in its stead when its node was restarted|
+|`replaced`|a board with a new UUID has its index and PCI address, or came when its node was restarted|
 |`moved`|another target of this pulsed has reported it since|
 |`expired`|it was absent for `health.forget_after` (24 h)|
 |`forgotten`|`pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle`|
 
-That is logged and sent as the event `removal`. The state of the GPU is dropped: if it returns, its counters start at 0.
+The event `removal` and the log then have the reason. If the GPU returns, its counters start at 0.
 
 * GPUs that the key `gpus` does not select are never lost.
-* After a restart of the node, new boards in the first sample replace as many absent ones; the others stay lost, as they
-  may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a loopback address
-  or this host's name whose page names no other host.
-* A shorter list of an exporter (`dcgm-exporter -d`) looks like lost GPUs. Forget those, and GPUs that were taken out.
+* After a restart of the node, as many absent boards are `replaced` as the first sample has new ones; the others stay
+  lost, as they may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a
+  loopback address or this host's name whose page names no other host.
+* Forget GPUs that were taken out, or that the exporter no longer shows (`dcgm-exporter -d`).
 
 ## Checks
 
-When a check is raised, what to do, the inputs (one is enough), and the thresholds that can be configured. `XIDs` are
-{xids}. On vGPU guests only these apply: {guest}.
+Each check has its problem, what to do, its rules, and inputs, one of which is enough. `XIDs` are {xids}. On vGPU guests
+only these checks apply: {guest}.
+
+A rule ends with the measure that it compares with thresholds: an input, or computed from the inputs. Change thresholds
+by measure and state, or by state where only one rule has it; 5 % is 0.05:
+
+```yaml
+health:
+  disabled: [hot_idle]
+  thresholds:
+    nvlink_errors: {{nvlink_crc_errors_per_minute.warn: 10}}
+    temp_memory: {{warn: -5}}
+  xids: {{109: warn}}
+```
 """
 
 XIDS_HEAD = """
 ## XIDs
 
-By severity and action. Other codes are `warn`.
+By severity and action. Codes of one row have their meanings (`a / b`) in the same order. Other codes are `warn`.
 """
 
 ALERTS_HEAD = """
 ## Alerts
 
-A check's alert, `PulsedGpuHealth` and its name, leads to the check above: critical at `crit`, else a warning. The other
-alerts of `pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for what their text looks up:
+The alert of a check is `PulsedGpuHealth` and its name: critical at `crit`, else a warning. The other alerts of
+`pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for values:
 """
 
 
@@ -83,33 +94,35 @@ def health() -> str:
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{check.title}: {check.rule}.\n\n{_action(check.remedy)}\n\n"
-        yield f"Inputs: {_inputs(check)}{_condition(check)}."
-        keys = threshold_keys(check)
-        if shown := [key for key in keys if "." not in key or key.rpartition(".")[2] not in keys]:
-            yield f" Thresholds: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}."
-        yield "\n"
+        yield f"\n### {check.id}\n\n{_problem_and_action(check)}\n\n"
+        for rule in check.rules:
+            yield f"* {rule.sentence}{f': `{rule.name}`' if rule.levels else ''}\n"
+        if check.note:
+            yield f"* {check.note}\n"
+        if inputs := _inputs(check):
+            yield f"\n{inputs}\n"
 
 
 def _inputs(check: Check) -> str:
-    others = [name for name in check.inputs if name not in XID_INPUTS]
-    return ", ".join([*(["`XIDs`"] if len(others) < len(check.inputs) else []), *([_names(others)] if others else [])])
-
-
-def _action(remedy: str) -> str:
-    """Return a remedy without the problem that it repeats (`PROBLEM: action`), unless that has details."""
-    problem, _, action = remedy.partition(": ")
-    shown = re.sub(r"{.*?}", "…", remedy if re.search("[({]", problem) or not action else action)
-    return shown[0].upper() + shown[1:]
-
-
-def _condition(check: Check) -> str:
-    """Return which GPUs a check applies to; empty for all."""
+    """Return the inputs that are not named as a measure, and which GPUs the check applies to; empty for neither."""
+    measures = {rule.name for rule in check.rules if rule.levels}
+    others = [name for name in check.inputs if name not in XID_INPUTS and name not in measures]
+    names = (["XIDs"] if set(XID_INPUTS) & set(check.inputs) else []) + others
+    parts = [f"Inputs: {_names(names)}"] if names else []
     if check.optional:
-        return " (only where present)"
-    if others := check.unless or (check.superseded_by and (check.superseded_by,)):
-        return f" (not with {_names(others)})"
-    return ""
+        parts.append("Only where present")
+    if without := check.unless or (check.superseded_by and (check.superseded_by,)):
+        parts.append(f"Not with {_names(without)}")
+    return " ".join(f"{part}." for part in parts)
+
+
+def _problem_and_action(check: Check) -> str:
+    """Return the title, and the remedy without the problem that it begins with (`PROBLEM (details): action`)."""
+    remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", "do what the [XID](#xids) needs"))
+    begin = re.match(r"[^:(]*(\(.*?\))?: ", remedy)
+    details = f" {begin[1]}" if begin and begin[1] else ""
+    action = remedy[begin.end() :] if begin else remedy
+    return f"{check.title}{details}. {action[0].upper()}{action[1:]}"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -128,22 +141,48 @@ def _xids() -> Iterator[str]:
 
 
 def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:
-    """Yield codes and meaning; meanings that differ in a number only (`copy engine 0 exception`) share a row."""
+    """Yield codes and meaning; meanings that differ in a number only (`copy engine 0 exception`) share a row.
+
+    So do neighbours that differ in one place: `SPI flash read / write through PMU failed`.
+    """
     rows: dict[str, list[Xid]] = {}
     for xid in xids:
         rows.setdefault(re.sub(r"(?<= )\d+(?= exception)", "N", xid.description), []).append(xid)
-    for meaning, alike in rows.items():
-        yield [xid.code for xid in alike], meaning if len(alike) > 1 else alike[0].description
+    group: list[Xid] = []
+    for meaning, alike in (*rows.items(), ("", [])):
+        if group and (len(alike) != 1 or not _joined([*group, *alike])):
+            yield [xid.code for xid in group], _joined(group)
+            group = []
+        if len(alike) == 1:
+            group += alike
+        elif alike:
+            yield [xid.code for xid in alike], meaning
+
+
+def _joined(xids: list[Xid]) -> str:
+    """Return the meaning of several codes; empty if it would join clauses."""
+    joined = joined_meaning([xid.description for xid in xids])
+    return "" if re.search(r"[:;] /|,.* /", joined) else joined
 
 
 def _alerts() -> Iterator[str]:
-    """Yield a chapter per alert; the alert of pods refers to that of jobs."""
-    for group in groups(ComputeSettings(), RuleSelection("alerting", "pulsed")):
-        for alert in group.rules:
-            if isinstance(alert, Alert) and not alert.runbook:
-                yield f"\n### {alert.name}\n\n{_plain(alert.summary)}: {alert.severity} after {alert.hold}.\n"
-                job = alert.name.replace("PulsedPod", "PulsedJob")
-                yield f"\n{_plain(alert.description)}\n" if job == alert.name else f"\nAs [{job}](#{job.lower()}).\n"
+    """Yield a chapter per alert; the alerts of jobs and of pods share one."""
+    alerts = [
+        alert
+        for group in groups(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+        for alert in group.rules
+        if isinstance(alert, Alert) and not alert.runbook
+    ]
+    names = {alert.name for alert in alerts}
+    for alert in alerts:
+        of_pods = alert.name.replace("PulsedJob", "PulsedPod")
+        if alert.name.replace("PulsedPod", "PulsedJob") != alert.name:
+            continue
+        headings = [alert.name, *([of_pods] if of_pods != alert.name and of_pods in names else [])]
+        yield "".join(f"\n### {heading}\n" for heading in headings)
+        summary = _plain(alert.summary)
+        summary = summary.replace("A job", "A job or pod", 1) if len(headings) > 1 else summary
+        yield f"\n{summary}: {alert.severity} after {alert.hold}. {_plain(alert.description)}\n"
 
 
 def _plain(template: str) -> str:

@@ -30,8 +30,8 @@ class Row(NamedTuple):
     def __str__(self) -> str:
         names = "<br>".join(f"`{name}`" for name in self.names)
         mark = f"; *{self.mark}*" if self.mark else ""
-        origins = f" {'<br>'.join(self.origins)}{self.limits} |" if self.origins else ""
-        return f"| {names} | {self.meaning}{mark} |{origins}"
+        origins = f"{'<br>'.join(self.origins)}{self.limits}|" if self.origins else ""
+        return f"|{names}|{self.meaning}{mark}|{origins}"
 
 
 def mark_of(family: Family) -> str:
@@ -48,7 +48,7 @@ def series(name: str, labels: Iterable[str]) -> str:
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
     """Yield the lines of a table of metrics and meanings."""
-    yield "| metric | meaning |\n|---|---|"
+    yield "|metric|meaning|\n|-|-|"
     yield from map(str, joined_rows(rows))
 
 
@@ -73,13 +73,15 @@ def _one(rows: list[Row]) -> list[Row]:
 
 
 def joined_meaning(meanings: Sequence[str]) -> str:
-    """Return texts that differ in one place as one text; empty if they have too few words in common.
+    """Return texts that differ in one place or two words as one text; empty if they have too few words in common.
 
     `Data sent over PCIe` and `Data received over PCIe` are `Data sent / received over PCIe`.
     """
     first, *others = texts = [meaning.split() for meaning in meanings]
     if not others:
         return meanings[0]
+    if words := _joined_words(texts):
+        return words
     shortest = min(map(len, texts))
     start = next((i for i in range(shortest) if len({text[i] for text in texts}) > 1), shortest)
     end = next((i for i in range(shortest - start) if len({text[-1 - i] for text in texts}) > 1), shortest - start)
@@ -88,3 +90,19 @@ def joined_meaning(meanings: Sequence[str]) -> str:
     if 0 in lengths or start + end < max(2, max(lengths) - 1) or (start == 0 and len(lengths) > 1):
         return ""
     return " ".join([*first[:start], " / ".join(map(" ".join, places)), *first[len(first) - end :]])
+
+
+def _joined_words(texts: Sequence[Sequence[str]]) -> str:
+    """Return texts that differ in two separate words as one text; empty for others.
+
+    `Data sent, see sent_total` and `Data received, see received_total` are `Data sent / received, see sent_total /
+    received_total`.
+    """
+    if len({len(text) for text in texts}) > 1:
+        return ""
+    columns = [tuple(dict.fromkeys(words)) for words in zip(*texts, strict=True)]
+    places = [place for place, words in enumerate(columns) if len(words) == len(texts)]
+    same = sum(len(words) == 1 for words in columns)
+    if len(places) != 2 or places[1] == places[0] + 1 or same != len(columns) - 2 or same < 4:
+        return ""
+    return " ".join(" / ".join(words) for words in columns)

@@ -34,7 +34,8 @@ HEAD = """\
 # Metrics
 
 The series of `/metrics`. Names after `pulsed_gpu_` are also keys in JSON and columns in CSV. Units are base units:
-ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
+ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius. Metrics of one row have their meanings (`a / b`) and
+fields in the same order.
 
 * **A missing reading is absent**, never 0; so is data older than `source.stale_after`.
 * Labels of a GPU: `node`, `gpu` (index), `uuid`; join and group by these. MIG instances add `mig_id` and `mig_profile`
@@ -45,33 +46,30 @@ ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
   `sum(pulsed_gpu_power_watts)` is correct.
 * New counters are 0 for two scrapes (30 s to 2 min), so that `increase()` misses nothing.
 
-A row of several metrics has their meanings (`a / b`) and fields in the same order.
-
 ## Lean and full
 
 `publish.series: lean`, the default, has all that dashboards, rules and alerts use: at most 100 series per GPU, 3 more
 per raised check and one per XID code. `full` has all series. `publish.include` adds families in their full form,
 `publish.exclude` removes families.
 
-| mark | series in lean |
-|---|---|
-| none | as in full |
-| *current* | only the current state, 1: `count by (class) (pulsed_gpu_workload_class == 1)` |
-| *raised* | only checks worse than ok; `pulsed_health_checks` has the number of GPUs |
-| *differing* | if they differ: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both |
-| *counted* | once above 0: add `or 0 * pulsed_gpu_observed_seconds_total` |
-| *recent* | if not 0 in 10 min; `pulsed_quantity_gpus` distinguishes 0 from not measured |
-| *full* | none |
+|mark|series in lean|
+|-|-|
+|none|as in full|
+|*current*|only the current state, 1: `count by (class) (pulsed_gpu_workload_class == 1)`|
+|*raised*|only checks worse than ok; `pulsed_health_checks` has the number of GPUs|
+|*differing*|if they differ: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both|
+|*counted*|once above 0: add `or 0 * pulsed_gpu_observed_seconds_total`|
+|*recent*|if not 0 in 10 min; `pulsed_quantity_gpus` distinguishes 0 from not measured|
+|*full*|none|
 
 ## Passthrough
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged: from `nvml` those of the fields that it
-has, from `dcgmi dmon` those of dcgm-exporter 4.0 to 4.8.2, in its units, except:
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series: those of fields on this page, with HELP texts of
+pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter 4.0 to 4.8.2, in its units, but:
 
 * Values of a MIG board come once, without `GPU_I_*` labels. Instances of boards that dmon does not name are absent.
 * `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, a rate, is a gauge.
 * XIDs have the label `err_code`, but no `err_msg`.
-* Only fields of this page are published, with HELP texts of pulsed.
 
 ## Computed
 """
@@ -80,17 +78,17 @@ OWNERS_HEAD = """
 ## Owners
 
 `pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`), all labels below,
-and `attribution.workloads.pod_labels` as `label_NAME`. Join:
+and `attribution.workloads.pod_labels` as `label_NAME`. Join it:
 `pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio`.
 
 `pulsed_job_*` have the labels `job_id`, `user`, `account`, `partition`. The same metrics exist as `pulsed_pod_*`
 (`namespace`, `pod`, `container`) and `pulsed_workload_*` (`namespace`, `workload`, `workload_kind`).
 
 * Counters begin and end with the owner. N owners of a shared GPU have 1/N each, in `pulsed_workload_gpus` too.
-* A workload (`attribution.workloads`) has all its pods on the node. Its counters go on while pods come and go, and
+* A workload (`attribution.workloads`) has all its pods on the node. Its counters continue while pods come and go, and
   restart with pulsed.
-* At most `publish.max_owners` have series.
-* `publish.owner_labels` adds the labels to every series of a GPU; commas separate several owners.
+* `publish.max_owners` limits them; `publish.owner_labels` adds the labels to every series of a GPU, several owners
+  separated by commas.
 """
 
 JOBSTATS_HEAD = """
@@ -103,8 +101,8 @@ With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `nod
 ADAPTER_HEAD = """
 ## Metrics of the adapter
 
-`/metrics` of `pulsed adapter`; needs no certificate of `adapter.client_names`. Also `pulsed_http_requests_total` and
-`process_*`, as above.
+`/metrics` of `pulsed adapter`, without a certificate of `adapter.client_names`; also `pulsed_http_requests_total` and
+`process_*`.
 """
 
 
@@ -116,14 +114,12 @@ def metrics() -> str:
 
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield "\n`make hardware` compares the rules, which follow the documented meaning of the counters, with"
-    yield f"[known kernels](support/hardware/README.md){ran}."
+    yield f"\n`make hardware` compares the rules with [known kernels](support/hardware/README.md){ran}."
 
 
 def _counted() -> Iterator[str]:
     yield "\n## Counters of observed time\n"
-    yield "Quotients are exact at any scrape interval:"
-    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`.\n"
+    yield "Their [quotients](OPERATIONS.md#queries) are exact at any scrape interval.\n"
     known = [family for family in COUNTER_FAMILIES if not family.name.endswith("_unknown_seconds_total")]
     yield from table(
         Row((series(family.name, [family.label] if family.label else []),), family.help, mark_of(family))

@@ -22,8 +22,8 @@ HEAD = """
 ## Quantities
 
 The first field that is present has the value. `dcgmi` reads fields with a number only if `source.dcgmi.fields` has it.
-In brackets, for all fields of the row: the oldest dcgm-exporter that certainly accepts them in its counters file;
-`GPM`: `nvml` has them on Hopper and newer only; `no NVML`: not at all."""
+In brackets, for all fields of the row: the oldest dcgm-exporter that certainly accepts them in a counters file; `GPM`:
+`nvml` has them on Hopper and newer only; `no NVML`: not at all."""
 
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",
@@ -39,7 +39,7 @@ def quantities() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield HEAD
     for group, title in CHAPTERS.items():
-        yield f"\n### {title}\n\n| metric | meaning | DCGM field |\n|---|---|---|"
+        yield f"\n### {title}\n\n|metric|meaning|DCGM field|\n|-|-|-|"
         numbered: dict[tuple[str, str, str], list[Row]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:

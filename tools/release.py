@@ -5,7 +5,8 @@ file was built. After a failure the same command continues.
 
 `SHA256SUMS` has the digests of all files, the provenance among them. It is signed with the minisign key in the variable
 `MINISIGN_KEY` (the content of the secret key's file), whose password is in `MINISIGN_PASSWORD`. Its public key is
-`minisign.pub` in the repository. Without a key the release is not signed, and its notes state that.
+`minisign.pub` in the repository. Without a key the release is not signed, and its notes state that. In CI, key and
+password are secrets of the repository.
 """
 
 from __future__ import annotations

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
 
-SYNTHETIC = ("replay", "demo")
-"""Kinds of sources whose GPUs are not those of this host."""
-
 
 def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[AttributionSource]:
     """Return the attribution sources of this host; none where the GPUs are not real. Nothing is read yet.
@@ -33,7 +30,7 @@ def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[
     Args:
         processes: has those that ticks list.
     """
-    if config.source.kind in SYNTHETIC:
+    if config.source.is_synthetic:
         return ()
     jobs, socket, booted = config.attribution.jobs, config.attribution.kubelet.socket, boot_time()
     kubelet = [Kubelet(socket)] if socket != "off" else []
@@ -47,7 +44,7 @@ def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[
 
 def resolves_workloads(config: Config) -> bool:
     """Return whether pods get the names of their workloads."""
-    return config.attribution.workloads.enabled and config.source.kind not in SYNTHETIC
+    return config.attribution.workloads.enabled and not config.source.is_synthetic
 
 
 def pod_settings(config: Config) -> PodSettings:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node
 from pulsed.configuration import Config
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.settings import CADENCES
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
@@ -39,12 +37,6 @@ def cluster_access(config: Config) -> ClusterAccess:
 
 def exporter_settings(config: Config) -> ExporterSettings:
     """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
-    settings = config.source.exporter
+    settings = config.source.exporter.completed(config.source.interval, config.source.max_gpus)
     settings.check_password_file()
-    return replace(settings, interval=_exporter_interval(config), max_gpus=config.source.max_gpus)
-
-
-def _exporter_interval(config: Config) -> float:
-    """Return the set interval, unless `auto` was given an interval that only dcgmi can keep."""
-    given, cadence = config.source.interval, CADENCES["exporter"]
-    return given if given is not None and given >= cadence.least else cadence.default or 15.0
+    return settings

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pulsed.errors import DuplicateGpu, OtherNode, SourceError
 from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.exporter.source import ExporterSource
+from pulsed.reader.source import Source
 from pulsed.translate.identity import blocks_of, exporter_entities, host_of, is_same_host
 
 _SERVICE_REMEDY = (
@@ -36,7 +37,7 @@ class OwnNodeExporter:
     failures: tuple[type[SourceError], ...] = (*ExporterSource.failures, OtherNode)
     restarts = 0
 
-    def __init__(self, source: ExporterSource, node: str, what: str = "", remedy: str = _SERVICE_REMEDY) -> None:
+    def __init__(self, source: Source, node: str, what: str = "", remedy: str = _SERVICE_REMEDY) -> None:
         self._source, self.target, self.interval = source, source.target, source.interval
         self._node, self._what, self._remedy = node, what or source.target, remedy
         self._read: Layout | None = None

@@ -1,30 +1,56 @@
-"""Makes sources from the configuration: the only module that imports every kind."""
+"""Makes the sources of the configuration, whatever their kinds are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import cast
 
-from pulsed.collector.connections import api_client, exporter_settings
+from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_name
+from pulsed.compute.products import C2C_LINKS
 from pulsed.configuration import Config
-from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
-from pulsed.reader.settings import STALE_INTERVALS
-from pulsed.reader.source import Source
-from pulsed.translate.fields import fields_to_watch, superchip_fields
+from pulsed.reader.settings import CANDIDATES, STALE_INTERVALS
+from pulsed.reader.source import Source, SourceRequest, SourceSection
 
 
-def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
+def open_sources(config: Config, kind: str | None = None, *, hurried: bool = False) -> Sequence[Source]:
     """Return the sources of the configuration, one per target. Nothing is read yet.
 
     Args:
+        kind: instead of `source.kind`.
         hurried: for commands: start with all targets at once, instead of spreading many over
             the interval, and play a recording as fast as it can be read.
 
     Raises `ConfigError` if a target is no URL and no path, or a secret's file cannot be read.
     """
-    return _KINDS[config.source.kind](config, hurried)
+    kind = kind or config.source.kind
+    if kind == "auto" and len(config.source.exporter.targets) > 1:
+        kind = "exporter"
+    section = config.source.section(kind)
+    if section is None:
+        from pulsed.reader.auto import AutoSource
+
+        return [AutoSource([partial(_first_source, config, candidate, hurried) for candidate in CANDIDATES])]
+    request = SourceRequest(node_name(config), hurried, [link.pattern for link in C2C_LINKS])
+    sources = _opener(section)(section.completed(config.source.interval, config.source.max_gpus), request)
+    if kind == "exporter" and config.source.exporter.own_node:
+        from pulsed.collector.exporter_pages import OwnNodeExporter
+
+        return [OwnNodeExporter(source, request.node) for source in sources]
+    return sources
+
+
+def _opener(section: SourceSection) -> Callable[[SourceSection, SourceRequest], Sequence[Source]]:
+    """Return `open_sources` of the module `source` beside a section. It is imported when it is used: some are heavy."""
+    module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")
+    return cast(Callable[[SourceSection, SourceRequest], Sequence[Source]], module.open_sources)
+
+
+def _first_source(config: Config, kind: str, hurried: bool) -> Source:
+    return open_sources(config, kind, hurried=hurried)[0]
 
 
 async def found_sources(config: Config, kind: str | None = None, *, hurried: bool = True) -> Sequence[Source]:
@@ -38,7 +64,7 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
         ConfigError: a source cannot be made.
     """
     if not discovers_exporters(config) or kind not in (None, "exporter"):
-        return _KINDS[kind or config.source.kind](config, hurried)
+        return open_sources(config, kind, hurried=hurried)
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
     client = api_client(config)
@@ -66,87 +92,3 @@ def target_of(source: Source, config: Config) -> Target:
         errors=errors,
         stale_intervals=intervals if given is None else None,
     )
-
-
-def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.exporter.scraper import Scraper
-    from pulsed.reader.exporter.source import ExporterSource, exporter_sources
-
-    targets, settings = config.source.exporter.targets, exporter_settings(config)
-    if not hurried:
-        sources = exporter_sources(targets, settings)
-    else:
-        scraper = Scraper(settings)
-        sources = [ExporterSource(target, settings, scraper) for target in targets]
-    if not config.source.exporter.own_node:
-        return sources
-    from pulsed.collector.exporter_pages import OwnNodeExporter
-
-    return [OwnNodeExporter(source, node_name(config)) for source in sources]
-
-
-def _auto(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.auto import AutoSource, SourceCandidate
-
-    if len(config.source.exporter.targets) > 1:
-        return _exporter(config, hurried)
-    return [
-        AutoSource(
-            [
-                SourceCandidate(lambda: _dcgmi(config, hurried)[0], _lacks_profiling),
-                SourceCandidate(lambda: _exporter(config, hurried)[0]),
-                SourceCandidate(lambda: _nvml(config, hurried)[0], lambda source: True),  # DCGM has more
-            ]
-        )
-    ]
-
-
-def _lacks_profiling(source: Source) -> bool:
-    """Return whether another process, most likely a dcgm-exporter, holds the profiling hardware."""
-    from pulsed.reader.dcgmi.source import DcgmiSource
-
-    return isinstance(source, DcgmiSource) and ProfilingHeld.reason in source.lost
-
-
-def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.compute.products import C2C_LINKS
-    from pulsed.reader.dcgmi.source import DcgmiSource
-
-    given, limit = config.source.dcgmi, config.source.max_gpus
-    fast, slow = fields_to_watch(given.groups, given.fields)
-    by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
-    interval = config.source.seconds() or given.interval
-    return [DcgmiSource(replace(given, fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=limit))]
-
-
-def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.nvml.source import NvmlSource
-
-    given = config.source.nvml
-    interval = config.source.seconds() or given.interval
-    return [NvmlSource(replace(given, interval=interval, max_gpus=config.source.max_gpus))]
-
-
-def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.source import replay_sources
-
-    given, speed = config.source.replay, 0.0 if hurried else config.source.replay.speed
-    interval, limit = config.source.seconds(), config.source.max_gpus
-    return replay_sources(replace(given, speed=speed, interval=interval, max_gpus=limit))
-
-
-def _demo(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.demo.source import DemoSource
-
-    return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0, node_name(config))]
-
-
-_KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
-    "auto": _auto,
-    "dcgmi": _dcgmi,
-    "exporter": _exporter,
-    "nvml": _nvml,
-    "replay": _replay,
-    "demo": _demo,
-}
-"""One line per kind of source; each imports its module when it is used, because some are heavy."""

@@ -60,7 +60,7 @@ def node_of_pods(config: Config) -> str:
 
 def boot_id_of(config: Config, target: str) -> str:
     """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
-    is_here = _is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)
+    is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
     if not is_here and not discovers_exporters(config):
         return ""
     try:
@@ -73,7 +73,7 @@ def kernel_log_of(config: Config) -> str:
     """Return the path of the kernel log to read; empty for none."""
     wanted = config.health.kernel_log
     if wanted == "auto":
-        return KMSG if _is_engine_here(config) else ""
+        return KMSG if config.source.reads_this_host else ""
     return "" if wanted == "off" else wanted
 
 
@@ -85,7 +85,7 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
     """
     if config.gpus is not None:
         return parse(config.gpus, "gpus")
-    if _is_engine_here(config):
+    if config.source.reads_this_host:
         return from_environment(environment)
     return EVERYTHING
 
@@ -93,12 +93,6 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
 def _reads_exporters(config: Config) -> bool:
     source = config.source
     return source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
-
-
-def _is_engine_here(config: Config) -> bool:
-    return (
-        config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
-    ) or config.source.kind == "nvml"
 
 
 def _is_exporter_here(target: str) -> bool:

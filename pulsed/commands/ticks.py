@@ -42,7 +42,8 @@ def run_snapshot(options: argparse.Namespace) -> int:
         options.parser.error("--columns needs --format csv")
     config = configuration(options)
     names = pulsed_csv.columns(options.columns or "all")
-    settings = replace(config.compute_settings(), hold=0.0)  # one tick: its class is not debounced
+    settings = config.compute_settings()
+    settings = replace(settings, workload=replace(settings.workload, hold=0.0))  # a class of one tick is not debounced
     store = asyncio.run(collect(config, settings, _is_done, is_logged=False))
     for target in store.targets:
         if not target.samples:
@@ -51,7 +52,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     if format == "table":
         out.write(table(store, now))
     elif format == "json":
-        json.dump(documents.gpus_document(store, now, time.time(), settings.preset_name), out, indent=2)
+        json.dump(documents.gpus_document(store, now, time.time(), settings.real_utilization.preset), out, indent=2)
         out.write("\n")
     elif format == "csv":
         pulsed_csv.write_header(out, names)
@@ -87,8 +88,8 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
     settings = config.compute_settings()
     if schema == "kempnerpulse":
         names = kempnerpulse.columns(columns)
-        write_rows = kempnerpulse.Writer(out, names, settings.weights).write
-        settings = replace(settings, profile="kempnerpulse")
+        write_rows = kempnerpulse.Writer(out, names, settings.real_utilization.chosen_weights()).write
+        settings = replace(settings, workload=replace(settings.workload, profile="kempnerpulse"))
     else:
         names = pulsed_csv.columns(columns)
         write_rows = partial(pulsed_csv.write_tick, out, names)

@@ -57,16 +57,16 @@ def traffic(
     received = reading.pcie_receive_bytes_per_second
     low = max(sent or 0.0, received or 0.0)
     open_ended = sent is None or received is None
-    if settings.profile == "kempnerpulse":
+    if settings.workload.profile == "kempnerpulse":
         copying = reading.memory_utilization_ratio
         if copying is None:
             open_ended = True
-        elif copying >= settings.thresholds.io_memory_utilization_ratio:
+        elif copying >= settings.workload.thresholds.io_memory_utilization_ratio:
             return math.inf, math.inf
     elif high.dram <= 0.0 and high.graphics_engine <= 0.0:
         open_ended = False
     most = math.inf if open_ended and settings.missing == "bounds" else low
-    if settings.profile == "kempnerpulse":
+    if settings.workload.profile == "kempnerpulse":
         return low, most
     sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
     if sent is None and received is None and link is None:

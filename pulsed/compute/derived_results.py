@@ -51,8 +51,8 @@ class Deriver:
     """
 
     def __init__(self, settings: ComputeSettings) -> None:
-        self._settings = settings
-        self._classifier = classifier(settings.thresholds, settings.profile)
+        self._settings, self._weights = settings, settings.real_utilization.chosen_weights()
+        self._classifier = classifier(settings.workload.thresholds, settings.workload.profile)
         self._saturators: dict[tuple[str, bool], Saturator] = {}
 
     def bounds(self, reading: Reading) -> Bounds:
@@ -62,10 +62,10 @@ class Deriver:
     def derive(self, device: Device, reading: Reading, bounds: Bounds) -> tuple[RealUtilization, Workload, Saturation]:
         """Return the results of a reading without implausible inputs, and of the bounds of its inputs."""
         settings = self._settings
-        utilization = real_utilization(reading, bounds, settings)
+        utilization = real_utilization(reading, bounds, self._weights, settings)
         saturator = self._saturators.get((device.model, device.whole))
         if saturator is None:
-            saturator = Saturator(device.model, device.whole, settings.peaks)
+            saturator = Saturator(device.model, device.whole, settings.saturation.practical_peaks())
             self._saturators[device.model, device.whole] = saturator
         io = traffic(device, reading, bounds.high, settings, saturator.link)
         workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io)

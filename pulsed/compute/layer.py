@@ -40,7 +40,7 @@ class ComputeLayer:
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
     ) -> None:
         self._settings, self._deriver = settings, Deriver(settings)
-        self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)
+        self._tracker = Tracker(settings.plausibility, settings.health.forget_after, is_elsewhere)
         self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
@@ -52,12 +52,12 @@ class ComputeLayer:
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
         self._settings, self._deriver = settings, Deriver(settings)
-        self._tracker.reconfigure(settings.plausible, settings.forget_after)
+        self._tracker.reconfigure(settings.plausibility, settings.health.forget_after)
         self.health_evaluator.reconfigure(settings.health)
         for stages in self._stages.values():
-            stages.debouncer.reconfigure(settings.hold)
-            stages.accumulator.reconfigure(settings.histogram, settings.held_memory_bytes)
-            stages.plausibility.reconfigure(settings.plausible)
+            stages.debouncer.reconfigure(settings.workload.hold)
+            stages.accumulator.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
+            stages.plausibility.reconfigure(settings.plausibility)
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
         """Set which devices are read; others are not missing."""
@@ -123,7 +123,7 @@ class ComputeLayer:
                     own = narrow = narrowed(own, of_instances)
             utilization, workload, saturation = deriver.derive(device, reading, own)
             before = stages.debouncer.held
-            held = stages.take(track, device, reading, utilization.ratio, workload, settings.hold)
+            held = stages.take(track, device, reading, utilization.ratio, workload, settings.workload.hold)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
             counters = stages.accumulator.snapshot()
@@ -152,7 +152,7 @@ class ComputeLayer:
         self, tick: CanonicalTick, tracks: tuple[GpuTrack, ...]
     ) -> tuple[list[Reading], Mapping[int, tuple[str, ...]]]:
         """Return the readings of a tick without implausible inputs, and all anomalies by position."""
-        hold = self._settings.hold  # a short gap must not clear a proven reason
+        hold = self._settings.workload.hold  # a short gap must not clear a proven reason
         readings: list[Reading] = []
         anomalies = tick.anomalies
         for position, (track, stages, reading) in enumerate(zip(tracks, self._tick_stages, tick.readings, strict=True)):
@@ -216,9 +216,9 @@ class _Stages:
     __slots__ = ("accumulator", "debouncer", "plausibility")
 
     def __init__(self, settings: ComputeSettings, created: float) -> None:
-        self.debouncer = ClassDebouncer(settings.hold)
-        self.accumulator = Accumulator(created, settings.histogram, settings.held_memory_bytes)
-        self.plausibility = PlausibilityFilter(settings.plausible)
+        self.debouncer = ClassDebouncer(settings.workload.hold)
+        self.accumulator = Accumulator(created, settings.real_utilization.histogram, settings.idle.held_memory)
+        self.plausibility = PlausibilityFilter(settings.plausibility)
 
     def take(
         self, track: GpuTrack, device: Device, reading: Reading, ratio: Value, workload: Workload, hold: float

@@ -84,7 +84,7 @@ class PlausibilitySettings(Settings):
     frozen_seconds: Duration = setting(
         300.0, "Constant values count as frozen after this time; dcgm-exporter's default interval is 30 s."
     )
-    frozen_samples: Count = setting(20, "And after this many samples.")
+    frozen_samples: Count = setting(20, "And after this many samples, where no energy counter proves it.")
     # A hung job has constant activity, and power that changes by a few percent.
     moved_ratio: Ratio = setting(
         0.2, "A load change by this much (utilization points, or share of power) must change activity."

@@ -30,8 +30,8 @@ _weights = attrgetter(*_WEIGHTED)
 _values = attrgetter(*_QUANTITIES)
 
 
-def real_utilization(reading: Reading, bounds: Bounds, settings: ComputeSettings) -> RealUtilization:
-    """Return the real utilization of one reading, given the bounds of its inputs.
+def real_utilization(reading: Reading, bounds: Bounds, weights: Weights, settings: ComputeSettings) -> RealUtilization:
+    """Return the real utilization of one reading, given the bounds of its inputs and weights that sum to 1.
 
     The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
     `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
@@ -39,7 +39,6 @@ def real_utilization(reading: Reading, bounds: Bounds, settings: ComputeSettings
     one number are the point value whatever the coverage is. Where missing inputs are 0 as a fact (`zero_filled`), all
     three are one number.
     """
-    weights = settings.weights
     lower = _weighted(weights, bounds.low)
     if (
         reading.sm_active_ratio is not None
@@ -52,7 +51,7 @@ def real_utilization(reading: Reading, bounds: Bounds, settings: ComputeSettings
     ratio, coverage, missing = _mean_of_present(reading, bounds, weights)
     if settings.missing == "zero":
         ratio = lower
-    elif ratio is not None and coverage >= settings.min_coverage:
+    elif ratio is not None and coverage >= settings.real_utilization.min_coverage:
         ratio = min(max(ratio, lower), upper)
     else:
         ratio = lower if upper - lower <= SETTLED else None
@@ -89,7 +88,7 @@ def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tupl
 
 def weighted_inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
     """Return the quantities whose weight is above 0."""
-    weights = zip(_QUANTITIES, _weights(settings.weights), strict=True)
+    weights = zip(_QUANTITIES, _weights(settings.real_utilization.chosen_weights()), strict=True)
     return tuple((quantity,) for quantity, weight in weights if weight > 0)
 
 
@@ -97,8 +96,8 @@ REAL_UTILIZATION = DerivedResult(
     name="real_utilization",
     inputs=weighted_inputs,
     without=lambda settings: (
-        f"its bounds are wider, and below a coverage of {settings.min_coverage:g} only they are published, unless they"
-        " are equal"
+        f"its bounds are wider, and below a coverage of {settings.real_utilization.min_coverage:g} only they are"
+        " published, unless they are equal"
     ),
     values=(
         DerivedNumber(

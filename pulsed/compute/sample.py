@@ -220,12 +220,9 @@ class Freshness:
             self.is_fresh = self.state != "stale" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
 
     def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
-        return (
-            settings.enabled
-            and self._samples >= settings.frozen_samples
-            and now - self._since >= settings.frozen_seconds
-            and (self._is_energy_frozen() or _is_frozen(self._last))
-        )
+        if not settings.enabled or now - self._since < settings.frozen_seconds:
+            return False
+        return self._is_energy_frozen() or (self._samples >= settings.frozen_samples and _is_frozen(self._last))
 
     def _is_energy_frozen(self) -> bool:
         """Return whether the energy counter would have moved: it did before, or the GPU is not idle."""

@@ -1,47 +1,69 @@
-"""Settings of all stages of Compute."""
+"""The section `compute`: real utilization, workload class, saturation, plausibility and idle time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, make_dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
-from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, Resource, peaks_by_architecture
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.errors import ConfigError
+from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
+from pulsed.settings import (
+    DurationOrNone,
+    Factor,
+    ListKind,
+    Problem,
+    Ratio,
+    Settings,
+    Size,
+    number,
+    setting,
+)
+
+Preset = Literal["ai", "hpc", "mem", "custom"]
+
+
+def _ascending(value: tuple[float, ...]) -> tuple[float, ...]:
+    if any(low >= high for low, high in pairwise(value)):
+        raise ValueError("is not in ascending order")
+    return value
+
+
+Buckets = Annotated[
+    tuple[float, ...],
+    ListKind("bounds", "ratios in ascending order, such as [0.25, 0.5, 0.75]", number(0, 1), check=_ascending),
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """How much each input counts. Given in any scale, kept scaled to sum to 1.
+class Weights(Settings):
+    """How much each input counts, in any scale; one left out counts nothing."""
 
-    Raises:
-        ConfigError: a weight is negative or not a number, or all are zero.
-    """
+    sm: Factor = setting(0.0, "Weight of `sm_active_ratio`.", example=0.4)
+    tensor: Factor = setting(0.0, "Weight of `tensor_active_ratio`.", example=0.3)
+    dram: Factor = setting(0.0, "Weight of `dram_active_ratio`.", example=0.2)
+    graphics_engine: Factor = setting(0.0, "Weight of `graphics_engine_active_ratio`.", example=0.1)
 
-    sm: float
-    tensor: float
-    dram: float
-    graphics_engine: float
+    def problems(self) -> Iterator[Problem]:
+        """Find weights that cannot be scaled."""
+        if not 0 < self.sm + self.tensor + self.dram + self.graphics_engine < math.inf:
+            yield "sm", "and the other weights are all 0; allowed: at least one above 0"
 
-    def __post_init__(self) -> None:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name, value in values.items():
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"weight {name} of real utilization is {value}", "Give a number of 0 or more.")
-        if not 0 < sum(values.values()) < math.inf:
-            raise ConfigError(f"the weights of real utilization cannot be scaled: {values}", "Make one larger than 0.")
-        total = math.fsum(values.values())
-        for name, value in values.items():
-            object.__setattr__(self, name, value / total)
+    def scaled(self) -> Weights:
+        """Return the same weights with a sum of 1."""
+        values = astuple(self)
+        total = math.fsum(values)
+        return Weights(*(value / total for value in values))
 
 
 # Weights: KempnerPulse 0.5's presets.
-PRESETS: Mapping[str, Weights] = {
+PRESETS: Mapping[Preset, Weights] = {
     "ai": Weights(sm=0.35, tensor=0.35, dram=0.20, graphics_engine=0.10),
     "hpc": Weights(sm=0.45, tensor=0.15, dram=0.25, graphics_engine=0.15),
     "mem": Weights(sm=0.35, tensor=0.10, dram=0.40, graphics_engine=0.15),
@@ -50,40 +72,136 @@ PRESETS: Mapping[str, Weights] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeSettings:
-    """How to compute.
+class RealUtilizationSettings(Settings):
+    """How much of a GPU does real work, as one number."""
+
+    preset: Preset = setting(
+        "ai",
+        "Weights of sm, tensor, dram, graphics_engine: "
+        + ", ".join(
+            f"`{name}` {weights.sm:g} {weights.tensor:g} {weights.dram:g} {weights.graphics_engine:g}"
+            for name, weights in PRESETS.items()
+        )
+        + ", or `custom`, the default if `weights` are set.",
+    )
+    weights: Weights | None = setting(None, "Custom weights, scaled to a sum of 1.")
+    min_coverage: Ratio = setting(
+        0.5,
+        "Publish a value from this share of the weights with input on. Bounds are always published.",
+    )
+    histogram: Buckets = setting(
+        (0.05, 0.25, 0.5, 0.75, 0.95),
+        "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]`: none.",
+    )
+
+    @classmethod
+    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
+        """Return the arguments; weights that are given are meant, whatever the default preset is."""
+        return {"preset": "custom", **given} if "weights" in given else given
+
+    def problems(self) -> Iterator[Problem]:
+        """Find a preset that contradicts the weights."""
+        if self.preset == "custom" and self.weights is None:
+            yield "preset", "is custom, which needs weights; set compute.real_utilization.weights"
+        if self.preset != "custom" and self.weights is not None:
+            yield "preset", f"is {self.preset}, but weights are given; write custom, or leave one of the two out"
+
+    def chosen_weights(self) -> Weights:
+        """Return the weights of the preset, or the given ones, scaled to sum to 1."""
+        return PRESETS[self.preset] if self.weights is None else self.weights.scaled()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSettings(Settings):
+    """What kind of work a GPU does."""
+
+    profile: Profile = setting("pulsed", "`kempnerpulse` has the rules of KempnerPulse 0.5.")
+    hold: DurationOrNone = setting(2.0, "A new class counts once its samples cover this time. 0: at once.")
+    thresholds: ClassThresholds = setting(
+        DEFAULT_THRESHOLDS,
+        "Thresholds of the class table in METRICS.md, named by class and input. With the profile "
+        "`kempnerpulse`, `memory_utilization_ratio` counts as `io` from `io_memory_utilization_ratio` on.",
+    )
+
+
+def _peak(resource: Resource) -> tuple[Any, Any]:
+    """Declare a peak as a key; the default is the table's."""
+    if resource in LINKS:
+        meaning = f"Peak of {resource}, bytes per second and direction. Unset: of the link or product."
+        return Factor | None, setting(None, meaning, example=50e9)
+    return Ratio | None, setting(None, f"Peak {resource} activity.", example=0.9)
+
+
+if TYPE_CHECKING:
+    PeaksByArchitecture = Settings
+else:  # one key per resource and architecture of Compute's own tables
+    PeaksSection = make_dataclass(
+        "PeaksSection",
+        [(resource, *_peak(resource)) for resource in RESOURCES],
+        bases=(Settings,),
+        frozen=True,
+    )
+    PeaksByArchitecture = make_dataclass(
+        "PeaksByArchitecture",
+        [
+            (
+                name,
+                PeaksSection | None,
+                setting(
+                    None, f"{name.capitalize()} GPUs." if name != DEFAULT else "All architectures without a value."
+                ),
+            )
+            for name in ARCHITECTURE_NAMES
+        ],
+        bases=(Settings,),
+        frozen=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SaturationSettings(Settings):
+    """How near a GPU is to the limits of its hardware."""
+
+    peaks: PeaksByArchitecture = setting(
+        PeaksByArchitecture(),
+        "Practical peaks by architecture instead of the built-in ones: ratios of activity; of links, bytes per second "
+        "and direction, by default those of the link or product.",
+    )
+
+    def practical_peaks(self) -> Mapping[str, Peaks]:
+        """Return the practical peaks by architecture."""
+        given = asdict(self.peaks, dict_factory=lambda items: {key: value for key, value in items if value is not None})
+        return peaks_by_architecture(given) if given else DEFAULT_PEAKS
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSettings(Settings):
+    """When an idle GPU counts as held."""
+
+    held_memory: Size = setting(
+        256 * 2**20,
+        "An idle GPU of unknown owners counts as held with this much device memory in use. A CUDA context "
+        "takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSettings(Settings):
+    """What is worked out from the readings.
 
     Attributes:
-        weights: of real utilization.
-        preset_name: what the weights are called; `custom` when they are no preset's.
-        min_coverage: least share of weight, 0..1, whose inputs must be present for a point value.
-        missing: what a missing input is: `bounds` whatever physics allows, `zero` 0 (the older convention).
-        profile: whose rules of the workload classes.
-        thresholds: of the workload classes.
-        hold: seconds that the samples of a new class must cover before it is the held one.
-        held_memory_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use. On
-            data centre GPUs the first CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB
-            were seen in use.
-        peaks: practical ones, by architecture.
-        plausible: limits of plausible inputs.
-        health: checks and their thresholds.
-        forget_after: seconds after which an absent GPU is forgotten; 0: never.
-        histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
+        health: the section `health`, which the configuration has beside this one.
     """
 
-    weights: Weights = PRESETS["ai"]
-    preset_name: str = "ai"
-    min_coverage: float = 0.5
-    missing: Missing = "bounds"
-    profile: Profile = "pulsed"
-    thresholds: ClassThresholds = DEFAULT_THRESHOLDS
-    hold: float = 2.0
-    held_memory_bytes: float = 256 * 2**20
-    peaks: Mapping[str, Peaks] = field(default_factory=lambda: DEFAULT_PEAKS)
-    plausible: PlausibilitySettings = DEFAULT_PLAUSIBILITY
+    missing: Missing = setting(
+        "bounds", "Missing inputs are anything within physical `bounds`, or `zero` as in older tools."
+    )
+    real_utilization: RealUtilizationSettings = setting(RealUtilizationSettings(), "The share of a GPU that does work.")
+    workload: WorkloadSettings = setting(WorkloadSettings(), "Workload class.")
+    saturation: SaturationSettings = setting(SaturationSettings(), "Distance to the limits of the hardware.")
+    plausibility: PlausibilitySettings = setting(DEFAULT_PLAUSIBILITY, "Implausible inputs, which count as missing.")
+    idle: IdleSettings = setting(IdleSettings(), "Whether an idle GPU is held or free.")
     health: HealthSettings = DEFAULT_HEALTH
-    forget_after: float = FORGET_SECONDS
-    histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 DEFAULT_SETTINGS = ComputeSettings()

@@ -35,10 +35,10 @@ def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:
 
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
-    used = {condition.variable for rule in rules_of(settings.profile) for condition in rule.conditions}
-    measured_by = inputs_of_variables(settings.profile)
+    used = {condition.variable for rule in rules_of(settings.workload.profile) for condition in rule.conditions}
+    measured_by = inputs_of_variables(settings.workload.profile)
     quantities = [quantity for variable in VARIABLES if variable in used for quantity in measured_by[variable]]
-    if settings.profile == "kempnerpulse":  # its IO rule
+    if settings.workload.profile == "kempnerpulse":  # its IO rule
         quantities.append("memory_utilization_ratio")
     weighted = [quantity for (quantity,) in weighted_inputs(settings)] if "real_utilization" in used else []
     return tuple((quantity,) for quantity in dict.fromkeys([*weighted, *quantities]))

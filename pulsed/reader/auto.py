@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pulsed.backoff import Backoff
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.source import Source
+from pulsed.reader.source import LimitedSource, Source
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,8 @@ SECOND_LOOK_SECONDS = 300.0
 """Time after which a limited source is left, if another has come to work by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCandidate:
-    """A source that may work here; `limited`, evaluated after the first tick, is true if another could deliver more."""
-
-    make: Callable[[], Source]
-    limited: Callable[[Source], bool] = lambda source: False
+SourceCandidate = Callable[[], Source]
+"""Makes a source that may work here. One that is a `LimitedSource` may be left for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class AutoSource:
         if self._search is not None or self._clock() < self._look_at:
             return
         self._look_at = self._clock() + SECOND_LOOK_SECONDS
-        if self._chosen is not None and self._candidate is not None and self._candidate.limited(self._chosen):
+        if self._chosen is not None and _is_limited(self._chosen):
             others = [candidate for candidate in self._candidates if candidate is not self._candidate]
             self._search = asyncio.create_task(_first_that_works(others, [], limited=False), name="auto: second look")
 
@@ -179,7 +175,7 @@ async def _first_that_works(
             except (SourceError, ConfigError) as error:
                 reasons.append(str(error))
                 continue
-            if not candidate.limited(trial.source):
+            if not _is_limited(trial.source):
                 return trial
             limited_trials.append(trial)
         return limited_trials.pop(0) if limited and limited_trials else None
@@ -189,9 +185,13 @@ async def _first_that_works(
 
 
 async def _try(candidate: SourceCandidate) -> _Trial:
-    source = candidate.make()
+    source = candidate()
     try:
         return _Trial(candidate, source, await source.read())
     except BaseException:
         await source.close()
         raise
+
+
+def _is_limited(source: Source) -> bool:
+    return isinstance(source, LimitedSource) and source.is_limited

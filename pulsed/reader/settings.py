@@ -1,65 +1,40 @@
-"""Settings of the sources: which kind is read, how often, and those of each kind."""
+"""Settings of the sources: which kind is read, how often, and the registry of all kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
 
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
+from pulsed.reader.demo.settings import DemoSettings
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.replay.settings import ReplaySettings
-from pulsed.settings import Duration, PositiveCount, Problem, Settings, WholeNumber, setting
-
-Kind = Literal["auto", "dcgmi", "exporter", "nvml", "replay", "demo"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cadence:
-    """How often a kind of source can be read.
-
-    Attributes:
-        least: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
-        default: seconds when `source.interval` is not set; None: the source decides.
-    """
-
-    least: float
-    default: float | None
-
-
-CADENCES: Mapping[str, Cadence] = {
-    "auto": Cadence(0.0, None),  # each candidate keeps its own
-    "dcgmi": Cadence(0.0, DcgmiSettings().interval),
-    "exporter": Cadence(1.0, ExporterSettings().interval),
-    "nvml": Cadence(LEAST_INTERVAL, NvmlSettings().interval),
-    "replay": Cadence(0.01, None),
-    "demo": Cadence(0.1, 1.0),
-}
-"""One line per kind of source."""
+from pulsed.reader.source import SourceSection
+from pulsed.settings import Duration, PositiveCount, Problem, Settings, setting
 
 STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
 
+_SECTION = "Source `{}`.".format
 
-@dataclass(frozen=True, slots=True)
-class DemoSettings(Settings):
-    """For the kind `demo`."""
 
-    seed: WholeNumber = setting(0, "Seed of the simulation.")
+def _kinds(name: str) -> str:
+    """Return the description of the key `kind`."""
+    kinds = ", ".join(f"`{kind}` {section.does}" for kind, section in SECTIONS.items())
+    return (
+        f"{kinds}. `auto`: `dcgmi` if the host engine answers, else the exporter at `source.exporter.targets`, else "
+        "`nvml`."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings(Settings):
-    """Where the readings come from."""
+    """Where the readings come from. Each field with a `SourceSection` registers a kind of source by its name."""
 
-    kind: Kind = setting(
-        "auto",
-        "`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver (`pip "
-        "install 'pulsed[nvml]'`), `replay` plays a recording, `demo` simulates eight GPUs. `auto`: `dcgmi` "
-        "if the host engine answers, else the exporter at `source.exporter.targets`, else `nvml`.",
-    )
+    kind: SourceKind = setting("auto", _kinds)
     interval: Duration | None = setting(
         None,
         "Time between samples. Unset: 15s for `exporter`, as recorded for `replay`, else 1s. Minimum: 1s "
@@ -72,25 +47,61 @@ class SourceSettings(Settings):
     max_gpus: PositiveCount = setting(
         MAX_GPUS, "Limit of GPUs and MIG instances of one target. A target with more fails."
     )
-    dcgmi: DcgmiSettings = setting(DcgmiSettings(), "Source `dcgmi`.")
-    exporter: ExporterSettings = setting(ExporterSettings(), "Source `exporter`.")
-    nvml: NvmlSettings = setting(NvmlSettings(), "Source `nvml`.")
-    replay: ReplaySettings = setting(ReplaySettings(), "Source `replay`.")
-    demo: DemoSettings = setting(DemoSettings(), "Source `demo`.")
+    dcgmi: DcgmiSettings = setting(DcgmiSettings(), _SECTION)
+    exporter: ExporterSettings = setting(ExporterSettings(), _SECTION)
+    nvml: NvmlSettings = setting(NvmlSettings(), _SECTION)
+    replay: ReplaySettings = setting(ReplaySettings(), _SECTION)
+    demo: DemoSettings = setting(DemoSettings(), _SECTION)
 
     def problems(self) -> Iterator[Problem]:
         """Find an interval that the kind cannot keep, and what the kind needs and lacks."""
-        least = CADENCES[self.kind].least
-        if self.interval is not None and self.interval < least:
-            yield "interval", f"is {self.interval:g} s; allowed for the kind {self.kind}: {least:g} s and up"
+        section = self.section(self.kind)
+        if section is not None and self.interval is not None and self.interval < section.least_interval:
+            yield (
+                "interval",
+                f"is {self.interval:g} s; allowed for the kind {self.kind}: {section.least_interval:g} s and up",
+            )
         if self.kind == "auto" and self.exporter.discovery != "static":
             yield (
                 "kind",
                 f"is auto, without discovery; set exporter for source.exporter.discovery: {self.exporter.discovery}",
             )
-        if self.kind == "replay" and self.replay.path is None:
-            yield "kind", "is replay, which needs a recording; set source.replay.path"
+        if section is not None and (lacking := section.lacks()):
+            yield "kind", f"is {self.kind}, which needs {lacking}"
+
+    def section(self, kind: str) -> SourceSection | None:
+        """Return the section of a kind of source; None for `auto`."""
+        section: SourceSection | None = None if kind == "auto" else getattr(self, kind)
+        return section
 
     def seconds(self) -> float | None:
         """Return the seconds between two samples; None when the source decides (`replay`)."""
-        return CADENCES[self.kind].default if self.interval is None else self.interval
+        section = self.section(self.kind)
+        return self.interval if self.interval is not None or section is None else section.interval
+
+    @property
+    def reads_this_host(self) -> bool:
+        """Whether the GPUs are those of this machine, as far as the configuration tells."""
+        return (self.section(self.kind) or self.dcgmi).reads_this_host
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the GPUs are none of this or another host now."""
+        section = self.section(self.kind)
+        return section is not None and section.is_synthetic
+
+
+SECTIONS: Mapping[str, SourceSection] = {
+    each.name: each.default for each in fields(SourceSettings) if isinstance(each.default, SourceSection)
+}
+"""The kinds of sources but `auto`, with the defaults of their sections."""
+
+CANDIDATES = tuple(kind for kind, section in SECTIONS.items() if section.is_candidate)
+"""The kinds that `auto` tries, the preferred one first."""
+
+KINDS = ("auto", *SECTIONS)
+
+if TYPE_CHECKING:
+    SourceKind = str
+else:  # the annotation of `kind`, which is read when the kinds are known
+    SourceKind = Literal[KINDS]

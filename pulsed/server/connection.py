@@ -106,6 +106,7 @@ class ServerConnection(HttpToolsProtocol):
         self._part_bytes = 0  # of the head, or of what follows it
         self._earlier: RequestResponseCycle | None = None  # the one before `cycle`, if it ended within a piece of data
         self._shut = False
+        self._refusal: http.HTTPStatus | None = None  # of the message behind the one that is being answered
         self._unsent = 0
         self._moved = self.active
         self.sending_since = 0.0
@@ -184,6 +185,8 @@ class ServerConnection(HttpToolsProtocol):
         if self.unsent and not self.sending_since:
             self.sending_since = self.loop.time()
         self._answered(self)
+        if self._refusal is not None:
+            self._refuse(self._refusal)
         self._parse()
 
     def drop(self) -> None:
@@ -247,7 +250,10 @@ class ServerConnection(HttpToolsProtocol):
     def _refuse(self, status: http.HTTPStatus) -> None:
         """Send the status of the refused request, if possible, and end the connection."""
         self._shut = True
-        if self._in_head and not self.running:
+        if self._in_head and self.running:  # the request before it is answered first
+            self._refusal = status
+            return
+        if self._in_head:
             self._send_status(status)
         elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
             self._disconnect()  # further output of the application is dropped

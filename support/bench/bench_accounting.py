@@ -10,7 +10,7 @@ from statistics import fmean
 
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.vocabulary import Reading
 from pulsed.translate.translator import Translator
@@ -49,7 +49,16 @@ def run() -> Iterator[Figure]:
     yield Figure("with held classes and accounts", both, "µs/GPU", baseline)
     yield Figure("the difference", both - alone, "µs/GPU", baseline)
     silent = (
-        cpu_seconds(partial(_through, ComputeLayer(ComputeSettings(histogram=())), ticks[:1]), times=100) / GPUS * 1e6
+        cpu_seconds(
+            partial(
+                _through,
+                ComputeLayer(ComputeSettings(real_utilization=RealUtilizationSettings(histogram=()))),
+                ticks[:1],
+            ),
+            times=100,
+        )
+        / GPUS
+        * 1e6
     )
     yield Figure("a tick that repeats the one before", silent, "µs/GPU", baseline)
     yield from _square_wave()

@@ -10,7 +10,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import value
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners
@@ -32,7 +32,7 @@ class Node:
         self.interval = interval
         self.ended: list[OwnerAccount] = []
         self.accounting = accounting or OwnerAccounting(on_end=self.ended.append)
-        self.layer = ComputeLayer(ComputeSettings(histogram=()))
+        self.layer = ComputeLayer(ComputeSettings(real_utilization=RealUtilizationSettings(histogram=())))
         self.clock = 0.0
         self.tick: ComputedTick | None = None
         self._devices: tuple[Device, ...] = ()

@@ -195,7 +195,7 @@ def test_its_own_metrics(running: Running) -> None:
     assert 0 <= time.time() - after["pulsed_adapter_oldest_reading_timestamp_seconds"] < SECONDS
     families_of(running.adapter.text("/metrics", "application/openmetrics-text"), openmetrics=True)
     names = set(re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE))
-    documented = re.findall(r"^\| `(pulsed_adapter_\w+)", (ROOT / "METRICS.md").read_text(), re.MULTILINE)
+    documented = re.findall(r"^\|`(pulsed_adapter_\w+)", (ROOT / "METRICS.md").read_text(), re.MULTILINE)
     assert names == {*documented, "pulsed_http_requests_total"}
     assert "pulsed_build_info" not in names, "it identifies daemons"
     assert f'pulsed_adapter_build_info{{version="{__version__}",python=' in page

@@ -13,7 +13,7 @@ from pulsed.compute import classifier as workload_module
 from pulsed.compute.bounds import bounds_of
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, VARIABLES, ClassThresholds, Profile, rules_of
 from pulsed.compute.classifier import Classifier
-from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading
@@ -43,7 +43,7 @@ from tests.compute.readings import (
 
 BOTTLENECK = {rule.name: rule.bottleneck for rule in RULES}
 profiles: st.SearchStrategy[Profile] = st.sampled_from(["pulsed", "kempnerpulse"])
-PROFILES = (ComputeSettings(), ComputeSettings(profile="kempnerpulse"))
+PROFILES = (ComputeSettings(), ComputeSettings(workload=WorkloadSettings("kempnerpulse")))
 
 
 def cascade(
@@ -191,7 +191,9 @@ def test_t4_page_is_settled_without_sm() -> None:
         sm_active_ratio=None, fp64_active_ratio=None, gpu_utilization_ratio=0.91, memory_utilization_ratio=0.73
     )
     assert workload(reading) == Workload("mixed_or_moderate", "mixed")
-    assert workload(reading, ComputeSettings(profile="kempnerpulse")).raw_class == "io_or_data_loading"
+    assert (
+        workload(reading, ComputeSettings(workload=WorkloadSettings("kempnerpulse"))).raw_class == "io_or_data_loading"
+    )
 
 
 def test_nothing_known_could_be_anything() -> None:
@@ -240,7 +242,7 @@ def test_traffic_between_chips_does_not_exist_below_a_whole_gpu() -> None:
 
 
 def test_the_kempnerpulse_profile_has_no_traffic_between_chips() -> None:
-    kempnerpulse = ComputeSettings(profile="kempnerpulse")
+    kempnerpulse = ComputeSettings(workload=WorkloadSettings("kempnerpulse"))
     reading = full(0.0, 0.0, 0.021, 0.0)._replace(memory_utilization_ratio=0.1)
     for traffic in (c2c(0.0, 100e9), c2c(None, None)):
         assert workload(reading._replace(**traffic), kempnerpulse, SUPERCHIP).raw_class == "idle"
@@ -269,7 +271,7 @@ def test_an_idle_superchip_is_idle_without_the_counter_of_its_link(model: str) -
 
 
 def test_the_kempnerpulse_profile_takes_a_busy_memory_for_a_copy_engine() -> None:
-    kempnerpulse = ComputeSettings(profile="kempnerpulse")
+    kempnerpulse = ComputeSettings(workload=WorkloadSettings("kempnerpulse"))
     reading = full(0.1, 0.0, 0.1, 0.2)
     assert workload(reading._replace(memory_utilization_ratio=0.4)).raw_class == "mixed_or_moderate"
     assert workload(reading._replace(memory_utilization_ratio=0.4), kempnerpulse).raw_class == "io_or_data_loading"
@@ -284,13 +286,15 @@ def test_the_kempnerpulse_profile_takes_a_busy_memory_for_a_copy_engine() -> Non
 
 def test_custom_thresholds() -> None:
     thresholds = ClassThresholds(memory_bound_dram_ratio=0.3, memory_bound_sm_ratio=0.7, compute_heavy_sm_ratio=2.0)
-    options = ComputeSettings(thresholds=thresholds)
+    options = ComputeSettings(workload=WorkloadSettings(thresholds=thresholds))
     assert workload(full(just_below(0.7), 0.0, 0.3, 1.0), options).raw_class == "memory_bound"
     assert workload(full(0.7, 0.0, 0.3, 1.0), options).raw_class == "compute_active"
     assert workload(full(1.0, 0.0, 0.0, 1.0), options).raw_class == "compute_active"
     unknown = workload(full(0.6, 0.0, 0.3, 1.0)._replace(sm_active_ratio=None), options)
     assert unknown.candidates == ("memory_bound", "compute_active")
-    later = ComputeSettings(thresholds=ClassThresholds(memory_bound_saturated_dram_ratio=0.8))
+    later = ComputeSettings(
+        workload=WorkloadSettings(thresholds=ClassThresholds(memory_bound_saturated_dram_ratio=0.8))
+    )
     assert workload(full(1.0, 0.0, 0.79, 1.0), later).raw_class == "compute_heavy"
     assert workload(full(1.0, 0.0, 0.8, 1.0), later).raw_class == "memory_bound"
 
@@ -307,7 +311,12 @@ def test_custom_weights_move_the_edge_of_idle() -> None:
     # SM above the engine: noise, but then real utilization alone keeps the GPU from being idle.
     reading = full(0.1, 0.0, 0.0, 0.04)
     assert workload(reading).raw_class == "idle"
-    assert workload(reading, ComputeSettings(Weights(1, 0, 0, 0), "custom")).raw_class == "low_utilization"
+    assert (
+        workload(
+            reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", Weights(1, 0, 0, 0)))
+        ).raw_class
+        == "low_utilization"
+    )
 
 
 def test_it_forgets_rather_than_grow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +372,7 @@ def test_sound_whatever_is_hidden(
     profile: ComputeSettings,
     thresholds: ClassThresholds,
 ) -> None:
-    options = replace(profile, thresholds=thresholds)
+    options = replace(profile, workload=replace(profile.workload, thresholds=thresholds))
     if device is not SUPERCHIP:
         reading = hide(reading, set(C2C))  # no link
     truth = workload(reading, options, device)
@@ -388,7 +397,7 @@ def possible(result: Workload) -> set[str]:
 def test_well_formed_whatever_is_read(
     reading: Reading, device: Device, profile: ComputeSettings, thresholds: ClassThresholds
 ) -> None:
-    result = workload(reading, replace(profile, thresholds=thresholds), device)
+    result = workload(reading, replace(profile, workload=replace(profile.workload, thresholds=thresholds)), device)
     if result.raw_class == UNKNOWN:
         assert len(result.candidates) >= 2
         assert list(result.candidates) == [name for name in CLASSES if name in result.candidates]
@@ -420,7 +429,9 @@ def test_missing_inputs_as_zero_give_the_plain_cascade(reading: Reading, weights
     if filled.graphics_engine_active_ratio is None:
         filled = filled._replace(graphics_engine_active_ratio=filled.gpu_utilization_ratio)
     name = expected(filled, weights)
-    assert workload(reading, ComputeSettings(weights, "custom", missing="zero")) == Workload(name, BOTTLENECK[name])
+    assert workload(reading, ComputeSettings("zero", RealUtilizationSettings("custom", weights))) == Workload(
+        name, BOTTLENECK[name]
+    )
 
 
 GRID = sorted({*NEAR_EDGES, *(step / 25 for step in range(26))})

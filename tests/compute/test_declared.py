@@ -11,7 +11,7 @@ import pytest
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import DERIVED_RESULTS, DERIVED_VALUES
 from pulsed.compute.plausibility_rules import PlausibilitySettings
-from pulsed.compute.settings import ComputeSettings, Weights
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.errors import ConfigError
 
 
@@ -76,11 +76,18 @@ def test_constants(module: str, constants: dict[str, object]) -> None:
 
 def test_defaults_of_settings() -> None:
     settings = ComputeSettings()
-    assert settings.weights == Weights(0.35, 0.35, 0.2, 0.1)
-    assert (settings.min_coverage, settings.hold, settings.held_memory_bytes) == (0.5, 2, 268_435_456)
-    assert (settings.forget_after, settings.histogram) == (86_400, (0.05, 0.25, 0.5, 0.75, 0.95))
+    assert settings.real_utilization.chosen_weights() == Weights(0.35, 0.35, 0.2, 0.1)
+    assert (settings.real_utilization.min_coverage, settings.workload.hold, settings.idle.held_memory) == (
+        0.5,
+        2,
+        268_435_456,
+    )
+    assert (settings.health.forget_after, settings.real_utilization.histogram) == (
+        86_400,
+        (0.05, 0.25, 0.5, 0.75, 0.95),
+    )
     assert (tuple(settings.health.disabled), settings.health.pcie_width_max) == ((), 0)
-    assert asdict(settings.plausible) == {
+    assert asdict(settings.plausibility) == {
         "enabled": True,
         "busy_utilization_ratio": 0.9,
         "stuck_seconds": 10,
@@ -162,7 +169,9 @@ def test_inputs_of_derived_results() -> None:
     assert {result.name: [*result.inputs(ALL)] for result in DERIVED_RESULTS if result.name != "health"} == expected
     assert of_health > {"xid_last_code", "temperature_celsius", "clocks_event_reasons", "nvlink_crc_errors_total"}
     assert not of_health & {"gpu_activity_ratio", "inputs_blank_ratio", "persistence_mode", "row_remap_failure"}
-    without_tensor = ComputeSettings(weights=Weights(1, 0, 1, 1), profile="kempnerpulse")
+    without_tensor = ComputeSettings(
+        "bounds", RealUtilizationSettings("custom", Weights(1, 0, 1, 1)), WorkloadSettings("kempnerpulse")
+    )
     by_name = {result.name: result.inputs(without_tensor) for result in DERIVED_RESULTS}
     assert ("tensor_active_ratio",) not in by_name["real_utilization"]
     assert by_name["workload_class"][-1] == ("memory_utilization_ratio",)

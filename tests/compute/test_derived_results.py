@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
 from tests.compute.readings import INSTANCE, WHOLE, result_of
@@ -55,5 +55,5 @@ def test_traffic_needs_a_kernel_or_device_memory() -> None:
         assert result_of(touched).workload.candidates == ("idle", "io_or_data_loading")
     measured = still._replace(pcie_transmit_bytes_per_second=2e9)
     assert result_of(measured).workload.raw_class == "io_or_data_loading"
-    kempnerpulse = ComputeSettings(profile="kempnerpulse")
+    kempnerpulse = ComputeSettings(workload=WorkloadSettings("kempnerpulse"))
     assert result_of(still, kempnerpulse).workload.candidates == ("idle", "io_or_data_loading")

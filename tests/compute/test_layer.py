@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsed.compute.absence import KEPT
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ClassChange, ComputedTick
@@ -186,9 +186,16 @@ def test_a_shorter_gap_neither_ends_what_is_held_nor_lets_a_flicker_through() ->
 
 def test_the_hold_is_configured() -> None:
     ticks = [sample(float(clock), BUSY if clock else IDLE) for clock in range(6)]
-    found = run(ticks, ComputeSettings(hold=4.5))
+    found = run(ticks, ComputeSettings(workload=WorkloadSettings(hold=4.5)))
     assert [len(tick.changes) for tick in found] == [0, 0, 0, 0, 0, 1]
-    assert [len(tick.changes) for tick in run(ticks, ComputeSettings(hold=0.0))] == [0, 1, 0, 0, 0, 0]
+    assert [len(tick.changes) for tick in run(ticks, ComputeSettings(workload=WorkloadSettings(hold=0.0)))] == [
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_time_is_counted_by_raw_class() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pulsed.compute.peaks import RESOURCES
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
@@ -94,5 +94,5 @@ def test_a_copy_kernel_and_decoding_are_memory_bound_and_limited_by_memory() -> 
         result = result_of(reading, device=Device(Entity("gpu", "0"), model="NVIDIA H100 80GB HBM3"))
         assert (result.workload.raw_class, result.workload.bottleneck) == ("memory_bound", "memory")
         assert result.saturation.limiting_resource == "dram"
-        older = result_of(reading, ComputeSettings(profile="kempnerpulse"))
+        older = result_of(reading, ComputeSettings(workload=WorkloadSettings("kempnerpulse")))
         assert older.workload.bottleneck in ("compute", "unknown")

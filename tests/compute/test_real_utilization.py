@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.settings import PRESETS, ComputeSettings, Preset, RealUtilizationSettings, Weights
+from pulsed.configuration import load
 from pulsed.errors import ConfigError
 from pulsed.model.computed_tick import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -41,7 +40,7 @@ def test_presets_are_those_of_the_documentation() -> None:
         "mem": Weights(0.35, 0.10, 0.40, 0.15),
     } == PRESETS
     assert PRESETS["ai"].sm == 0.35
-    assert ComputeSettings().weights == PRESETS[ComputeSettings().preset_name]
+    assert RealUtilizationSettings().chosen_weights() == PRESETS["ai"]
 
 
 @pytest.mark.parametrize("position", range(4))
@@ -49,34 +48,40 @@ def test_an_input_without_weight_is_not_missing(position: int) -> None:
     names = ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
     weights = Weights(*(0.0 if each == position else 1.0 for each in range(4)))
     expected = tuple(name for each, name in enumerate(names) if each != position)
-    assert utilization(NOTHING, ComputeSettings(weights, "custom")).missing == expected
+    assert (
+        utilization(NOTHING, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).missing
+        == expected
+    )
 
 
 def test_custom_weights_are_scaled_to_one() -> None:
-    assert Weights(2, 1, 1, 0) == Weights(0.5, 0.25, 0.25, 0.0)
+    assert Weights(2, 1, 1, 0).scaled() == Weights(0.5, 0.25, 0.25, 0.0)
 
 
 @pytest.mark.parametrize(
-    "weights", [(-1, 1, 1, 1), (0, 0, 0, 0), (math.nan, 1, 1, 1), (math.inf, 1, 1, 1), (1e308, 1e308, 0, 0)]
+    "weights",
+    ["sm: -1, dram: 1", "sm: 0, tensor: 0", "sm: .nan, dram: 1", "sm: .inf, dram: 1", "sm: 1e308, dram: 1e308"],
 )
-def test_weights_that_cannot_be_scaled_are_refused(weights: tuple[float, float, float, float]) -> None:
-    with pytest.raises(ConfigError, match="real utilization"):
-        Weights(*weights)
+def test_weights_that_cannot_be_scaled_are_refused(weights: str) -> None:
+    with pytest.raises(ConfigError, match="real_utilization"):
+        load(None, [f"compute.real_utilization.weights={{{weights}}}"], {})
 
 
 @pytest.mark.parametrize(("preset", "expected"), [("ai", 0.445), ("hpc", 0.47), ("mem", 0.43)])
-def test_complete_inputs_give_the_formula(preset: str, expected: float) -> None:
+def test_complete_inputs_give_the_formula(preset: Preset, expected: float) -> None:
     reading = Reading(
         sm_active_ratio=0.5, tensor_active_ratio=0.4, dram_active_ratio=0.2, graphics_engine_active_ratio=0.9
     )
-    result = utilization(reading, ComputeSettings(PRESETS[preset], preset))
+    result = utilization(reading, ComputeSettings(real_utilization=RealUtilizationSettings(preset)))
     assert result.ratio == pytest.approx(expected)
     assert result.lower == result.ratio == result.upper
     assert (result.coverage, result.missing) == (1.0, ())
 
 
 def test_bounds_that_are_equal_are_a_value_whatever_the_coverage() -> None:
-    settings = ComputeSettings(Weights(0.2, 0.0, 0.0, 0.8), "custom")  # busy SMs keep the graphics engine busy
+    settings = ComputeSettings(
+        real_utilization=RealUtilizationSettings("custom", Weights(0.2, 0.0, 0.0, 0.8))
+    )  # busy SMs keep the graphics engine busy
     full, part = (utilization(Reading(sm_active_ratio=ratio), settings) for ratio in (1.0, 0.9))
     assert (full.ratio, full.lower, full.upper, full.coverage) == (1.0, 1.0, 1.0, 0.2)
     assert part.ratio is None
@@ -108,42 +113,56 @@ def test_nothing_known_has_bounds_and_no_value() -> None:
         0.0,
         ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio"),
     )
-    assert utilization(NOTHING, ComputeSettings(min_coverage=0.0)).ratio is None
+    assert (
+        utilization(NOTHING, ComputeSettings(real_utilization=RealUtilizationSettings(min_coverage=0.0))).ratio is None
+    )
 
 
 def test_the_value_ends_where_coverage_ends() -> None:
     half = Reading(sm_active_ratio=0.5, graphics_engine_active_ratio=0.5)  # 0.35 + 0.15 of `mem`
-    mem = PRESETS["mem"]
-    assert utilization(half, ComputeSettings(mem, "mem")).ratio == 0.5
-    assert utilization(half, ComputeSettings(mem, "mem", min_coverage=0.51)).ratio is None
-    assert utilization(half, ComputeSettings(PRESETS["ai"], "ai")).ratio is None
+    assert utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("mem"))).ratio == 0.5
+    assert (
+        utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("mem", min_coverage=0.51))).ratio
+        is None
+    )
+    assert utilization(half, ComputeSettings(real_utilization=RealUtilizationSettings("ai"))).ratio is None
 
 
 def test_a_fully_busy_gpu_is_exactly_full() -> None:
     busy = Reading(
         sm_active_ratio=1.0, tensor_active_ratio=1.0, dram_active_ratio=1.0, graphics_engine_active_ratio=1.0
     )
-    for name, weights in PRESETS.items():
-        assert utilization(busy, ComputeSettings(weights, name)).ratio == 1.0
+    for preset in PRESETS:
+        assert utilization(busy, ComputeSettings(real_utilization=RealUtilizationSettings(preset))).ratio == 1.0
 
 
 def test_coverage_compares_as_on_paper() -> None:
     weights = Weights(sm=0.1, tensor=0.2, dram=0.3, graphics_engine=0.4)
     reading = Reading(sm_active_ratio=0.5, tensor_active_ratio=0.5, dram_active_ratio=0.5)
-    assert utilization(reading, ComputeSettings(weights, "custom", min_coverage=0.6)).coverage == 0.6
+    assert (
+        utilization(
+            reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage=0.6))
+        ).coverage
+        == 0.6
+    )
 
 
 def test_the_value_is_kept_inside_the_bounds() -> None:
     # The mean over the present inputs, 0.75, forgets that SM cannot be above the engine.
     weights = Weights(sm=0.5, tensor=0.0, dram=0.4, graphics_engine=0.1)
     reading = Reading(dram_active_ratio=0.9, graphics_engine_active_ratio=0.1)
-    result = utilization(reading, ComputeSettings(weights, "custom", min_coverage=0.4))
+    result = utilization(
+        reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage=0.4))
+    )
     assert result.ratio == result.upper == pytest.approx(0.5 * 0.1 + 0.4 * 0.9 + 0.1 * 0.1)
 
 
 def test_an_input_without_weight_is_not_missed() -> None:
     weights = Weights(sm=1, tensor=0, dram=1, graphics_engine=0)
-    result = utilization(Reading(sm_active_ratio=0.3, dram_active_ratio=0.7), ComputeSettings(weights, "custom"))
+    result = utilization(
+        Reading(sm_active_ratio=0.3, dram_active_ratio=0.7),
+        ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights)),
+    )
     assert result == RealUtilization(0.5, 0.5, 0.5, 1.0, ())
 
 
@@ -160,7 +179,7 @@ def test_missing_zero_takes_it_for_a_fact_but_says_what_it_took() -> None:
 def test_bounds_hold_the_truth(
     reading: Reading, some: set[str], more: set[str], weights: Weights, min_coverage: float
 ) -> None:
-    options = ComputeSettings(weights, "custom", min_coverage)
+    options = ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage))
     truth = utilization(reading, options)
     inner = utilization(hide(reading, some), options)
     outer = utilization(hide(reading, some | more), options)
@@ -174,7 +193,9 @@ def test_bounds_hold_the_truth(
 @many
 @given(arbitrary(), weight_sets, st.floats(0, 1))
 def test_the_value_lies_within_the_bounds(reading: Reading, weights: Weights, min_coverage: float) -> None:
-    result = utilization(reading, ComputeSettings(weights, "custom", min_coverage))
+    result = utilization(
+        reading, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights, min_coverage))
+    )
     assert 0 <= result.lower <= result.upper <= 1
     is_covered = result.coverage >= min_coverage and result.coverage > 0
     assert (result.ratio is not None) == (is_covered or result.upper - result.lower <= 1e-9)
@@ -190,5 +211,10 @@ def test_missing_zero_equals_zeros(reading: Reading, weights: Weights) -> None:
     )
     if filled.graphics_engine_active_ratio is None:
         filled = filled._replace(graphics_engine_active_ratio=filled.gpu_utilization_ratio)
-    zero = utilization(reading, ComputeSettings(weights, "custom", missing="zero"))
-    assert zero.ratio == zero.lower == zero.upper == utilization(filled, ComputeSettings(weights, "custom")).ratio
+    zero = utilization(reading, ComputeSettings("zero", RealUtilizationSettings("custom", weights)))
+    assert (
+        zero.ratio
+        == zero.lower
+        == zero.upper
+        == utilization(filled, ComputeSettings(real_utilization=RealUtilizationSettings("custom", weights))).ratio
+    )

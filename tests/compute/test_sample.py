@@ -253,7 +253,7 @@ def test_values_that_cannot_stay_equal_are_stale(
     energy: Value, watts: Value, others: dict[str, float], is_stale: bool
 ) -> None:
     reading = Reading(energy_joules_total=energy, power_watts=watts, temperature_celsius=50.0, **others)
-    found = states(*[(10.0 * number, reading) for number in range(6)])
+    found = states(*[(20.0 / 3.0 * number, reading) for number in range(6)])
     assert found[:3] == ["present", "repeated", "repeated"]
     assert found[3:] == (["stale"] * 3 if is_stale else ["repeated"] * 3)
 
@@ -268,12 +268,12 @@ def test_an_idle_gpu_whose_energy_moved_once_cannot_stand_still() -> None:
     [
         ((0.0, 6.0, 12.0, 18.0), "repeated"),
         ((0.0, 6.0, 12.0, 20.0), "stale"),
-        ((0.0, 6.0, 20.0), "repeated"),
+        ((0.0, 20.0), "stale"),
         ((0.0, 1.0, 2.0, 3.0, 19.9), "repeated"),
         ((0.0, 1.0, 2.0, 3.0, 20.0), "stale"),
     ],
 )
-def test_values_are_stale_after_enough_samples_and_time(times: tuple[float, ...], expected: str) -> None:
+def test_a_standing_energy_counter_is_stale_after_enough_time(times: tuple[float, ...], expected: str) -> None:
     reading = Reading(energy_joules_total=5.0, power_watts=300.0)
     assert states(*[(100.0 + now, reading) for now in times])[-1] == expected
     off = PlausibilitySettings(enabled=False, frozen_samples=4, frozen_seconds=20.0)
@@ -285,10 +285,22 @@ def test_stale_values_age_from_when_they_were_first_seen_until_others_come() -> 
     samples = [(100.0 + 10.0 * number, reading) for number in range(5)]
     found = followed(*samples, (150.0, BLANK), (160.0, reading), (170.0, WARM))
     assert [each.state for each in found] == [
-        *("present", "repeated", "repeated", "stale", "stale", "blank", "stale", "present")
+        *("present", "repeated", "stale", "stale", "stale", "blank", "stale", "present")
     ]
-    assert [each.age for each in found] == [0.0, 0.0, 0.0, 30.0, 40.0, 30.0, 60.0, 0.0]
-    assert [each.is_fresh for each in found] == [True] * 3 + [False] * 4 + [True]
+    assert [each.age for each in found] == [0.0, 0.0, 20.0, 30.0, 40.0, 40.0, 60.0, 0.0]
+    assert [each.is_fresh for each in found] == [True] * 2 + [False] * 5 + [True]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [((0.0, 6.0, 12.0, 20.0), "stale"), ((0.0, 6.0, 20.0), "repeated"), ((0.0, 1.0, 2.0, 3.0, 19.9), "repeated")],
+)
+def test_values_without_an_energy_counter_are_stale_after_enough_samples_and_time(
+    times: tuple[float, ...], expected: str
+) -> None:
+    activity = {"sm_active_ratio": 0.31, "tensor_active_ratio": 0.12, "dram_active_ratio": 0.45}
+    reading = Reading(power_watts=300.5, graphics_engine_active_ratio=0.9, **activity)
+    assert states(*[(100.0 + now, reading) for now in times])[-1] == expected
 
 
 def test_values_between_0_and_1_are_fractional() -> None:

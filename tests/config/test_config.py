@@ -6,19 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.class_table import ClassThresholds
-from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.settings import (
+    PRESETS,
+    ComputeSettings,
+    IdleSettings,
+    Preset,
+    RealUtilizationSettings,
+    Weights,
+    WorkloadSettings,
+)
 from pulsed.configuration import Config, check, load
 from pulsed.errors import ConfigError
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.replay.settings import DEFAULT_START
-from pulsed.reader.settings import CADENCES, Kind
 from pulsed.settings import all_keys
 from tools.generate_docs import ROOT, example, manual
 
@@ -224,16 +230,13 @@ def test_everything_given() -> None:
     assert (replay.speed, replay.loop, replay.start) == (10.0, True, 1770087906.0)
     assert config.source.demo.seed == -3
     assert config.publish.passthrough
+    given_weights = Weights(sm=1, graphics_engine=3)
+    assert given_weights.scaled() == Weights(sm=0.25, graphics_engine=0.75)
     assert config.compute_settings() == ComputeSettings(
-        weights=Weights(sm=0.25, tensor=0, dram=0, graphics_engine=0.75),
-        preset_name="custom",
-        min_coverage=0,
         missing="zero",
-        profile="kempnerpulse",
-        thresholds=ClassThresholds(io_bytes_per_second=2e9, idle_dram_ratio=1),
-        hold=0.5,
-        held_memory_bytes=2**30,
-        histogram=(),
+        real_utilization=RealUtilizationSettings("custom", given_weights, min_coverage=0, histogram=()),
+        workload=WorkloadSettings("kempnerpulse", 0.5, ClassThresholds(io_bytes_per_second=2e9, idle_dram_ratio=1)),
+        idle=IdleSettings(2**30),
     )
 
 
@@ -480,8 +483,7 @@ def test_password_file_that_cannot_be_read(tmp_path: Path) -> None:
 # What follows
 
 
-def test_cadences_cover_every_kind() -> None:
-    assert set(CADENCES) == set(get_args(Kind))
+def test_the_interval_is_by_default_the_one_of_the_kind() -> None:
     assert load(None, (), {}).source.seconds() is None
     assert load(None, ["source.kind=exporter"], {}).source.seconds() == 15.0
     assert load(None, ["source={kind: dcgmi, interval: 0.1}"], {}).source.seconds() == 0.1
@@ -496,9 +498,9 @@ def test_defaults_are_those_of_compute() -> None:
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_presets(preset: str) -> None:
+def test_presets(preset: Preset) -> None:
     settings = load(None, [f"compute.real_utilization.preset={preset}"], {}).compute_settings()
-    assert (settings.weights, settings.preset_name) == (PRESETS[preset], preset)
+    assert (settings.real_utilization.chosen_weights(), settings.real_utilization.preset) == (PRESETS[preset], preset)
 
 
 def test_configuration_is_frozen() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 import time
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from pulsed.collector.collector import Pipeline
+from pulsed.commands.daemon_client import ClientSettings
+from pulsed.commands.health import health
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
@@ -66,8 +69,9 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         seen: dict[int, str] = {}
         deadline = time.monotonic() + SECONDS
         while 2 not in seen and time.monotonic() < deadline:
-            done = pulsed("health", url)
-            seen.setdefault(done.returncode, done.stdout)
+            out = io.StringIO()
+            code = health([url], "table", out, ClientSettings(timeout=SECONDS))
+            seen.setdefault(code, out.getvalue())
         assert seen.keys() == {0, 1, 2}
         assert "OK: 8 ok" in seen[0]
         assert "WARN  temp_margin" in seen[1]

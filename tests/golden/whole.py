@@ -58,7 +58,7 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
     except SourceEnded:
         await source.close()
     pages = Pages(store, Telemetry(store), config.page_settings())
-    document = gpus_document(store, 0.0, DEFAULT_START + 60, settings.preset_name)
+    document = gpus_document(store, 0.0, DEFAULT_START + 60, settings.real_utilization.preset)
     return Output(
         text=_lasting(pages.page(0.0, openmetrics=False, gzip=False)),
         openmetrics=_lasting(pages.page(0.0, openmetrics=True, gzip=False)),

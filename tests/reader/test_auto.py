@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
 from pulsed.model.raw_tick import Layout, RawTick
-from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource, SourceCandidate
+from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource
 
 LAYOUT = Layout("exporter", ())
 
@@ -20,7 +20,8 @@ class Scripted:
     restarts = 0
     interval = 5.0
 
-    def __init__(self, kind: str, works: dict[str, SourceError | None]) -> None:
+    def __init__(self, kind: str, works: dict[str, SourceError | None], *, is_limited: bool) -> None:
+        self.is_limited = is_limited
         self.kind, self.target = kind, f"the {kind}"
         self._works = works
         self.closed = False
@@ -43,12 +44,12 @@ class Machine:
         self.made: list[Scripted] = []
         self.slept: list[float] = []
         self.now = 0.0
-        candidates = [SourceCandidate(lambda: self._make("engine"), lambda source: source.kind in limited)]
-        candidates.append(SourceCandidate(lambda: self._make("exporter")))
+        candidates = [lambda: self._make("engine", is_limited="engine" in limited)]
+        candidates.append(lambda: self._make("exporter"))
         self.auto = AutoSource(candidates, clock=lambda: self.now, sleep=self._sleep, random=lambda: 0.0)
 
-    def _make(self, kind: str) -> Scripted:
-        self.made.append(Scripted(kind, self.works))
+    def _make(self, kind: str, *, is_limited: bool = False) -> Scripted:
+        self.made.append(Scripted(kind, self.works, is_limited=is_limited))
         return self.made[-1]
 
     async def _sleep(self, seconds: float) -> None:
@@ -180,6 +181,6 @@ async def test_a_candidate_that_cannot_be_made_is_one_that_does_not_work() -> No
     def unmakable() -> Scripted:
         raise ConfigError("no such file")
 
-    auto = AutoSource([SourceCandidate(unmakable)])
+    auto = AutoSource([unmakable])
     with pytest.raises(NoSourceWorks, match="no such file"):
         await auto.read()

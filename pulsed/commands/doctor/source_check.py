@@ -19,6 +19,7 @@ from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.nvml.source import NvmlSource
+from pulsed.reader.settings import CANDIDATES
 from pulsed.reader.source import Source
 from pulsed.translate.exporter_versions import in_words, versions_of
 from pulsed.translate.fields import ExporterVersion
@@ -91,7 +92,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[So
     """
     kinds = [config.source.kind]
     if config.source.kind == "auto":  # several exporters are read without trying the host engine
-        kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else ["dcgmi", "exporter", "nvml"]
+        kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else list(CANDIDATES)
     return [
         found
         for kind in await asyncio.gather(*(_probe_kind(kind, config, exporter) for kind in kinds))

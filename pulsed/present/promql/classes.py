@@ -41,7 +41,7 @@ TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_r
 
 def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the class, its candidates and the bottleneck."""
-    regions = Regions(settings.thresholds, settings.profile)
+    regions = Regions(settings.workload.thresholds, settings.workload.profile)
     noise = {
         order for region in regions.of.values() for _, chains in region.noise for chain in chains for order in chain
     }
@@ -160,7 +160,7 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
     yield Recording(
         HELD,
         f"group {identity.by} (\n  " + "\n  or ".join(users) + f"\n)\n"
-        f"or group {identity.by} ({used} >= {number(settings.held_memory_bytes)})",
+        f"or group {identity.by} ({used} >= {number(settings.idle.held_memory)})",
         "GPUs with a pod or job, or with memory in use.",
     )
     idle = f'sum {identity.by} ({CLASS}{{class="idle"}}) == 1'

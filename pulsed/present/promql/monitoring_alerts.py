@@ -40,7 +40,7 @@ def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     return (
         Alert(
             "DcgmGpuInputsMissing",
-            f"{COVERAGE} < {number(settings.min_coverage)}",
+            f"{COVERAGE} < {number(settings.real_utilization.min_coverage)}",
             "1h",
             "info",
             f"{DCGM_GPU} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
@@ -68,7 +68,7 @@ def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
         ),
         Alert(
             "DcgmGpuProfilingStuck",
-            f"{busy} >= {number(settings.plausible.busy_utilization_ratio)} and {engine} == 0",
+            f"{busy} >= {number(settings.plausibility.busy_utilization_ratio)} and {engine} == 0",
             "10m",
             "warning",
             f"{DCGM_GPU} is {{{{ $value | humanizePercentage }}}} busy, but its profiling counters stay at 0",
@@ -175,7 +175,7 @@ def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuInputsMissing",
-            f"pulsed_gpu_real_utilization_coverage_ratio < {number(settings.min_coverage)}",
+            f"pulsed_gpu_real_utilization_coverage_ratio < {number(settings.real_utilization.min_coverage)}",
             "1h",
             "info",
             f"{GPU} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",

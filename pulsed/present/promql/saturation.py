@@ -30,7 +30,7 @@ PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and re
 
 def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the resources, the saturation with its bounds, and the limiting resource."""
-    peaks = settings.peaks
+    peaks = settings.saturation.practical_peaks()
     for resource in (*PIPES, "dram"):
         activity = input_of(f"{resource}_active_ratio")
         peak = _ratio(peaks, [resource])

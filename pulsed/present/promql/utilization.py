@@ -120,7 +120,7 @@ def _sum(terms: list[str]) -> str:
 
 
 def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
-    weights = settings.weights
+    weights, preset = settings.real_utilization.chosen_weights(), settings.real_utilization.preset
     names = [field.name for field in fields(weights)]
     for series, bound, which in ((LOWER, low_of, "lower"), (UPPER, high_of, "upper")):
         total = _sum(
@@ -129,7 +129,7 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
         yield Recording(
             series,
             f"clamp_max(\n{indented(total)},\n  1\n)",
-            f"The formula with the weights of preset {settings.preset_name}, for the {which} bounds of its inputs.",
+            f"The formula with the weights of preset {preset}, for the {which} bounds of its inputs.",
         )
     present = {name: input_of(QUANTITY_OF[name]) for name in names}
     present["graphics_engine"] = f"({present['graphics_engine']} or {input_of('gpu_utilization_ratio')})"
@@ -148,7 +148,7 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     yield Recording(
         POINT,
         f"(\n  {LOWER} > {MEAN_OF_PRESENT}\n  or {UPPER} < {MEAN_OF_PRESENT}\n  or {MEAN_OF_PRESENT}\n)\n"
-        f"and {COVERAGE} >= {number(settings.min_coverage)}\n"
+        f"and {COVERAGE} >= {number(settings.real_utilization.min_coverage)}\n"
         f"or {LOWER} and {UPPER} - {LOWER} <= {number(SETTLED)}",
         "The real utilization: that mean, limited to the bounds. Absent while coverage is low and the bounds differ.",
     )
@@ -161,8 +161,8 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
     copying = input_of("memory_utilization_ratio")
     larger = f"{sent} > {received} or {received} or {sent}"
     unlimited = f"Inf * {whole}"
-    if settings.profile == "kempnerpulse":
-        busy = f"(Inf * {whole} and {copying} >= {number(settings.thresholds.io_memory_utilization_ratio)})"
+    if settings.workload.profile == "kempnerpulse":
+        busy = f"(Inf * {whole} and {copying} >= {number(settings.workload.thresholds.io_memory_utilization_ratio)})"
         yield Recording(
             low,
             f"{busy}\nor {larger}\nor {NOTHING}",
@@ -188,7 +188,7 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
 def _traffic(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the variable `io`: PCIe, and but for the profile `kempnerpulse` the chip-to-chip link."""
     lows, highs = [PCIE_LOW], [PCIE_HIGH]
-    if settings.profile != "kempnerpulse":
+    if settings.workload.profile != "kempnerpulse":
         both = [input_of("c2c_transmit_bytes_per_second"), input_of("c2c_receive_bytes_per_second")]
         lows += both
         highs += both

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.settings import Duration, ListKind, Settings, Text, one_of, setting, whole
+from pulsed.reader.source import SourceSection
+from pulsed.settings import Duration, ListKind, Text, one_of, setting, whole
 from pulsed.translate.fields import GROUPS
 
 LEAST_INTERVAL = 0.1
@@ -29,7 +29,7 @@ FieldIds = Annotated[tuple[int, ...], ListKind("field", "ids of DCGM fields, suc
 
 
 @dataclass(frozen=True, slots=True)
-class DcgmiSettings(Settings):
+class DcgmiSettings(SourceSection):
     """How to run `dcgmi dmon`.
 
     Attributes:
@@ -37,13 +37,16 @@ class DcgmiSettings(Settings):
         by_model: more fields of every tick, by a pattern: for the GPUs of a node of which one's product name has it.
         slow: ids of fields that are read every `slow_interval` only; those of `fast` are left out.
         interval: seconds between two ticks; less than `LEAST_INTERVAL` is raised to it, with a warning.
-        max_gpus: most entities of a tick.
         upkeep_interval: seconds between two looks at what may have changed behind our back: lost profiling fields that
             can be had again, MIG instances.
         discovery_timeout: seconds that a question to `dcgmi discovery` may take.
         first_pause: seconds before the first new start; each further one waits twice as long.
         good_after: seconds that a stream must have run for the pauses to begin anew.
     """
+
+    does: ClassVar[str] = "runs `dcgmi dmon`"
+    least_interval: ClassVar[float] = 0.0
+    is_candidate: ClassVar[bool] = True
 
     path: Text = setting("dcgmi", "Program: a path, or a name in PATH.")
     host: Text | None = setting(
@@ -66,13 +69,17 @@ class DcgmiSettings(Settings):
     fast: tuple[int, ...] = ()
     by_model: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow: tuple[int, ...] = ()
-    interval: float = 1.0
-    max_gpus: int = MAX_GPUS
+    interval: float = field(default=1.0, kw_only=True)
     upkeep_interval: float = 300.0
     discovery_timeout: float = 5.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
     good_after: float = 10.0
+
+    @property
+    def reads_this_host(self) -> bool:
+        """Whether it reads the local host engine."""
+        return self.host is None
 
     @property
     def patience(self) -> float:

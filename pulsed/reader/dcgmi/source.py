@@ -19,6 +19,7 @@ from pulsed.errors import (
     CommandMissing,
     ConfigError,
     HostEngineUnavailable,
+    ProfilingHeld,
     SourceError,
     StreamBroke,
     StreamHung,
@@ -31,6 +32,8 @@ from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
+from pulsed.reader.source import SourceRequest
+from pulsed.translate.fields import fields_to_watch, superchip_fields
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +122,11 @@ class DcgmiSource:
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
         return lost
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether another process, most likely a dcgm-exporter, holds the profiling hardware."""
+        return ProfilingHeld.reason in self.lost
 
     @property
     def why(self) -> Mapping[str, str]:
@@ -314,3 +322,10 @@ class DcgmiSource:
 
 def _entities(layout: Layout) -> frozenset[Labels]:
     return frozenset(series.labels for series in layout.series)
+
+
+def open_sources(settings: DcgmiSettings, request: SourceRequest) -> Sequence[DcgmiSource]:
+    """Return the source, as `SourceSection` describes, with the fields to watch."""
+    fast, slow = fields_to_watch(settings.groups, settings.fields)
+    by_model = dict.fromkeys(request.superchips, superchip_fields(settings.groups))
+    return [DcgmiSource(replace(settings, fast=fast, by_model=by_model, slow=slow))]

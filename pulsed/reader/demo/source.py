@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.errors import ConfigError
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.demo.page import FIXED, PROFILED, demo_layout, demo_values, owner_labels
 from pulsed.reader.demo.scenes import SCENES
+from pulsed.reader.demo.settings import DemoSettings
 from pulsed.reader.demo.simulated_gpu import SimulatedGpu
+from pulsed.reader.source import SourceRequest
 
 
 class Node:
@@ -101,3 +103,8 @@ class DemoSource:
 
     async def close(self) -> None:
         """Nothing is held, so nothing is let go of."""
+
+
+def open_sources(settings: DemoSettings, request: SourceRequest) -> Sequence[DemoSource]:
+    """Return the source, as `SourceSection` describes."""
+    return [DemoSource(settings.seed, settings.interval, request.node)]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pulsed.errors import ConfigError
 from pulsed.http.credentials import BadCredentials, masked, read_password
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
-from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.reader.source import SourceSection
 from pulsed.settings import (
     Duration,
     FileName,
     ListKind,
     Problem,
     Secret,
-    Settings,
     Size,
     Switch,
     Text,
@@ -60,16 +59,19 @@ Targets = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ExporterSettings(Settings):
+class ExporterSettings(SourceSection):
     """Which exporters to scrape, and how.
 
     A user in the URL of a target goes before `username`, a file before the text without `_file`, a bearer token before
     all others.
 
     Attributes:
-        max_gpus: most GPUs and MIG instances of a page.
         headers: sent with every request, before all that pulsed sends by itself.
     """
+
+    does: ClassVar[str] = "scrapes dcgm-exporters"
+    least_interval: ClassVar[float] = 1.0
+    is_candidate: ClassVar[bool] = True
 
     targets: Targets = setting(
         ("http://localhost:9400/metrics",),
@@ -114,8 +116,7 @@ class ExporterSettings(Settings):
     )
     insecure_skip_verify: Switch = setting(False, "Accept any server certificate.")
 
-    interval: float = 15.0
-    max_gpus: int = MAX_GPUS
+    interval: float = field(default=15.0, kw_only=True)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def problems(self) -> Iterator[Problem]:
@@ -139,6 +140,11 @@ class ExporterSettings(Settings):
         if self.discovery == "kubernetes" and self.kubernetes.namespaces == ALL_NAMESPACES:
             for key in self.credentials:
                 yield key, "would be sent to any pod with the labels of an exporter; name kubernetes.namespaces"
+
+    def completed(self, interval: float | None, max_gpus: int) -> ExporterSettings:
+        """Return the section with the settings of all kinds, without an interval that was given for another kind."""
+        is_possible = interval is not None and interval >= self.least_interval
+        return super(ExporterSettings, self).completed(interval if is_possible else None, max_gpus)
 
     @property
     def credentials(self) -> Sequence[str]:

@@ -23,6 +23,7 @@ from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import limits_for
+from pulsed.reader.source import SourceRequest
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular
 
 _AT_ONCE = 8
@@ -134,12 +135,12 @@ def phases(targets: Sequence[str]) -> list[float]:
     return [0.0 if n < _AT_ONCE else zlib.crc32(target.encode()) / 2**32 for n, target in enumerate(targets)]
 
 
-def exporter_sources(targets: Sequence[str], settings: ExporterSettings) -> list[ExporterSource]:
-    """Return one source per target, spread over the interval, with one `Scraper` among them."""
-    scraper = Scraper(settings)
-    return [
-        ExporterSource(target, settings, scraper, phase) for target, phase in zip(targets, phases(targets), strict=True)
-    ]
+def open_sources(settings: ExporterSettings, request: SourceRequest) -> Sequence[ExporterSource]:
+    """Return one source per target, with one `Scraper` among them, as `SourceSection` describes."""
+    settings.check_password_file()
+    targets, scraper = settings.targets, Scraper(settings)
+    delays = [0.0] * len(targets) if request.hurried else phases(targets)
+    return [ExporterSource(target, settings, scraper, delay) for target, delay in zip(targets, delays, strict=True)]
 
 
 def _resolve(target: str) -> tuple[str, str, Login | None]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.settings import Duration, Settings, Text, setting
+from pulsed.reader.source import SourceSection
+from pulsed.settings import Duration, Text, setting
 
 LEAST_INTERVAL = 0.1
 """Seconds; NVIDIA documents that samples for profiling counters need more than 100 ms between them."""
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlSettings(Settings):
-    """How to read NVML.
+class NvmlSettings(SourceSection):
+    """How to read NVML."""
 
-    Attributes:
-        interval: seconds between ticks.
-        max_gpus: most GPUs and MIG instances.
-    """
+    does: ClassVar[str] = "reads the driver (`pip install 'pulsed[nvml]'`)"
+    least_interval: ClassVar[float] = LEAST_INTERVAL
+    is_candidate: ClassVar[bool] = True
 
     slow_interval: Duration = setting(
         10.0, "Interval of limits, error counts, links, processes, and the list of MIG instances."
@@ -33,8 +33,12 @@ class NvmlSettings(Settings):
         "Time after which a driver that does not answer counts as hung. Unset: three intervals, at least 2s.",
         example="2s",
     )
-    interval: float = 1.0
-    max_gpus: int = MAX_GPUS
+    interval: float = field(default=1.0, kw_only=True)
+
+    @property
+    def reads_this_host(self) -> bool:
+        """It always does."""
+        return True
 
     @property
     def patience(self) -> float:

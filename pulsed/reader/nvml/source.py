@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ from pulsed.errors import (
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+from pulsed.reader.source import SourceRequest
 
 T = TypeVar("T")
 
@@ -87,6 +88,11 @@ class NvmlSource:
         self._next = -math.inf
 
     @property
+    def is_limited(self) -> bool:
+        """DCGM always has more fields."""
+        return True
+
+    @property
     def profiling_errors(self) -> Mapping[str, str]:
         """Why GPUs have no profiling counters although the driver has them: messages by reason."""
         return self._session.profiling_errors
@@ -139,3 +145,8 @@ class NvmlSource:
         finally:
             if not is_final:
                 call.cancel()
+
+
+def open_sources(settings: NvmlSettings, request: SourceRequest) -> Sequence[NvmlSource]:
+    """Return the source, as `SourceSection` describes."""
+    return [NvmlSource(settings)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.settings import Factor, FileName, ListKind, Moment, Settings, Switch, not_empty, setting
+from pulsed.reader.source import SourceSection
+from pulsed.settings import Factor, FileName, ListKind, Moment, Switch, not_empty, setting
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
@@ -20,7 +20,7 @@ Columns = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaySettings(Settings):
+class ReplaySettings(SourceSection):
     """A recording, and how it is played.
 
     Attributes:
@@ -28,6 +28,10 @@ class ReplaySettings(Settings):
             times: there it is what they are held against, by default the usual distance.
         max_gpus: most entities of a tick, except of a record and a CSV.
     """
+
+    does: ClassVar[str] = "plays a recording"
+    least_interval: ClassVar[float] = 0.01
+    is_synthetic: ClassVar[bool] = True
 
     path: FileName | os.PathLike[str] | None = setting(
         None,
@@ -43,8 +47,11 @@ class ReplaySettings(Settings):
         "Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
         example="2026-01-01T00:00:00Z",
     )
-    interval: float | None = None
-    max_gpus: int = MAX_GPUS
+    interval: float | None = field(default=None, kw_only=True)
+
+    def lacks(self) -> str:
+        """Return that a recording is not set."""
+        return "a recording; set source.replay.path" if self.path is None else ""
 
     @property
     def begin(self) -> float:

@@ -16,6 +16,7 @@ import contextlib
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
@@ -40,6 +41,7 @@ from pulsed.reader.replay.recording import (
     unreadable,
 )
 from pulsed.reader.replay.settings import ReplaySettings
+from pulsed.reader.source import SourceRequest
 
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
@@ -89,6 +91,11 @@ class ReplaySource:
     async def close(self) -> None:
         """Leave the recording to its other targets; the last one closes the file. Safe to call twice."""
         self._playback.leave(self.target)
+
+
+def open_sources(settings: ReplaySettings, request: SourceRequest) -> Sequence[ReplaySource]:
+    """Return one source per target of the recording, as `SourceSection` describes."""
+    return replay_sources(replace(settings, speed=0.0) if request.hurried else settings)
 
 
 def replay_sources(

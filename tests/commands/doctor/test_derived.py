@@ -10,7 +10,7 @@ from pulsed.commands.doctor.report import REQUIREMENTS, Requirement
 from pulsed.compute.bounds import bounds_of
 from pulsed.compute.class_table import VARIABLES
 from pulsed.compute.derived_results import result_of
-from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.compute.workload import MEASURED_BY
 from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
@@ -41,9 +41,9 @@ def test_every_variable_of_the_class_table_is_measured_by_something() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        *(ComputeSettings(weights=weights) for weights in PRESETS.values()),
-        ComputeSettings(weights=Weights(1, 0, 0, 0)),
-        ComputeSettings(profile="kempnerpulse"),
+        *(ComputeSettings(real_utilization=RealUtilizationSettings(preset)) for preset in PRESETS),
+        ComputeSettings(real_utilization=RealUtilizationSettings("custom", Weights(1, 0, 0, 0))),
+        ComputeSettings(workload=WorkloadSettings("kempnerpulse")),
     ],
     ids=[*PRESETS, "sm", "kempnerpulse"],
 )
@@ -66,7 +66,10 @@ def test_each_input_of_the_class_can_decide_it() -> None:
 
 
 def test_weights_that_are_zero_need_no_input() -> None:
-    assert names(BY_NAME["real_utilization"], ComputeSettings(weights=Weights(1, 0, 0, 0))) == {"sm_active_ratio"}
+    assert names(
+        BY_NAME["real_utilization"],
+        ComputeSettings(real_utilization=RealUtilizationSettings("custom", Weights(1, 0, 0, 0))),
+    ) == {"sm_active_ratio"}
 
 
 def test_one_of_two_is_enough() -> None:

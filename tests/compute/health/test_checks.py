@@ -181,7 +181,7 @@ def test_the_thresholds_and_times_are_those_of_the_health_document() -> None:
     for check in CHECKS:
         for rule in check.rules:
             assert rule.sentence in sections[check.id], rule.sentence
-        assert ("(only where present)" in sections[check.id]) is check.optional, check.id
+        assert ("Only where present" in sections[check.id]) is check.optional, check.id
 
 
 def test_inputs_are_readings_or_known_to_the_engine() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import result_of
-from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings, WorkloadSettings
 from pulsed.compute.workload import MEASURED_BY
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -22,8 +23,8 @@ from tests.present.boards import Gpu, gpu, mig, target, tick
 SETTINGS = (
     DEFAULT_SETTINGS,
     ComputeSettings(missing="zero"),
-    ComputeSettings(profile="kempnerpulse"),
-    ComputeSettings(thresholds=replace(DEFAULT_SETTINGS.thresholds, memory_bound_saturated_dram_ratio=0.9)),
+    ComputeSettings(workload=WorkloadSettings("kempnerpulse")),
+    ComputeSettings(workload=WorkloadSettings(thresholds=ClassThresholds(memory_bound_saturated_dram_ratio=0.9))),
 )
 
 RATIOS = ("sm", "tensor", "dram", "graphics_engine", "fp64")

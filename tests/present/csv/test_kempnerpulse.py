@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, WorkloadSettings
 from pulsed.errors import UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import CLASSES
@@ -51,11 +51,15 @@ def blank(**known: float) -> list[float | str | None]:
 def written(
     raws: Iterable[RawTick], columns: str = "all", settings: ComputeSettings | None = None
 ) -> list[dict[str, str]]:
-    settings = replace(settings or ComputeSettings(), profile="kempnerpulse")
+    settings = settings or ComputeSettings()
+    settings = replace(settings, workload=replace(settings.workload, profile="kempnerpulse"))
     out = io.StringIO(newline="")
     names = kempnerpulse.columns(columns)
     pulsed_csv.write_header(out, names)
-    pipeline, writer = Pipeline(settings, "here"), kempnerpulse.Writer(out, names, settings.weights)
+    pipeline, writer = (
+        Pipeline(settings, "here"),
+        kempnerpulse.Writer(out, names, settings.real_utilization.chosen_weights()),
+    )
     for raw in raws:
         writer.write(pipeline.process(raw))
     out.seek(0)
@@ -84,9 +88,11 @@ def test_a_row_with_everything() -> None:
     """Every cell by hand: 0.35 * 29.8 + 0.35 * 27.2 + 0.2 * 15.7 + 0.1 * 35.9 = 26.68."""
     raws = capture(FIELDS, [("GPU 0", full(10))], era="C2")
     out = io.StringIO(newline="")
-    writer = kempnerpulse.Writer(out, NAMES, ComputeSettings().weights)
+    writer = kempnerpulse.Writer(out, NAMES, RealUtilizationSettings().chosen_weights())
     writer.write(
-        Pipeline(ComputeSettings(profile="kempnerpulse"), "here").process(replace(raws[0], time=1767225600.126))
+        Pipeline(ComputeSettings(workload=WorkloadSettings("kempnerpulse")), "here").process(
+            replace(raws[0], time=1767225600.126)
+        )
     )
     assert out.getvalue() == (
         "1767225600.13,0,H100,26.68,I/O or data-loading,OK,29.80,27.20,15.70,35.90,31.00,48731.0000,81558.0,59.75,"

@@ -12,8 +12,9 @@ import pytest
 
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import recorded_numbers
-from pulsed.compute.peaks import RESOURCES, peaks_by_architecture
-from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.peaks import RESOURCES
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
+from pulsed.configuration import load
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.present.promql.rule_set import RuleSelection, document
@@ -22,36 +23,38 @@ from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.vectors import Gpu, edge_gpus, make, random_gpus, results
 
 CUSTOM = ComputeSettings(
-    Weights(1, 2, 0, 1),
-    "custom",
-    min_coverage=0.75,
-    thresholds=ClassThresholds(
-        idle_real_utilization_ratio=0.1,
-        tensor_compute_tensor_ratio=0.33,
-        tensor_compute_sm_ratio=0.2,
-        fp64_hpc_compute_fp64_ratio=0.6,
-        memory_bound_sm_ratio=0.7,
-        compute_heavy_sm_ratio=0.65,
-        busy_low_sm_use_graphics_engine_ratio=0.2,
-        io_bytes_per_second=5e8,
+    real_utilization=RealUtilizationSettings("custom", Weights(1, 2, 0, 1), min_coverage=0.75),
+    workload=WorkloadSettings(
+        thresholds=ClassThresholds(
+            idle_real_utilization_ratio=0.1,
+            tensor_compute_tensor_ratio=0.33,
+            tensor_compute_sm_ratio=0.2,
+            fp64_hpc_compute_fp64_ratio=0.6,
+            memory_bound_sm_ratio=0.7,
+            compute_heavy_sm_ratio=0.65,
+            busy_low_sm_use_graphics_engine_ratio=0.2,
+            io_bytes_per_second=5e8,
+        )
     ),
 )
 NOISY = ComputeSettings(
-    thresholds=ClassThresholds(
-        tensor_heavy_compute_sm_ratio=0.2,
-        tensor_compute_sm_ratio=0.1,
-        tensor_compute_tensor_ratio=0.3,
-        low_utilization_sm_ratio=0.3,
-        low_utilization_graphics_engine_ratio=0.1,
+    workload=WorkloadSettings(
+        thresholds=ClassThresholds(
+            tensor_heavy_compute_sm_ratio=0.2,
+            tensor_compute_sm_ratio=0.1,
+            tensor_compute_tensor_ratio=0.3,
+            low_utilization_sm_ratio=0.3,
+            low_utilization_graphics_engine_ratio=0.1,
+        )
     ),
-    peaks=peaks_by_architecture(
-        {
-            "default": {"tensor": 0.8},
-            "ampere": {"pcie": 2e10, "fp16": 0.5},
-            "ada": {"dram": 0.7, "nvlink": 3e9},
-            "blackwell": {"c2c": 2e10},
-        }
-    ),
+    saturation=load(
+        None,
+        [
+            "compute.saturation.peaks={default: {tensor: 0.8}, ampere: {pcie: 2.0e10, fp16: 0.5}, "
+            "ada: {dram: 0.7, nvlink: 3.0e9}, blackwell: {c2c: 2.0e10}}"
+        ],
+        {},
+    ).compute.saturation,
 )
 """With boxes that only noise can reach, and peaks that differ between architectures."""
 
@@ -150,9 +153,9 @@ def disagreement(folder: Path, gpus: list[Gpu], settings: ComputeSettings, rules
         (1000, ComputeSettings()),
         (250, CUSTOM),
         (400, NOISY),
-        (250, ComputeSettings(PRESETS["hpc"], "hpc", missing="zero")),
-        (250, ComputeSettings(PRESETS["mem"], "mem", profile="kempnerpulse")),
-        (150, ComputeSettings(profile="kempnerpulse", missing="zero", min_coverage=0.0)),
+        (250, ComputeSettings("zero", RealUtilizationSettings("hpc"))),
+        (250, ComputeSettings("bounds", RealUtilizationSettings("mem"), WorkloadSettings("kempnerpulse"))),
+        (150, ComputeSettings("zero", RealUtilizationSettings(min_coverage=0.0), WorkloadSettings("kempnerpulse"))),
     ],
     ids=["default", "custom", "noisy", "zero", "kempnerpulse", "zero and kempnerpulse"],
 )

@@ -98,7 +98,7 @@ def edge_gpus(first: int, settings: ComputeSettings, seed: int) -> Iterator[Gpu]
     number = first
     for rule in RULES:
         for condition in rule.conditions:
-            threshold = getattr(settings.thresholds, condition.threshold)
+            threshold = getattr(settings.workload.thresholds, condition.threshold)
             for value in (math.nextafter(threshold, 0), threshold, math.nextafter(threshold, math.inf)):
                 for absent in (0.0, 0.0, 0.3, 0.6):
                     values = _consistent(chance) if absent else _deciding(rule.name, settings, chance)
@@ -124,7 +124,7 @@ def _deciding(name: str, settings: ComputeSettings, chance: random.Random) -> di
     for condition in next(rule for rule in RULES if rule.name == name).conditions:
         if condition.variable == "real_utilization":
             continue
-        threshold = getattr(settings.thresholds, condition.threshold)
+        threshold = getattr(settings.workload.thresholds, condition.threshold)
         for quantity in _named(condition.variable, chance):
             values[quantity] = threshold if condition.comparison == ">=" else threshold / 2
     return values

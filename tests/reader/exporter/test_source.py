@@ -27,8 +27,8 @@ from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
-from pulsed.reader.source import Source
+from pulsed.reader.exporter.source import ExporterSource, open_sources, phases
+from pulsed.reader.source import Source, SourceRequest
 from support.certificates import Authority, make_authority
 from support.http_servers import QuietHandler, running
 from support.sources import FakeClock, arrivals, cancel_read
@@ -667,7 +667,7 @@ def test_phases_spread_many_targets_over_one_interval() -> None:
 
 
 async def test_sources_share_a_session_until_the_last_has_closed(server: Server) -> None:
-    sources = exporter_sources([f"{server.url}/metrics", f"{server.url}/metrics?b"], ExporterSettings())
+    sources = open_sources(ExporterSettings((f"{server.url}/metrics", f"{server.url}/metrics?b")), SourceRequest("n"))
     for source in sources:
         await source.read()
     assert len(server.connections) == 1

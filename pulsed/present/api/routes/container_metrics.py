@@ -181,7 +181,7 @@ def container_router(parts: ApiParts) -> APIRouter:
         if request.scope.get(HEAD_ONLY):
             return _plain("method not allowed", 405, {"Allow": "GET"})
         wanted = RowFilter(pod, namespace, container, node)
-        preset = parts.settings.preset_name if derived else None
+        preset = parts.settings.real_utilization.preset if derived else None
         found = container_rows(parts.store, time.monotonic(), wanted, null=null, preset=preset)
         headers = {STALE_HEADER: _header("; ".join(found.reasons))} if found.reasons else {}
         if found.has_failed:

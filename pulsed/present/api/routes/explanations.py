@@ -89,7 +89,12 @@ _CATALOG = Shape(
         "the quantities that determine each variable of the rules",
         lambda settings: _inputs(settings),
     ),
-    Member("weights", ValueKind(lambda: dict[str, float], asdict), "of real utilization"),
+    Member(
+        "weights",
+        ValueKind(lambda: dict[str, float], asdict),
+        "of real utilization",
+        lambda settings: settings.real_utilization.chosen_weights(),
+    ),
     Member("quantities", mapped(_QUANTITY), of=lambda settings: {name: name for name in QUANTITIES}),
     Member("checks", mapped(_CHECK), of=lambda settings: BY_ID),
 )
@@ -97,12 +102,12 @@ _CATALOG = Shape(
 
 
 def _rules(settings: ComputeSettings) -> list[_Rule]:
-    thresholds = asdict(settings.thresholds)
-    return [_Rule(rule, thresholds) for rule in rules_of(settings.profile)]
+    thresholds = asdict(settings.workload.thresholds)
+    return [_Rule(rule, thresholds) for rule in rules_of(settings.workload.profile)]
 
 
 def _inputs(settings: ComputeSettings) -> dict[str, list[str]]:
-    return {variable: list(names) for variable, names in inputs_of_variables(settings.profile).items()}
+    return {variable: list(names) for variable, names in inputs_of_variables(settings.workload.profile).items()}
 
 
 class TriedCondition(NamedTuple):
@@ -203,9 +208,9 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     absent = () if has_c2c else tuple(name for name in C2C if getattr(reading, name) is None)
     inputs = {
         variable: [name for name in names if name not in absent]
-        for variable, names in inputs_of_variables(settings.profile).items()
+        for variable, names in inputs_of_variables(settings.workload.profile).items()
     }
-    table = rules_of(settings.profile)
+    table = rules_of(settings.workload.profile)
     rules = [
         TriedRule(
             rule,
@@ -227,7 +232,7 @@ def _condition(
 ) -> TriedCondition:
     """Return a condition with the bounds of its variable; it is open if it holds for a part of them."""
     low, high = ranges[condition.variable]
-    threshold: float = getattr(settings.thresholds, condition.threshold)
+    threshold: float = getattr(settings.workload.thresholds, condition.threshold)
     is_open = low < threshold <= high
     return TriedCondition(
         condition.variable,

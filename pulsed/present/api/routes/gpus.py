@@ -33,7 +33,7 @@ from pulsed.suggestions import did_you_mean
 
 def gpu_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/gpus` and `/gpus/{gpu}`."""
-    router, store, preset = APIRouter(), parts.store, parts.settings.preset_name
+    router, store, preset = APIRouter(), parts.store, parts.settings.real_utilization.preset
 
     @router.get(
         "/gpus", response_model=GPUS.model | GPU_COLUMNS.model, responses=REFUSED, summary="Current state of every GPU"

@@ -1,0 +1,20 @@
+"""Settings of the source `demo`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pulsed.reader.source import SourceSection
+from pulsed.settings import WholeNumber, setting
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings(SourceSection):
+    """For the kind `demo`."""
+
+    does: ClassVar[str] = "simulates eight GPUs"
+    is_synthetic: ClassVar[bool] = True
+
+    seed: WholeNumber = setting(0, "Seed of the simulation.")
+    interval: float = field(default=1.0, kw_only=True)

@@ -1,0 +1,226 @@
+"""Replays a random sequence through Translate, Compute and the accounting, and yields the laws that were broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
+from pulsed.model.gpu import GpuKey
+from pulsed.model.health import RAISED_STATES
+from pulsed.model.owner import Owner
+from support.sequences.world import Step, World, raw_tick
+
+STEPS = 40
+"""Moments of a sequence."""
+
+DAY = 1767225600.0
+"""2026-01-01T00:00:00Z"""
+
+TOLERANCE = 1e-9
+"""Relative, of sums of counters."""
+
+FROZEN = DEFAULT_PLAUSIBILITY
+"""From when on values that repeat are old."""
+
+Clock = Callable[[float], float]
+"""Unix time by the clock of the ticks."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """What came of a sequence.
+
+    Attributes:
+        ticks: of each step, by target.
+        ended: accounts in the order in which they ended.
+    """
+
+    ticks: list[dict[str, ComputedTick]] = field(default_factory=list)
+    ended: list[OwnerAccount] = field(default_factory=list)
+    running: Sequence[OwnerAccount] = ()
+
+
+def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
+    """Return the results of a sequence at a time of day."""
+    done = Replay()
+    accounting = OwnerAccounting(on_end=done.ended.append)
+    pipelines: dict[str, Pipeline] = {}
+    settings = ComputeSettings()
+    for step in steps:
+        ticks: dict[str, ComputedTick] = {}
+        for target, shown in step.shown.items():
+            if target not in pipelines:
+                pipelines[target] = Pipeline(settings, "node-1")
+            raw = raw_tick(target, shown, step.clock, wall_clock(step.clock), interval)
+            ticks[target] = pipelines[target].process(raw)
+            accounting.add(ticks[target])
+        done.ticks.append(ticks)
+    done.running = accounting.unfinished
+    return done
+
+
+def broken_laws(seed: int, steps: int = STEPS) -> Iterator[str]:
+    """Yield what is wrong with the results of a random sequence, each with its seed and step."""
+    world = World(seed)
+    sequence = list(world.steps(steps))
+    done = replay(sequence, world.interval, lambda clock: DAY + clock)
+    for law in LAWS:
+        for at, complaint in law(sequence, done):
+            yield f"seed {seed}, step {at}: {law.__name__.strip('_')}: {complaint}"
+    clocks = _other_clocks(sequence)
+    name = list(clocks)[seed % len(clocks)]
+    for at, complaint in _same_results(done, replay(sequence, world.interval, clocks[name])):
+        yield f"seed {seed}, step {at}: {name}: {complaint}"
+
+
+def _other_clocks(sequence: Sequence[Step]) -> dict[str, Clock]:
+    middle = sequence[len(sequence) // 2].clock
+    return {
+        "another time of day": lambda clock: DAY + 40_000_000.0 + clock,
+        "the wall clock steps by an hour": lambda clock: DAY + clock + (3600.0 if clock > middle else 0.0),
+        "the wall clock steps back by a year": lambda clock: DAY + clock - (31_536_000.0 if clock > middle else 0.0),
+    }
+
+
+def _counters_never_fall(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    highest: dict[tuple[str, str], CounterVector] = {}
+    names = list(COUNTER_POSITION)
+    for at, ticks in enumerate(done.ticks):
+        for target, tick in ticks.items():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                key = (target, device.entity.uuid)
+                before, now = highest.get(key), result.counters.values
+                for name, old, new in zip(names, before or (), now, strict=False):
+                    if old is not None and (new is None or new < old):
+                        yield at, f"{name} of {device.entity.uuid} falls from {old} to {new}"
+                highest[key] = now
+
+
+def _states_have_evidence(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    for at, ticks in enumerate(done.ticks):
+        for tick in ticks.values():
+            for result in tick.results:
+                for check in result.health.checks:
+                    if check.state in RAISED_STATES and not (check.message and check.remedy and check.evidence):
+                        yield at, f"{check.id} is {check.state} without message, remedy or evidence: {check}"
+
+
+def _states_have_causes(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for tick in ticks.values():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                gpu = step.gpus.get(device.entity.uuid)
+                for check in result.health.checks:
+                    if gpu is not None and check.severity > 1 and check.id not in gpu.faults | {"telemetry"}:
+                        yield at, f"{check.id} of {device.entity.uuid} is {check.state}: {check.message}"
+
+
+def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    fresh_at: dict[tuple[str, str], float] = {}
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for target, tick in ticks.items():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                key = (target, device.entity.uuid)
+                if device.entity.uuid in step.shown[target].fresh:
+                    fresh_at[key] = step.clock
+                age = step.clock - fresh_at.get(key, step.clock)
+                if result.health.state == "ok" and age > max(
+                    FROZEN.frozen_seconds, (FROZEN.frozen_samples + 1) * tick.interval
+                ):
+                    yield at, f"{device.entity.uuid} is ok, its vital values are {age:g} s old"
+
+
+def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    raised: dict[tuple[str, str], tuple[float, int]] = {}
+    for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
+        for target, tick in ticks.items():
+            for device, result in zip(tick.devices, tick.results, strict=True):
+                key = (target, device.entity.uuid)
+                gpu = step.gpus.get(device.entity.uuid)
+                resets = gpu.resets if gpu is not None else -1
+                state = result.health.check("xid_critical").state
+                since = raised.get(key)
+                if state == "crit":
+                    raised.setdefault(key, (step.clock, resets))
+                elif since is not None:
+                    if resets == since[1] and step.clock - since[0] < 86_000.0:
+                        yield at, f"xid_critical of {device.entity.uuid} is {state} after crit without a reset"
+                    del raised[key]
+
+
+def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them."""
+    if len({target for ticks in done.ticks for target in ticks}) != 1:
+        return
+    expected: dict[GpuKey, CounterVector] = {}
+    last: dict[GpuKey, tuple[CounterSnapshot, frozenset[Owner]]] = {}
+    for ticks in done.ticks:
+        for tick in ticks.values():
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
+                key = device.entity.key
+                if position in tick.lost:
+                    continue
+                now, owners = result.counters, frozenset(device.owners or ())
+                if key in last and last[key][0].created == now.created and (either := owners | last[key][1]):
+                    share = len(owners & last[key][1]) / len(either)
+                    if share:
+                        gained = scaled(increase(last[key][0], now), share)
+                        expected[key] = added(expected.get(key, EMPTY), gained)
+                last[key] = (now, owners)
+    charged: dict[GpuKey, CounterVector] = {}
+    for account in [*done.ended, *done.running]:
+        for key, on_gpu in account.gpus.items():
+            charged[key] = added(charged.get(key, EMPTY), on_gpu.estimate)
+    for key in expected.keys() | charged.keys():
+        pairs = zip(COUNTER_POSITION, expected.get(key, EMPTY), charged.get(key, EMPTY), strict=False)
+        for name, wanted, got in pairs:
+            if abs((wanted or 0.0) - (got or 0.0)) > TOLERANCE * max(1.0, wanted or 0.0):
+                yield len(done.ticks), f"{name} of {key}: owners have {got}, not {wanted}"
+
+
+def _same_results(done: Replay, other: Replay) -> Iterator[tuple[int, str]]:
+    for at, (ticks, others) in enumerate(zip(done.ticks, other.ticks, strict=True)):
+        for target, tick in ticks.items():
+            for device, result, twin in zip(tick.devices, tick.results, others[target].results, strict=True):
+                if result.counters.values != twin.counters.values:
+                    yield at, f"counters of {device.entity.uuid} differ"
+                if result.held.workload_class != twin.held.workload_class:
+                    yield at, f"class {result.held.workload_class}, not {twin.held.workload_class}"
+                states, twins = ([(check.id, check.state) for check in one.health.checks] for one in (result, twin))
+                if states != twins:
+                    yield at, f"health {sorted(set(states) ^ set(twins))}"
+    first, second = (_accounts(one) for one in (done, other))
+    for key in sorted(first.keys() | second.keys()):
+        if first.get(key) != second.get(key):
+            yield len(done.ticks), f"account {key}: {first.get(key)}, not {second.get(key)}"
+
+
+def _accounts(done: Replay) -> dict[tuple[object, ...], tuple[float, float]]:
+    """Return held and observed seconds of every account, by owner, GPU, and which of the owner's accounts it is."""
+    found: dict[tuple[object, ...], tuple[float, float]] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for account in [*done.ended, *done.running]:
+        number = numbers[account.owner.key] = numbers.get(account.owner.key, 0) + 1
+        for key, on_gpu in account.gpus.items():
+            now = account.last_seen if account.end is None else account.end
+            name = (*account.owner.key, number, key)
+            found[name] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
+    return found
+
+
+LAWS = (
+    _counters_never_fall,
+    _states_have_evidence,
+    _states_have_causes,
+    _ok_needs_vitals,
+    _latched_until_resolved,
+    _owners_and_nobody_add_up,
+)
