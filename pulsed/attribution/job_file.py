@@ -48,22 +48,22 @@ def parse_job_file(text: str) -> JobFile:
             bad += 1
             continue
         jobs.setdefault(job, Owner("slurm_job", job, user_id=rest[0] if rest else ""))
-    for found in pairs:
-        job = found.get("array") or found.get("job_id", "")
+    for values in pairs:
+        job = values.get("array") or values.get("job_id", "")
         if not _JOB_ID.fullmatch(job):
             bad += 1
             continue
         owner = Owner(
             "slurm_job",
             job,
-            _seconds(found.get("start", "")),
-            user=found.get("user", ""),
-            user_id=found.get("uid", ""),
-            account=found.get("account", ""),
-            partition=found.get("partition", ""),
-            cluster=found.get("cluster", ""),
-            name=found.get("name", ""),
-            labels=(("job_id", found["job_id"]),) if "array" in found and "job_id" in found else (),
+            _seconds(values.get("start", "")),
+            user=values.get("user", ""),
+            user_id=values.get("uid", ""),
+            account=values.get("account", ""),
+            partition=values.get("partition", ""),
+            cluster=values.get("cluster", ""),
+            name=values.get("name", ""),
+            labels=(("job_id", values["job_id"]),) if "array" in values and "job_id" in values else (),
         )
         jobs.setdefault(job, owner)
     return JobFile(tuple(jobs.values()), bad)

@@ -111,7 +111,7 @@ class MappingDirectory:
         """Do what `read` does, and wait for the files."""
         try:
             with os.scandir(self.path) as entries:
-                found = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
+                by_name = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
         except FileNotFoundError:
             self._files, self._begins, self._claims, self._is_absent = {}, {}, NO_CLAIMS, True
             return None
@@ -123,7 +123,7 @@ class MappingDirectory:
         self._is_absent = False
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
-        for name, entry in sorted(found.items()):
+        for name, entry in sorted(by_name.items()):
             key = device_key(name)
             if key is None:
                 continue
@@ -173,8 +173,8 @@ def boot_time() -> float:
         return 0.0
 
 
-def _signature(found: os.stat_result) -> _Signature:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _signature(status: os.stat_result) -> _Signature:
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: str, key: str) -> _Mapping:
@@ -205,8 +205,8 @@ def _user(number: str) -> str:
 
 def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[str, Owners]:
     """Return the owners by device; several names may mean the same key."""
-    found: dict[str, dict[str, Owner]] = {}
+    by_device: dict[str, dict[str, Owner]] = {}
     for mapping in files:
         for owner in mapping.jobs.owners:
-            found.setdefault(mapping.key, {}).setdefault(owner.id, replace(owner, begin=begins[owner.id]))
-    return {key: tuple(owners.values()) for key, owners in found.items()}
+            by_device.setdefault(mapping.key, {}).setdefault(owner.id, replace(owner, begin=begins[owner.id]))
+    return {key: tuple(owners.values()) for key, owners in by_device.items()}

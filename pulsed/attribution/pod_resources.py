@@ -156,7 +156,7 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
     Raises:
         ValueError: it is malformed.
     """
-    found: dict[str, dict[Owner, None]] = {}
+    owners: dict[str, dict[Owner, None]] = {}
     unknown = 0
     for resources in _each(memoryview(response), 1):
         name, namespace = _text(resources, 1), _text(resources, 2)
@@ -166,8 +166,8 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
                 if key is None:
                     unknown += 1
                 else:
-                    found.setdefault(key, {})[owner] = None
-    return {key: tuple(each) for key, each in found.items()}, unknown
+                    owners.setdefault(key, {})[owner] = None
+    return {key: tuple(each) for key, each in owners.items()}, unknown
 
 
 def _devices(container: memoryview) -> Iterator[str]:

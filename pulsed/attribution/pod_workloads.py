@@ -199,10 +199,10 @@ class PodWorkloads:
 
     def _name(self, known: _OwnerPod) -> bool:
         """Name the workload of a pod if that needs no request; return whether the name changed."""
-        found = self._resolver.walk(known.pod) if known.pod is not None else None
-        if known.pod is None or not isinstance(found, WorkloadReference):
+        workload = self._resolver.walk(known.pod) if known.pod is not None else None
+        if known.pod is None or not isinstance(workload, WorkloadReference):
             return False
-        before, known.workload = known.workload, self.settings.workload(known.pod, found)
+        before, known.workload = known.workload, self.settings.workload(known.pod, workload)
         return known.workload != before
 
     async def _resolve_all(self) -> None:
@@ -221,8 +221,8 @@ class PodWorkloads:
 
     async def _request(self, pod: PodMetadata) -> None:
         """Request what controls a pod, unless it is known, or of a kind that was denied."""
-        found = self._resolver.walk(pod)
-        if not isinstance(found, Controller) or found.kind in self._denied:
+        controller = self._resolver.walk(pod)
+        if not isinstance(controller, Controller) or controller.kind in self._denied:
             return
         try:
             await self._resolver.resolve(pod)

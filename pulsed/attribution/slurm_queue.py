@@ -50,7 +50,7 @@ class SlurmQueue:
     def complete(self, claims: Claims) -> Claims:
         """Return the claims with what is known of their jobs, and begin to look up one that is not. Does not wait."""
         jobs = {(owner.id, owner.begin): None for owners in claims.owners.values() for owner in owners if _lacks(owner)}
-        self._known = {job: found for job, found in self._known.items() if job in jobs}
+        self._known = {job: details for job, details in self._known.items() if job in jobs}
         missing = next((job for job in jobs if job not in self._known), None)
         if missing and (self._look_up is None or self._look_up.done()) and self.clock() >= self._not_before:
             self._look_up = asyncio.create_task(self._take(missing), name="squeue")
@@ -66,13 +66,13 @@ class SlurmQueue:
             self._look_up.cancel()
 
     def _completed(self, owner: Owner) -> Owner:
-        found = self._known.get((owner.id, owner.begin))
-        if found is None:
+        details = self._known.get((owner.id, owner.begin))
+        if details is None:
             return owner
-        known = {name: getattr(owner, name) or getattr(found, name) for name in _TEXTS}
+        known = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
         if owner.user == owner.user_id:
-            known["user"] = found.user
-        return replace(owner, labels=owner.labels or found.labels, **known)
+            known["user"] = details.user
+        return replace(owner, labels=owner.labels or details.labels, **known)
 
     async def _take(self, job: _Job) -> None:
         try:

@@ -35,7 +35,7 @@ _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+_Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """What getaddrinfo finds; the address has another form for each family."""
 
 _Key = tuple[str, int, "ssl.SSLContext | None"]
@@ -242,7 +242,7 @@ async def _connect(connection: ClientConnection, address: Address, context: ssl.
         connection.fail(error)
 
 
-async def _addresses(address: Address) -> Sequence[_Found]:
+async def _addresses(address: Address) -> Sequence[_Resolved]:
     name = address.host.encode("ascii")  # text would load Python's IDNA codec, 1 MB
     try:  # needs no resolver, and so no thread that may be waiting for a dead one
         return socket.getaddrinfo(name, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -251,14 +251,14 @@ async def _addresses(address: Address) -> Sequence[_Found]:
         return await loop.getaddrinfo(name, address.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
-async def first_to_answer(found: Sequence[_Found]) -> socket.socket:
+async def first_to_answer(addresses: Sequence[_Resolved]) -> socket.socket:
     """Return a socket that is connected to one of these, in their order, the next beside the last if that takes long.
 
     uvloop's `create_connection` tries them one after the other, and a dead IPv6 address would use up the whole time.
     """
-    if len(found) == 1:
-        return await _dial(found[0])
-    waiting, attempts, failures = list(found), set[asyncio.Task[socket.socket]](), list[BaseException]()
+    if len(addresses) == 1:
+        return await _dial(addresses[0])
+    waiting, attempts, failures = list(addresses), set[asyncio.Task[socket.socket]](), list[BaseException]()
     try:
         while waiting or attempts:
             if waiting:
@@ -277,8 +277,8 @@ async def first_to_answer(found: Sequence[_Found]) -> socket.socket:
     raise failures[0]  # the resolver puts those first that this machine has a route to
 
 
-async def _dial(found: _Found) -> socket.socket:
-    family, kind, protocol, _, address = found
+async def _dial(resolved: _Resolved) -> socket.socket:
+    family, kind, protocol, _, address = resolved
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)

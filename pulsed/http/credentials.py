@@ -47,9 +47,11 @@ def basic_authorization(username: str, password: str) -> str:
 def may_have_credentials(ours: SplitResult, other: SplitResult) -> bool:
     """Return whether credentials of one URL may go to the other: same origin, or https on usual ports."""
     default = {"http": 80, "https": 443}
-    here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
-    there = (other.scheme, other.hostname, other.port or default.get(other.scheme))
-    return here == there or (here == ("http", ours.hostname, 80) and there == ("https", ours.hostname, 443))
+    origin = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
+    other_origin = (other.scheme, other.hostname, other.port or default.get(other.scheme))
+    return origin == other_origin or (
+        origin == ("http", ours.hostname, 80) and other_origin == ("https", ours.hostname, 443)
+    )
 
 
 def masked(url: str) -> str:

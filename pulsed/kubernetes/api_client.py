@@ -124,10 +124,10 @@ class ApiClient:
             answer = await self._get(path, {**query, "limit": str(PAGE_OBJECTS), **page}, body, self._timeout)
             document = self._parsed(answer.page)
             metadata = document.get("metadata")
-            found = document.get("items")
-            if not isinstance(metadata, dict) or not isinstance(found, list | None):
+            items = document.get("items")
+            if not isinstance(metadata, dict) or not isinstance(items, list | None):
                 raise self._error("sent something else than a list", "See whether this is an API server")
-            for item in found or ():
+            for item in items or ():
                 if isinstance(item, dict):
                     take(item)
             if not metadata.get("continue"):

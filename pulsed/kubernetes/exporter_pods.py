@@ -143,7 +143,7 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
 
     Of several pods of a DaemonSet, as during an update, the newest that is ready counts.
     """
-    found: dict[str, ExporterEndpoint] = {}
+    by_target: dict[str, ExporterEndpoint] = {}
     reasons: list[str] = []
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.name)):
         if not pod.is_ready:
@@ -154,5 +154,5 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
             names = ", ".join(sorted(name for name in pod.ports if name)) or "none"
             reasons.append(f"pod {pod.namespace}/{pod.name} has no port {page.port!r}; its named ports: {names}")
         else:
-            found[pod.target] = ExporterEndpoint(pod.target, url, pod.namespace, pod.name)
-    return [found[target] for target in sorted(found)], reasons
+            by_target[pod.target] = ExporterEndpoint(pod.target, url, pod.namespace, pod.name)
+    return [by_target[target] for target in sorted(by_target)], reasons

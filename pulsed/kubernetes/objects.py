@@ -129,22 +129,22 @@ def parse_selector(text: str) -> Callable[[Labels], bool]:
     terms: list[Callable[[Labels], bool]] = []
     at = 0
     while at < len(text):
-        found = _TERM.match(text, at)
-        if found is None:
+        match = _TERM.match(text, at)
+        if match is None:
             raise ValueError(f"{text!r} is not a label selector")
-        terms.append(_term(found))
-        at = found.end()
+        terms.append(_term(match))
+        at = match.end()
     return lambda labels: all(term(labels) for term in terms)
 
 
-def _term(found: re.Match[str]) -> Callable[[Labels], bool]:
-    if found["absent"]:
-        missing = found["missing"]
+def _term(match: re.Match[str]) -> Callable[[Labels], bool]:
+    if match["absent"]:
+        missing = match["missing"]
         return lambda labels: missing not in labels
-    name = found["name"]
-    if found["sign"] is None and found["set"] is None:
+    name = match["name"]
+    if match["sign"] is None and match["set"] is None:
         return lambda labels: name in labels
-    allowed = {found["value"] or ""} if found["sign"] else {value.strip() for value in found["values"].split(",")}
-    if found["sign"] == "!=" or found["set"] == "notin":
+    allowed = {match["value"] or ""} if match["sign"] else {value.strip() for value in match["values"].split(",")}
+    if match["sign"] == "!=" or match["set"] == "notin":
         return lambda labels: labels.get(name) not in allowed
     return lambda labels: labels.get(name) in allowed

@@ -85,13 +85,13 @@ class ResourceWatch(Generic[_T]):
 
     async def _list(self) -> None:
         version = {"resourceVersion": self._list_version} if self._list_version else {}
-        found: dict[tuple[str, str], _T] = {}
+        objects: dict[tuple[str, str], _T] = {}
 
         def take(item: JsonObject) -> None:
-            found[_key(item)] = self._read(item)
+            objects[_key(item)] = self._read(item)
 
         self._version = await self._client.list(self._path, {**self._query, **version}, take)
-        self.objects = found
+        self.objects = objects
         self.is_listed = True
         self._worked()
 

@@ -102,9 +102,9 @@ class WorkloadResolver:
             KubernetesError: an object could not be requested.
         """
         async with self._turn:
-            while isinstance(found := self.walk(pod), Controller):
-                await self._look_up(pod.namespace, found)
-            return found
+            while isinstance(reached := self.walk(pod), Controller):
+                await self._look_up(pod.namespace, reached)
+            return reached
 
     def _is_requested(self, kind: ObjectKind) -> bool:
         return kind in CONTROLLERS or kind in self._kinds

@@ -130,9 +130,9 @@ class AutoSource:
         if self._pause:
             await self._sleep(self._pause)
         reasons: list[str] = []
-        found = await _first_that_works(self._candidates, reasons, limited=True)
-        if found is not None:
-            return self._take(found)
+        trial = await _first_that_works(self._candidates, reasons, limited=True)
+        if trial is not None:
+            return self._take(trial)
         self._pause = self._pauses.next()
         raise NoSourceWorks(
             "no source works here: " + "; ".join(f"({number}) {why}" for number, why in enumerate(reasons, 1)),
@@ -151,9 +151,9 @@ class AutoSource:
         search, self._search = self._search, None
         if search is not None:
             search.cancel()
-            (found,) = await asyncio.gather(search, return_exceptions=True)
-            if isinstance(found, _Trial):
-                await found.source.close()
+            (trial,) = await asyncio.gather(search, return_exceptions=True)
+            if isinstance(trial, _Trial):
+                await trial.source.close()
         chosen, self._chosen = self._chosen, None
         if chosen is not None:
             self._restarts += chosen.restarts

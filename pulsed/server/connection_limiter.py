@@ -137,8 +137,8 @@ class ConnectionLimiter:
             elif not each.running or not is_within_share:
                 ranked.append((_Rank(is_within_share, each.running, each.has_requested, each.active), each))
         chosen = nsmallest(count, ranked, key=lambda entry: entry[0])
-        for _, found in chosen:
-            self._drop(found)
+        for _, connection in chosen:
+            self._drop(connection)
         return len(chosen)
 
     def _drop(self, each: ServerConnection | socket.socket) -> None:

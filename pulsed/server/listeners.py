@@ -85,8 +85,8 @@ def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
 
 def _inherited(descriptor: int) -> socket.socket:
     try:
-        found = socket.socket(fileno=descriptor)
-        listens = found.type == socket.SOCK_STREAM and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        sock = socket.socket(fileno=descriptor)
+        listens = sock.type == socket.SOCK_STREAM and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
         raise ListenError(f"descriptor {descriptor} of systemd is no socket: {error.strerror}") from None
     if not listens:
@@ -94,8 +94,8 @@ def _inherited(descriptor: int) -> socket.socket:
             f"descriptor {descriptor} of systemd is not a listening stream socket",
             "Use ListenStream= in the .socket unit",
         )
-    found.set_inheritable(False)
-    return found
+    sock.set_inheritable(False)
+    return sock
 
 
 def _tcp(address: str) -> socket.socket:
@@ -103,8 +103,8 @@ def _tcp(address: str) -> socket.socket:
     host = host.strip("[]")
     try:
         if host:
-            found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            return socket.create_server(found[4], family=found[0], backlog=BACKLOG)
+            resolved = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            return socket.create_server(resolved[4], family=resolved[0], backlog=BACKLOG)
         if socket.has_dualstack_ipv6():
             with contextlib.suppress(OSError):
                 return socket.create_server(

@@ -114,16 +114,16 @@ def _bytes_of(pem: Pem, mark: bytes) -> bytes:
     if "-----BEGIN" in pem.file:  # not to be repeated: it may be the key
         raise ConfigError(f"{pem.key}: holds PEM instead of the name of a file", "Use the key without _file for that")
     try:
-        found = read_regular(pem.file, _MAX_BYTES) if pem.file else pem.text.encode()
+        content = read_regular(pem.file, _MAX_BYTES) if pem.file else pem.text.encode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
             f"{pem.key}: cannot read {pem.file}: {reason}", "Name a file that pulsed's user may read"
         ) from None
-    if mark not in found:
+    if mark not in content:
         what = mark.decode().rstrip("-").lower()
         raise ConfigError(f"{_place(pem)} holds no {what} in PEM", f"Its lines begin with -----BEGIN … {mark.decode()}")
-    return found
+    return content
 
 
 def _place(pem: Pem) -> str:

@@ -72,9 +72,9 @@ class Users:
     def _matches(self, name: bytes, password: bytes) -> bool:
         import bcrypt  # 0.4 MB, which a daemon without users saves
 
-        found = self._hashes.get(name)
-        matches = bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], found or self._decoy)
-        return matches and found is not None
+        hashed = self._hashes.get(name)
+        matches = bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], hashed or self._decoy)
+        return matches and hashed is not None
 
     def _digest(self, authorization: bytes) -> bytes:
         return hashlib.blake2b(authorization, key=self._key, digest_size=32).digest()

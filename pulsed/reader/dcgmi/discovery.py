@@ -91,7 +91,7 @@ def parse_listing(text: str) -> dict[str, dict[str, str]]:
 
 def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
     """Read `dcgmi discovery -c`: by entity and id of MIG instances `gpu`, `instance_id` and so on, and GPUs' `uuid`."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    entities: dict[tuple[str, str], dict[str, str]] = {}
     gpu = ""
     for line in text.splitlines():
         left, right = _cells(line) or ("", "")
@@ -103,12 +103,12 @@ def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
         if branch[1] == "GPU":
             # The GPU's number here is NVML's, which need not be that of its row in dmon: the entity id is.
             gpu = id_
-            found["GPU", id_] = {"uuid": uuid[0]} if uuid else {}
+            entities["GPU", id_] = {"uuid": uuid[0]} if uuid else {}
         elif branch[1] == "I" and len(place) == 2:
-            found["GPU-I", id_] = {"gpu": gpu, "instance_id": place[1]}
+            entities["GPU-I", id_] = {"gpu": gpu, "instance_id": place[1]}
         elif branch[1] == "CI" and len(place) == 3:
-            found["GPU-CI", id_] = {"gpu": gpu, "instance_id": place[1], "compute_instance_id": place[2]}
-    return found
+            entities["GPU-CI", id_] = {"gpu": gpu, "instance_id": place[1], "compute_instance_id": place[2]}
+    return entities
 
 
 def _cells(line: str) -> tuple[str, str] | None:
@@ -183,8 +183,8 @@ async def printed(command: Sequence[str], patience: float) -> str:
 def parse_versions(text: str) -> tuple[str, str]:
     """Read `dcgmi -v`: the versions of dcgmi and of the host engine, empty where they are missing."""
     own, _, engine = text.partition(_ENGINE)
-    found = [_VERSION.search(part) for part in (own, engine)]
-    return found[0][1] if found[0] else "", found[1][1] if found[1] else ""
+    versions = [_VERSION.search(part) for part in (own, engine)]
+    return versions[0][1] if versions[0] else "", versions[1][1] if versions[1] else ""
 
 
 async def versions(path: str, patience: float) -> tuple[str, str]:

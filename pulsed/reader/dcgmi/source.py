@@ -217,8 +217,8 @@ class DcgmiSource:
         return tuple(chosen)
 
     async def _discover(self) -> Topology:
-        found = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
-        return self._topology if found == self._topology else found
+        topology = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
+        return self._topology if topology == self._topology else topology
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
@@ -257,8 +257,8 @@ class DcgmiSource:
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
-        if arrival.layout is not self._parts[0] and (found := _entities(arrival.layout)) != self._entities:
-            self._entities = found
+        if arrival.layout is not self._parts[0] and (entities := _entities(arrival.layout)) != self._entities:
+            self._entities = entities
             self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
         if self._upkeep is not None and self._upkeep.done():
             self._upkeep.result()

@@ -57,7 +57,7 @@ class DmonStream:
         self._chunks = 0
         self._received = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._found: list[RawTick] = []
+        self._parsed: list[RawTick] = []
         self._waiting: deque[RawTick] = deque()
         self._delivered_at = clock()
         self._unreported: Counter[str] = Counter()
@@ -159,28 +159,28 @@ class DmonStream:
     def _take(self, tick: DmonTick | None) -> None:
         if tick is None:
             return
-        self._found.append(
+        self._parsed.append(
             RawTick(self._command[0], *self._stamp, self._interval, tick.layout, tick.values, tick.rejected)
         )
-        if len(self._found) > _MOST_WAITING:
-            self._leave_out([self._found.pop(0)])
+        if len(self._parsed) > _MOST_WAITING:
+            self._leave_out([self._parsed.pop(0)])
         self._unparsed = 0
 
     def _deliver(self) -> None:
-        """Take the tick in progress as whole, and hand over what has been found."""
+        """Take the tick in progress as whole, and hand over the parsed ticks."""
         self._take(self._parser.finish())
-        found, self._found = self._found, []
-        if not found:
+        ticks, self._parsed = self._parsed, []
+        if not ticks:
             return
-        self._ticks += len(found)
-        newest = found[-1].clock
+        self._ticks += len(ticks)
+        newest = ticks[-1].clock
         gap, self._delivered_at = newest - self._delivered_at, newest
-        if len(found) > 1 and 2 * len(found) * self._interval < gap:
+        if len(ticks) > 1 and 2 * len(ticks) * self._interval < gap:
             # They waited for pulsed, and are fewer than the time has room for: the pipe was full, and dmon stood still
             # with it. Even the newest is old, by an unknown time. The next one is at most an interval away.
-            self._leave_out(found)
+            self._leave_out(ticks)
             return
-        self._waiting.extend(_spread(found, min(self._interval, gap / len(found))))
+        self._waiting.extend(_spread(ticks, min(self._interval, gap / len(ticks))))
         self._leave_out([self._waiting.popleft() for _ in range(len(self._waiting) - _MOST_WAITING)])
         if self._unreported:
             first = self._waiting[0]
@@ -233,14 +233,14 @@ class DmonStream:
             self._timer = None
 
 
-def _spread(found: Sequence[RawTick], least: float) -> list[RawTick]:
+def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:
     """Date ticks that were read at once back to when dmon printed them: each at least so many seconds before the next.
 
     dmon prints one per interval and does not catch up, so that several at once have waited for pulsed in the pipe.
     """
     spread: list[RawTick] = []
-    limit = found[-1].clock
-    for tick in reversed(found):
+    limit = ticks[-1].clock
+    for tick in reversed(ticks):
         early = max(0.0, tick.clock - limit)
         spread.append(replace(tick, clock=tick.clock - early, time=tick.time - early) if early else tick)
         limit = spread[-1].clock - least

@@ -59,7 +59,7 @@ class RunningIntegral:
     sums: array[float]
 
     @classmethod
-    def of(cls, rates: list[float]) -> RunningIntegral:
+    def from_rates(cls, rates: list[float]) -> RunningIntegral:
         """Sum up `rates`, one per second of one period."""
         steps = ((rate + after) / 2.0 for rate, after in zip(rates, [*rates[1:], rates[0]], strict=True))
         return cls(array("d", accumulate(steps, initial=0.0)))
@@ -69,8 +69,8 @@ class RunningIntegral:
         sums = self.sums
         whole = floor(t)
         cycles, second = divmod(whole, len(sums) - 1)
-        here = sums[second]
-        return cycles * sums[-1] + here + (sums[second + 1] - here) * (t - whole)
+        begin = sums[second]
+        return cycles * sums[-1] + begin + (sums[second + 1] - begin) * (t - whole)
 
 
 class SimulatedGpu:
@@ -84,9 +84,11 @@ class SimulatedGpu:
         # A board that was not just reset has some days of work behind it.
         self._energy_before = 0.0 if scene.reset_each_period else random.Random(name).uniform(2e8, 9e8)
         loads = [self._load(float(second)) for second in range(round(scene.period))]
-        self._joules = RunningIntegral.of([load.watts for load in loads])
-        self._capped = RunningIntegral.of([float(load.reasons & SW_POWER_CAP != 0) for load in loads])
-        self._slowed = RunningIntegral.of([float(load.reasons & (SW_THERMAL | HW_THERMAL) != 0) for load in loads])
+        self._joules = RunningIntegral.from_rates([load.watts for load in loads])
+        self._capped = RunningIntegral.from_rates([float(load.reasons & SW_POWER_CAP != 0) for load in loads])
+        self._slowed = RunningIntegral.from_rates(
+            [float(load.reasons & (SW_THERMAL | HW_THERMAL) != 0) for load in loads]
+        )
 
     def read(self, t: float) -> dict[str, float]:
         """Return every sensor and counter at `t` seconds after the demo's start, by DCGM's name without `DCGM_FI_`."""
@@ -150,17 +152,17 @@ class SimulatedGpu:
 
 def settled(wanted: Activity) -> Activity:
     """Bring an activity in line with how the counters nest: GR >= SM >= every pipe and the occupancy, all in 0..1."""
-    found = {
+    activity = {
         name: _ratio(value) if name.endswith(("_ACTIVE", "_OCCUPANCY")) else max(0.0, value)
         for name, value in wanted.items()
     }
-    integer, tensor = found["PROF_PIPE_TENSOR_IMMA_ACTIVE"], found["PROF_PIPE_TENSOR_ACTIVE"]
-    found["PROF_PIPE_TENSOR_IMMA_ACTIVE"] = min(integer, tensor)
-    sm = max(value for name, value in found.items() if name.startswith(("PROF_SM_", "PROF_PIPE_")))
-    found["PROF_SM_ACTIVE"] = sm
-    found["PROF_GR_ENGINE_ACTIVE"] = max(found["PROF_GR_ENGINE_ACTIVE"], sm)
-    found["DEV_FB_USED"] = min(found["DEV_FB_USED"], USABLE_MIB)
-    return found
+    integer, tensor = activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"], activity["PROF_PIPE_TENSOR_ACTIVE"]
+    activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"] = min(integer, tensor)
+    sm = max(value for name, value in activity.items() if name.startswith(("PROF_SM_", "PROF_PIPE_")))
+    activity["PROF_SM_ACTIVE"] = sm
+    activity["PROF_GR_ENGINE_ACTIVE"] = max(activity["PROF_GR_ENGINE_ACTIVE"], sm)
+    activity["DEV_FB_USED"] = min(activity["DEV_FB_USED"], USABLE_MIB)
+    return activity
 
 
 def _ratio(value: float) -> float:

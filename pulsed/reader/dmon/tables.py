@@ -239,19 +239,19 @@ class RightAlignedTable:
     def _cells(self, line: str, body: int, *, spaced: bool) -> list[str] | None:
         """Return the cells of a line from offset `body` on; None if there is no reading, or more than one."""
         # Texts hold blanks, so where an overflowing one ends follows only from what comes after it: all ways to place
-        # the columns are followed, each as (way to get here, offset it came from, text of the cell).
+        # the columns are followed, each as (ways to reach it, offset it came from, text of the cell).
         trail: list[dict[int, tuple[int, int, str]]] = []
-        here = {body: 1}
+        reached = {body: 1}
         for width, is_text in zip(self._widths, self._texts, strict=True):
             steps: dict[int, tuple[int, int, str]] = {}
-            for start, ways in here.items():
+            for start, ways in reached.items():
                 for stop, text in _right_cells(line, start, width, is_text, spaced):
                     known = steps[stop][0] if stop in steps else 0
                     steps[stop] = (known + ways, start, text)
             trail.append(steps)
-            here = {stop: ways for stop, (ways, _, _) in steps.items()}
-        ends = [stop for stop in here if not line[stop:].strip()]
-        if len(ends) != 1 or here[ends[0]] != 1:
+            reached = {stop: ways for stop, (ways, _, _) in steps.items()}
+        ends = [stop for stop in reached if not line[stop:].strip()]
+        if len(ends) != 1 or reached[ends[0]] != 1:
             return None
         cells = []
         at = ends[0]

@@ -204,14 +204,14 @@ class PageParser:
 
     def _in_order(self, labels: Labels) -> Labels:
         """Sort labels; give the same object for all series of a GPU."""
-        found = self._sorted.get(labels)
-        if found is None:
+        in_order = self._sorted.get(labels)
+        if in_order is None:
             ordered = tuple(sorted(labels))
-            found = self._sorted[labels] = labels if ordered == labels else ordered
+            in_order = self._sorted[labels] = labels if ordered == labels else ordered
             device = device_of(labels)
             if device is not None:
                 self._new_devices.add(device)
-        return found
+        return in_order
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
         """Read a line whose text is not known; whether it is a row. Raises RowRejected."""

@@ -230,4 +230,4 @@ def _unescape(escape: re.Pattern[str], text: str) -> str:
     """Replace the format's escapes; a backslash before anything else is that backslash, as dcgm-exporter means it."""
     if "\\" not in text:
         return text
-    return escape.sub(lambda found: _UNESCAPED[found[0]], text)
+    return escape.sub(lambda match: _UNESCAPED[match[0]], text)

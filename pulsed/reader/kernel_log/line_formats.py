@@ -169,7 +169,7 @@ def parse_line(line: str) -> LogLine | None:
             message = groups["message"]
             if "kernel" in groups and (stamp := _PRINTK_TIME.match(message)):
                 message = message[stamp.end() :]
-            return LogLine(_ESCAPE.sub(lambda found: chr(int(found[1], 16)), message), groups, format)
+            return LogLine(_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), message), groups, format)
     return None
 
 

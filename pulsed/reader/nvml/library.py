@@ -53,10 +53,10 @@ def load_nvml() -> ModuleType:
 
 def call(nvml: ModuleType, function: str, *arguments: object) -> Any:
     """Return what a function of nvidia-ml-py returns. Raises `NVMLError`."""
-    found = getattr(nvml, function, None)
-    if found is None:
+    callee = getattr(nvml, function, None)
+    if callee is None:
         raise nvml.NVMLError(FUNCTION_NOT_FOUND)
-    return found(*arguments)
+    return callee(*arguments)
 
 
 def optional(nvml: ModuleType, function: str, *arguments: object) -> Any:

@@ -71,11 +71,11 @@ class RecordPlayer:
             with open_bytes(self._path) as file:
                 while line := file.readline(_LONGEST_LINE):
                     number += 1
-                    found = _feed(reader, line, self._path)
-                    if isinstance(found, Session):
+                    entry = _feed(reader, line, self._path)
+                    if isinstance(entry, Session):
                         self._joins = True
-                    elif found is not None:
-                        tick = self._placed(found)
+                    elif entry is not None:
+                        tick = self._placed(entry)
                         yield Frame(tick.target, tick.clock, tick.interval, tick)
                     elif number % BREATH == 0:
                         yield None

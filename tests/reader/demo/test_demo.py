@@ -303,7 +303,7 @@ def test_any_activity_is_settled_into_a_possible_one(wanted: Activity) -> None:
 
 
 def test_an_integral_continues_over_its_period_and_before_zero() -> None:
-    integral = RunningIntegral.of([1.0, 3.0, 2.0, 0.0])
+    integral = RunningIntegral.from_rates([1.0, 3.0, 2.0, 0.0])
     assert [integral.at(float(t)) for t in range(6)] == [0.0, 2.0, 4.5, 5.5, 6.0, 8.0]
     assert integral.at(0.5) == 1.0
     assert integral.at(-1.0) == -0.5
