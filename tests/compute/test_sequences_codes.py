@@ -96,3 +96,120 @@ def test_vital_values_that_vanish(case: Vanishing, interval: float) -> None:
     for _ in range(2):
         (back, *_) = exporter.measure(*[whole] * (1 + case.others))
     assert back.state == "ok"
+
+
+def watch(name: str, code: str = "") -> str:
+    return f'DCGM_EXP_GPU_HEALTH_STATUS{{health_watch="{name}",health_error_code="{code}"}}'
+
+
+def seen(*states: float) -> Series:
+    """States of links from 0 on."""
+    return {f'DCGM_FI_DEV_NVLINK_GET_STATE{{nvlink="{link}"}}': state for link, state in enumerate(states)}
+
+
+CRC = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"
+TRAFFIC = {"DCGM_FI_PROF_NVLINK_TX_BYTES": 4e9}
+UP, DOWN = [1.0] * 18, [0.0] * 18
+LOST_TWO = [float(link not in (3, 17)) for link in range(18)]
+
+
+class Verdict(NamedTuple):
+    """What a page has besides vital values at first and then for an hour, and the check that follows: its state, and
+    what its message contains."""
+
+    first: Series
+    then: Series
+    check: str
+    state: str
+    message: str = ""
+    model: str = "NVIDIA H100 80GB HBM3"
+
+
+A100_PCIE = "NVIDIA A100-PCIE-40GB"
+VERDICTS = {
+    "one CRC error, kept by DCGM": Verdict(
+        {CRC: 0.0}, {CRC: 1.0, watch("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL"): 20.0}, "dcgm_health", "ok"
+    ),
+    "the same without a code": Verdict({CRC: 0.0}, {CRC: 1.0, watch("NVLINK"): 20.0}, "dcgm_health", "ok"),
+    "no own input": Verdict(
+        {},
+        {watch("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED"): 20.0},
+        "dcgm_health",
+        "warn",
+        "DCGM_FR_VOLATILE_DBE_DETECTED",
+    ),
+    "an input of another cause": Verdict(
+        CACHED, {**CACHED, watch("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED"): 20.0}, "dcgm_health", "warn", "uncorrected"
+    ),
+    "an unknown code": Verdict({}, {watch("SM", "DCGM_FR_NEW"): 20.0}, "dcgm_health", "warn", "DCGM_FR_NEW"),
+    "a code for no alarm": Verdict({}, {watch("POWER", "DCGM_FR_CLOCKS_EVENT_POWER"): 10.0}, "dcgm_health", "info"),
+    "IMEX without IMEX": Verdict(
+        {}, {watch("NVLINK", "DCGM_FR_IMEX_UNHEALTHY"): 20.0}, "dcgm_health", "ok", "Ignored: DCGM_FR_IMEX_UNHEALTHY"
+    ),
+    "IMEX that the driver confirms": Verdict(
+        {},
+        {watch("NVLINK", "DCGM_FR_IMEX_UNHEALTHY"): 20.0, "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION": 5.0},
+        "dcgm_health",
+        "warn",
+        "IMEX",
+    ),
+    "links without a bridge": Verdict(
+        {},
+        {watch("NVLINK", "DCGM_FR_NVLINK_DOWN"): 20.0},
+        "dcgm_health",
+        "ok",
+        "Ignored: DCGM_FR_NVLINK_DOWN, a known false alarm",
+        A100_PCIE,
+    ),
+    "links in use": Verdict(
+        TRAFFIC, {**TRAFFIC, watch("NVLINK", "DCGM_FR_NVLINK_DOWN"): 20.0}, "dcgm_health", "warn", "an NVLink is down"
+    ),
+    "links whose states are read": Verdict(
+        seen(*UP), {**seen(*UP), watch("NVLINK", "DCGM_FR_NVLINK_DOWN"): 20.0}, "dcgm_health", "ok"
+    ),
+    "an InfoROM that is valid": Verdict(
+        {},
+        {"DCGM_FI_DEV_INFOROM_CONFIG_VALID": 1.0, watch("INFOROM", "DCGM_FR_CORRUPT_INFOROM"): 10.0},
+        "dcgm_health",
+        "ok",
+    ),
+    "2 of 18 links": Verdict(seen(*LOST_TWO), seen(*LOST_TWO), "nvlink_down", "crit", "2 of 18: 3, 17"),
+    "2 links that were up": Verdict(
+        seen(1.0, 1.0, 1.0, 0.0), seen(1.0, 0.0, 0.0, 0.0), "nvlink_down", "crit", "2 of 4: 1, 2", A100_PCIE
+    ),
+    "all links that were up": Verdict(seen(*UP), seen(*DOWN), "nvlink_down", "crit", "18 of 18"),
+    "links that are asleep": Verdict(seen(*UP), seen(*[2.0] * 18), "nvlink_down", "ok"),
+    "links that never were up": Verdict(seen(*DOWN), seen(*DOWN), "nvlink_down", "unknown"),
+    "a bridge with half of the links": Verdict(
+        seen(1.0, 1.0, 0.0, 0.0), seen(1.0, 1.0, 0.0, 0.0), "nvlink_down", "ok", "", A100_PCIE
+    ),
+    "a product with fewer links": Verdict(
+        seen(*[1.0] * 8, *[0.0] * 4), seen(*[1.0] * 8, *[0.0] * 4), "nvlink_down", "ok", "", "NVIDIA A800-SXM4-80GB"
+    ),
+    "links with MIG": Verdict(seen(*UP), {**seen(*DOWN), "DCGM_FI_DEV_MIG_MODE": 1.0}, "nvlink_down", "unknown"),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS.values(), ids=list(VERDICTS))
+@pytest.mark.parametrize("interval", [15.0, 60.0])
+def test_codes_of_dcgm_and_states_of_links(case: Verdict, interval: float) -> None:
+    exporter = Exporter(interval)
+    for _ in range(8):
+        exporter.measure({**VITAL, **MEMORY, **case.first}, model=case.model)
+    while exporter.now < 8 * interval + 60 * MINUTE:
+        (health,) = exporter.measure({**VITAL, **MEMORY, **case.then}, model=case.model)
+        assert health.check("dcgm_health").state != "crit"
+    found = health.check(case.check)
+    assert (found.state, case.message in found.message) == (case.state, True), found.message
+    assert (found.severity > 0) == bool(found.remedy)
+
+
+def test_a_code_is_named_with_its_own_remedy() -> None:
+    exporter = Exporter(60.0)
+    for _ in range(10):
+        (health,) = exporter.measure({**VITAL, watch("MEM", "DCGM_FR_ROW_REMAP_FAILURE"): 20.0})
+    found = health.check("dcgm_health")
+    assert found.message == (
+        "A DCGM health watch reports a problem: DCGM_FR_ROW_REMAP_FAILURE, a memory row could not be replaced"
+    )
+    assert found.remedy.endswith(": run field diagnostics and replace the GPU.")

@@ -92,7 +92,7 @@ class GpuCheck:
         self.rules = tuple([RuleState() for _ in check.rules])
         self.state = CheckState(check.id, "unknown")
         self.events = 0
-        self._decider: tuple[int, int | None] | None = None
+        self._decider: tuple[int, int | None, str] = (0, None, "")
 
     @property
     def is_covered(self) -> bool:
@@ -122,7 +122,8 @@ class GpuCheck:
         )
         if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
-        decider = (worst, self.rules[worst].xid) if severity > 0 else None
+        rule = self.rules[worst]
+        decider = (worst, rule.xid, rule.detail) if severity > 0 else (0, None, rule.ignored if severity == 0 else "")
         last_event = self._last_event(time, now)
         if decider == self._decider and (severity, covered, applies, last_event) == (
             old.severity,
@@ -134,8 +135,8 @@ class GpuCheck:
         if severity > 0 >= old.severity and not check.rules[worst].counts_events:
             self.events += 1
         self._decider = decider
-        state, xid = STATES[severity + 1], self.rules[worst].xid
-        evidence = check.rules[worst].evidence(self.rules[worst], inputs) if severity >= 0 else ()
+        state = STATES[severity + 1]
+        evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered):
             evidence = old.evidence  # of the time when it was entered
         self.state = CheckState(
@@ -143,9 +144,9 @@ class GpuCheck:
             state=state,
             since=old.since if state == old.state else time,
             last_event=last_event,
-            message=_message(check, xid) if severity > 0 else "",
+            message=_message(check, rule) if severity > 0 else rule.ignored if severity == 0 else "",
             evidence=evidence,
-            remedy=_remedy(check, state, xid, evidence) if severity > 0 else "",
+            remedy=_remedy(check, state, rule, evidence) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
@@ -162,14 +163,15 @@ class GpuCheck:
         return before if before is not None and abs(last_event - before) < JITTER else last_event
 
 
-def _message(check: Check, xid: int | None) -> str:
-    return check.title if xid is None else f"{check.title}: XID {xid}, {xid_of(xid).description}"
+def _message(check: Check, rule: RuleState) -> str:
+    detail = rule.detail if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}"
+    return f"{check.title}: {detail}" if detail else check.title
 
 
-def _remedy(check: Check, state: State, xid: int | None, evidence: tuple[tuple[str, float], ...]) -> str:
-    numbers: dict[str, float | str] = dict(evidence)
-    if xid is not None:
-        known = xid_of(xid)
+def _remedy(check: Check, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...]) -> str:
+    numbers: dict[str, float | str] = dict(evidence) | ({"advice": rule.advice} if rule.advice else {})
+    if rule.xid is not None:
+        known = xid_of(rule.xid)
         numbers["advice"] = advice("crit" if "crit" in (state, known.severity) else state, known.action)
     try:
         return check.remedy.format_map(numbers)

@@ -172,7 +172,7 @@ class GpuHealth:
         self._take_answer(track, reading, node)
         if extras != inputs.extras:
             inputs.extras = extras
-            rules.pending |= plan.on_watches | plan.on_xids
+            rules.pending |= plan.on_watches | plan.on_links | plan.on_xids
         activity = activity_of(reading)
         if inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now):
             rules.pending |= plan.on_parts
@@ -235,6 +235,7 @@ class GpuHealth:
     def _reset(self, moment: float) -> None:
         """The GPU was reset, or the driver or the node restarted: XIDs before that are cleared."""
         self.inputs.xids.clear(moment)
+        self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
         self.last_reset = self.epoch + moment
         self._take_news()
 

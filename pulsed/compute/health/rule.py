@@ -48,6 +48,9 @@ class RuleState:
         events: number of events of the last evaluation, of rules that count them.
         event_at: time of the last event; None for none or an unknown time.
         xid: the code that decides, of rules about XIDs.
+        detail: what the message names beside the title; empty for nothing.
+        ignored: what is known to be a false alarm, and why.
+        advice: replaces `{advice}` in the remedy; empty: it has no own one.
         increases: by counter, of rules about increases; None before the first, as most rules have none.
         duties: by counter, of rules about duty.
         reached_since: by severity, since when it is reached without a break.
@@ -61,6 +64,9 @@ class RuleState:
     events: int = 0
     event_at: float | None = None
     xid: int | None = None
+    detail: str = ""
+    ignored: str = ""
+    advice: str = ""
     increases: dict[str, CounterIncrease] | None = None
     duties: dict[str, DutyCounter] | None = None
     reached_since: dict[int, float] | None = None

@@ -21,12 +21,6 @@ from pulsed.model.vocabulary import Value
 _REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
 _UNKNOWN_LINK = (5, 16)
 
-_FAILURE = 20.0
-"""Result of a failure of a DCGM watch."""
-
-_MILD = 5.0
-"""Result of a warning of a DCGM watch whose warnings are noise."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Level(Rule):
@@ -134,35 +128,6 @@ def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, Gp
         if value is None:
             return None
         return float(sum(low <= int(value) >> shift & (1 << bits) - 1 <= high for shift, bits, low, high in fields))
-
-    return measure
-
-
-def watches(
-    own_checks: Mapping[str, tuple[str, ...]], mild: frozenset[str]
-) -> Callable[[Level, GpuInputs], float | None]:
-    """Return a measure: the worst result of DCGM's health watches for which no own check is raised.
-
-    A check that is ok does not refute DCGM, which has other inputs. A check that is less severe has another cause.
-
-    Args:
-        own_checks: by watch, the checks of the same part.
-        mild: watches whose warnings are noise.
-    """
-
-    def measure(rule: Level, inputs: GpuInputs) -> float | None:
-        if inputs.extras is None or inputs.extras.health_watches is None:
-            return None
-        worst = 0.0
-        for watch, result in inputs.extras.health_watches:
-            if watch.upper() in mild and result < _FAILURE:
-                result = min(result, _MILD)
-            severity, _ = rule.grade(result)
-            if not any(
-                inputs.severity_of_check(check, inputs) >= severity for check in own_checks.get(watch.upper(), ())
-            ):
-                worst = max(worst, result)
-        return worst
 
     return measure
 

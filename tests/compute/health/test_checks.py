@@ -27,6 +27,7 @@ NOT_READINGS = {
     "clock_event_hw_power_brake",
     "xid_counts",
     "health_watches",
+    "nvlink_states",
     "kernel_log",
 }
 
@@ -108,9 +109,11 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("nvlink_errors", "crit"): grows("nvlink_crc_errors_total", 2000.0, 8),
     ("fabric_link", "warn"): always(330, fabric_manager_status=2.0),
     ("fabric_link", "crit"): always(70, fabric_health_mask=float(0b01 << 4)),
-    ("dcgm_health", "info"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("POWER", 10.0),))),
-    ("dcgm_health", "warn"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("MEM", 10.0),))),
-    ("dcgm_health", "crit"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("PMU", 20.0),))),
+    ("dcgm_health", "info"): Way(lambda _: {}, 23, 15.0, Extras(health_watches=((("POWER", ""), 10.0),))),
+    ("dcgm_health", "warn"): Way(lambda _: {}, 23, 15.0, Extras(health_watches=((("PMU", ""), 20.0),))),
+    ("nvlink_down", "crit"): Way(
+        lambda _: {}, 70, 1.0, Extras(nvlink_states=tuple([(link, float(link > 1)) for link in range(18)]))
+    ),
     ("config_drift", "info"): always(persistence_mode=0.0),
     ("config_drift", "warn"): always(ecc_mode=1.0, ecc_mode_pending=0.0),
     ("hot_idle", "warn"): always(140, 15.0, temperature_celsius=72.0, gpu_utilization_ratio=0.0),
@@ -162,8 +165,8 @@ def test_a_late_sample_is_no_problem_of_the_gpu(seconds: float) -> None:
 
 
 def test_the_table_is_complete_as_documentation() -> None:
-    assert len(CHECKS) == 28
-    assert len(BY_ID) == 28
+    assert len(CHECKS) == 29
+    assert len(BY_ID) == 29
     for check in CHECKS:
         assert check.title, check.id
         assert check.rule, check.id
