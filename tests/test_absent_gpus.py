@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
+from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
@@ -58,7 +59,7 @@ class Node:
             self.settings,
             "node",
             selection=self.selection,
-            boot_id=self.boot_id,
+            host_epoch=HostEpoch(self.boot_id),
             is_elsewhere=lambda uuid, since: self.elsewhere.get(uuid, 0.0) > since,
         )
 

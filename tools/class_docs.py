@@ -69,8 +69,11 @@ def classes() -> Iterator[str]:
     yield "The first rule that matches names the class (thresholds: `compute.workload.thresholds`). `io` is the largest"
     yield "direction of PCIe and C2C, the link between a superchip's GPU and processor. The class is `unknown` if"
     yield "missing inputs could change it.\n"
-    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active. By"
-    yield "  NVML's rounded time shares alone, a little traffic can be missed."
+    yield "* Missing PCIe traffic is what the last digits hide while graphics engine and DRAM activity are printed as"
+    yield "  0: the three decimals of `dcgmi dmon` 1.67 GB/s of an H100, the six of dcgm-exporter none."
+    yield "* `media` is the busiest media engine that is measured: encoder, decoders, JPEG, optical flow."
+    yield "* A GPU is used, and its time not idle, if its class is not `idle`, or if a media engine or NVLink works, in"
+    yield "  both profiles; `workload.used` of the API is null where the class may be `idle`."
     low = _percent("io_or_data_loading_sm_ratio")
     yield "* Missing C2C traffic counts as none, except on superchips (GH200, GB200, GB300): their GPUs that are not"
     yield f"  `idle` are `unknown` below {low} of SM activity. dcgm-exporter's default counters file lacks C2C; that of"
@@ -90,7 +93,8 @@ def classes() -> Iterator[str]:
 def _condition(condition: Condition) -> str:
     value = getattr(DEFAULT_THRESHOLDS, condition.threshold)
     limit = f"{value / 1e9:g} GB/s" if condition.variable == "io" else _percent(condition.threshold)
-    return f"{condition.variable} {condition.comparison} {limit}"
+    note = f" (not with the profile `{_others(condition.only)}`)" if condition.only else ""
+    return f"{condition.variable} {condition.comparison} {limit}{note}"
 
 
 def _others(only: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pulsed.compute.health.check import Check
+from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
+from pulsed.compute.health.rule import DAY
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
@@ -27,9 +28,13 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
   `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
   counters started again.
-* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it.
+* While its input is absent, as with a dying driver, an event is kept for its time, and a state that does not pass by
+  itself (errors, a pending repair, a defect) for a day.
+* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it. The XID of a host
+  engine that was restarted is a new event, also if its code is that of before: the engine has another process on this
+  machine, or has shown no last XID for two samples.
 * A GPU whose readings are not current is `unknown`, never `ok`. So it is while its *source* does not deliver, as during
-  an update of dcgm-exporter: then the source is what is wrong. Only raised events and absent GPUs stay as they are.
+  an update of dcgm-exporter: then the source is what is wrong. Only what is kept without input stays as it is.
 
 Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
 `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.
@@ -142,7 +147,9 @@ def _problem_and_action(check: Check) -> str:
     begin = re.match(r"[^:(]*(\(.*?\))?: ", remedy)
     details = f" {begin[1]}" if begin and begin[1] else ""
     action = remedy[begin.end() :] if begin else remedy
-    return f"{check.title}{details}. {action[0].upper()}{action[1:]}"
+    days = f"{HISTORY_SECONDS / DAY:g} days"
+    recurs = f" If raised before within {days}: {check.recurs[0].lower()}{check.recurs[1:]}" if check.recurs else ""
+    return f"{check.title}{details}. {action[0].upper()}{action[1:]}{recurs}"
 
 
 def _code_of(check: Check) -> str:

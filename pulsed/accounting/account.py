@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
+from pulsed.compute.bounds import media_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
@@ -46,6 +47,7 @@ class Extremes:
         samples: how many.
         idle_run: seconds of idle samples at the end.
         longest_idle: seconds of the longest run of idle samples.
+        media_active: integral of the activity of the busiest media engine, in seconds.
     """
 
     memory_used_bytes: Value = None
@@ -54,6 +56,7 @@ class Extremes:
     samples: int = 0
     idle_run: float = 0.0
     longest_idle: float = 0.0
+    media_active: float = 0.0
 
     def take(self, reading: Reading, seconds: float, *, is_idle: bool) -> None:
         """Take a sample; one that covers no time is no sample of the owner."""
@@ -61,12 +64,14 @@ class Extremes:
             return
         self.samples += 1
         self._take_peaks(reading)
+        self.media_active += media_of(reading) * seconds
         self.idle_run = self.idle_run + seconds if is_idle else 0.0
         self.longest_idle = max(self.longest_idle, self.idle_run)
 
     def include(self, other: Extremes) -> None:
         """Include the extremes of later samples."""
         self.samples += other.samples
+        self.media_active += other.media_active
         self._take_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
 
@@ -222,9 +227,7 @@ class AccountedGpu:
         """Take the extremes of a sample; the GPU has owners."""
         result = tick.results[self.position]
         seen = observed(result.counters.values)
-        self.extremes.take(
-            tick.readings[self.position], seen - self.observed, is_idle=result.workload.raw_class == "idle"
-        )
+        self.extremes.take(tick.readings[self.position], seen - self.observed, is_idle=result.workload.used is False)
         self.observed = seen
         for account in self.owners:
             account.last_seen = tick.time
@@ -245,7 +248,8 @@ class AccountedGpu:
                 account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
                 account.energy = (joules, owner.last_seen)
-        self.base, self.reading, self.extremes.samples = last, reading, 0
+        self.base, self.reading = last, reading
+        self.extremes.samples, self.extremes.media_active = 0, 0.0
 
     def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
         """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.

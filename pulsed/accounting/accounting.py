@@ -27,6 +27,13 @@ MAX_ABSENT_GPUS = 256
 """GPUs that are gone, of which the last counters are kept: they may come back."""
 
 
+LEAK_SECONDS = 600.0
+"""Memory of an idle GPU that is in use for so long, without an owner while owners are known, has leaked."""
+
+NOBODY = Owner("nobody", "nobody")
+"""The owner of leaked memory."""
+
+
 class OwnedGpu(NamedTuple):
     """A GPU in the newest tick of its target, and one of the owners that have it."""
 
@@ -46,6 +53,22 @@ class _TargetView:
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
+    leaked: frozenset[GpuKey] = frozenset()
+    _held_since: dict[GpuKey, float] = field(default_factory=dict)
+
+    def find_leaks(self, tick: ComputedTick) -> bool:
+        """Find the GPUs whose memory has leaked; return whether they are others than before."""
+        held = {
+            device.entity.key: min(self._held_since.get(device.entity.key, tick.clock), tick.clock)
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
+            if result.idle_kind == "held" and device.owners == () and position not in tick.lost
+        }
+        self._held_since = held
+        before, self.leaked = (
+            self.leaked,
+            frozenset([key for key, since in held.items() if tick.clock - since >= LEAK_SECONDS]),
+        )
+        return self.leaked != before
 
 
 class OwnerAccounting:
@@ -68,8 +91,11 @@ class OwnerAccounting:
     def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
         """Account for the next tick of a target; return the owners that began and ended."""
         view = self._views.get(tick.target)
-        if view is None or view.tick.devices is not tick.devices or not view.is_current or tick.passing:
-            view = self._update(view, tick)
+        if view is None:
+            view = self._views[tick.target] = _TargetView(tick, is_current=False)
+        is_changed = view.find_leaks(tick) or view.tick.devices is not tick.devices or not view.is_current
+        if is_changed or tick.passing:
+            self._update(view, tick)
         for gpu in view.owned:
             gpu.take(tick)
         if view.owned and tick.health_changes:
@@ -135,10 +161,8 @@ class OwnerAccounting:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
         self._owners.restore(accounts)
 
-    def _update(self, view: _TargetView | None, tick: ComputedTick) -> _TargetView:
-        """Find the GPUs of a tick with new devices, and charge what their owners got."""
-        if view is None:
-            view = self._views[tick.target] = _TargetView(tick)
+    def _update(self, view: _TargetView, tick: ComputedTick) -> None:
+        """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
         found: dict[GpuKey, AccountedGpu] = {}
         passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
         boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
@@ -154,7 +178,7 @@ class OwnerAccounting:
                     gpu,
                     tick,
                     position,
-                    self._accounts(device.owners or (), tick),
+                    self._accounts((NOBODY,) if key in view.leaked else device.owners or (), tick),
                     passing.get(position, ()),
                 )
         for key, gpu in view.gpus.items():
@@ -162,7 +186,6 @@ class OwnerAccounting:
                 self._release(gpu, view)
         view.gpus, view.is_current = found, True
         view.owned = [gpu for gpu in found.values() if gpu.owners]
-        return view
 
     def _claim(self, key: GpuKey, device: Device, tick: ComputedTick) -> AccountedGpu | None:
         """Return a GPU; None if another target delivers it."""

@@ -1,27 +1,30 @@
-"""Findings about jobs, from the counters of their GPUs: a hang is suspected, or one GPU is a straggler.
+"""Findings about jobs, from the counters of their GPUs: a hang is suspected, one GPU is a straggler, memory has leaked.
 
-Both are evaluated once a minute of tick time, for GPUs that one owner has alone. Their inputs are means over that
-minute; graphics engine and clocks, which have no integral, are those of its last sample.
+All are evaluated once a minute of tick time, the first two for GPUs that one owner has alone. Their inputs are means
+over that minute; graphics engine, clocks and media, which have no integral, are those of its last sample.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, field
+from statistics import correlation, median, pstdev
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import OwnerAccount, OwnerEvent
-from pulsed.accounting.accounting import OwnedGpu, OwnerAccounting
+from pulsed.accounting.accounting import LEAK_SECONDS, NOBODY, OwnedGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
+from pulsed.compute.bounds import media_of
+from pulsed.compute.class_table import BOTTLENECK_OF
 from pulsed.compute.products import c2c_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
-from pulsed.model.vocabulary import Value
+from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES, Value
 
-FindingName = Literal["hang", "straggler"]
+FindingName = Literal["hang", "straggler", "leaked_memory"]
 
 STEP_SECONDS = 60.0
 FINDING_SECONDS = 600.0
@@ -42,12 +45,18 @@ HANG_POWER_CHANGE = 0.05
 """A kernel that only spins: no traffic, power at most half of what the job's own peak was on this GPU, no change."""
 
 STRAGGLER_GPUS = 3
+STRAGGLER_STEPS = 10
+STRAGGLER_CORRELATION = 0.5
+STRAGGLER_VARIATION = 0.1
+"""GPUs work in step if the same resource limits them, and their real utilization of the last steps, where it varies by
+more than this (standard deviation), is correlated with that of their peers."""
+
 STRAGGLER_DIFFERENCE = 0.15
 STRAGGLER_RELATIVE = 0.25
 STRAGGLER_CLOCK_RATIO = 0.1
 STRAGGLER_SPREADS = 3.0
-"""It differs from the median of its peers by this much, and by so many times what the peers differ from each other:
-the stages of a pipeline differ by design, and then all of them do."""
+"""It is slower than all its peers, differs from their median by this much, and by so many times what the peers differ
+from each other: the stages of a pipeline differ by design, and then all of them do."""
 
 _PCIE = ("pcie_transmit", "pcie_receive")
 _NVLINK = ("nvlink_transmit", "nvlink_receive")
@@ -67,9 +76,11 @@ class FindingChange(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What a GPU did since the step before: means over its observed seconds, and values of its last sample."""
+    """What a GPU did since the step before: the bottleneck of its most frequent class, means over its observed seconds,
+    and values of its last sample."""
 
     seconds: float
+    bottleneck: str
     real_utilization: Value
     sm_active: Value
     dram_active: Value
@@ -77,6 +88,7 @@ class _Step(NamedTuple):
     watts: Value
     graphics_engine: Value
     clock: Value
+    media: float
 
 
 @dataclass(slots=True)
@@ -91,6 +103,7 @@ class _Watched:
     strayed: float = 0.0
     steps_without: int = 0
     has_peers: bool = False
+    ratios: deque[float] = field(default_factory=lambda: deque(maxlen=STRAGGLER_STEPS))
 
 
 class FindingDetector:
@@ -102,6 +115,7 @@ class FindingDetector:
     def __init__(self, accounting: OwnerAccounting) -> None:
         self._accounting = accounting
         self._watched: dict[GpuKey, _Watched] = {}
+        self._leaked: dict[GpuKey, OwnedGpu] = {}
         self._due = 0.0
 
     def add(self, tick: ComputedTick) -> Sequence[FindingChange]:
@@ -113,6 +127,8 @@ class FindingDetector:
 
     def states(self, device: Device) -> Mapping[FindingName, bool]:
         """Return which findings a GPU has; those that cannot be evaluated, for want of inputs or peers, are absent."""
+        if device.entity.key in self._leaked:
+            return {"leaked_memory": True}
         watched = self._watched.get(device.entity.key)
         if watched is None:
             return {}
@@ -122,7 +138,9 @@ class FindingDetector:
         return found
 
     def _evaluate(self, now: float) -> Iterator[FindingChange]:
-        held = [each for each in self._accounting.owned() if each.sharers == 1 and each.account.owner.kind != "nobody"]
+        owned = list(self._accounting.owned())
+        yield from self._leaks([each for each in owned if each.account.owner.key == NOBODY.key], now)
+        held = [each for each in owned if each.sharers == 1 and each.account.owner.kind != "nobody"]
         before = self._watched
         self._watched = {}
         stepped: dict[OwnerAccount, list[tuple[OwnedGpu, _Watched]]] = {}
@@ -140,6 +158,21 @@ class FindingDetector:
         for account, gpus in stepped.items():
             if len(gpus) == len(account.holding):
                 yield from _straggler(gpus, now)
+
+    def _leaks(self, gpus: Iterable[OwnedGpu], now: float) -> Iterator[FindingChange]:
+        """Yield the changes of `leaked_memory`."""
+        before, self._leaked = self._leaked, {each.device.entity.key: each for each in gpus}
+        for key, each in self._leaked.items():
+            if key not in before:
+                yield _changed("leaked_memory", each, now, _leak_text(each))
+        for key, each in before.items():
+            if key not in self._leaked:
+                yield _changed("leaked_memory", each, now, "")
+
+
+def _leak_text(gpu: OwnedGpu) -> str:
+    gibibytes = (gpu.reading.memory_used_bytes or 0.0) / 2**30
+    return f"{gibibytes:.1f} GiB in use for {LEAK_SECONDS / 60.0:.0f} min, and no job or pod has the idle GPU"
 
 
 def _step(base: CounterSnapshot, held: OwnedGpu) -> _Step | None:
@@ -161,7 +194,10 @@ def _step(base: CounterSnapshot, held: OwnedGpu) -> _Step | None:
     traffic = sum(flow for flow in flows.values() if flow is not None) if is_known else None
     reading = held.reading
     gr, clock = reading.graphics_engine_active_ratio, reading.sm_clock_hertz
-    return _Step(seconds, utilization, sm, dram, traffic, watts, gr, clock)
+    class_seconds = {name: value(counters, "workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES}
+    bottleneck = BOTTLENECK_OF.get(max(class_seconds, key=class_seconds.__getitem__), UNKNOWN)
+    media = media_of(reading)
+    return _Step(seconds, bottleneck, utilization, sm, dram, traffic, watts, gr, clock, media)
 
 
 def _mean(integral: Value, counters: CounterVector, word: str, seconds: float) -> Value:
@@ -182,6 +218,7 @@ def _hang(watched: _Watched, step: _Step, held: OwnedGpu, now: float) -> Iterato
         gr >= HANG_GRAPHICS_ENGINE_RATIO
         and dram <= HANG_DRAM_RATIO
         and traffic <= HANG_BYTES_PER_SECOND
+        and step.media == 0.0
         and watts <= HANG_POWER_RATIO * peak
         and last is not None
         and last.sm_active is not None
@@ -202,7 +239,10 @@ def _straggler(gpus: Sequence[tuple[OwnedGpu, _Watched]], now: float) -> Iterato
     """Yield the changes of `straggler` that a step of all GPUs of an owner causes."""
     steps = [watched.step for _, watched in gpus if watched.step is not None]
     alike = len({held.device.model for held, _ in gpus}) == 1 and len(steps) == len(gpus) >= STRAGGLER_GPUS
-    outliers = _outliers(steps) if alike else {}
+    for _, watched in gpus:
+        if watched.step is not None and watched.step.real_utilization is not None:
+            watched.ratios.append(watched.step.real_utilization)
+    outliers = _outliers(steps) if alike and _is_in_step([watched for _, watched in gpus]) else {}
     for at, (held, watched) in enumerate(gpus):
         was, watched.has_peers = watched.strayed >= FINDING_SECONDS, alike
         if at in outliers:
@@ -216,13 +256,28 @@ def _straggler(gpus: Sequence[tuple[OwnedGpu, _Watched]], now: float) -> Iterato
             yield _changed("straggler", held, now, message)
 
 
+def _is_in_step(gpus: Sequence[_Watched]) -> bool:
+    """Return whether the GPUs of an owner do the same work together; replicas of a service do not, nor does a GPU that
+    works alone."""
+    bottlenecks = {watched.step.bottleneck for watched in gpus if watched.step is not None}
+    if len(bottlenecks) != 1 or bottlenecks <= {"idle", UNKNOWN}:
+        return False
+    length = min(len(watched.ratios) for watched in gpus)
+    histories = [list(watched.ratios)[-length:] for watched in gpus if length > 1]
+    for at, own in enumerate(histories):
+        peers = [median(values) for values in zip(*histories[:at], *histories[at + 1 :], strict=True)]
+        if min(pstdev(own), pstdev(peers)) > STRAGGLER_VARIATION and correlation(own, peers) < STRAGGLER_CORRELATION:
+            return False
+    return True
+
+
 def _outliers(steps: Sequence[_Step]) -> Mapping[int, str]:
-    """Return the one GPU that differs from its peers, with the difference in words; empty without one."""
+    """Return the one GPU that is slower than its peers, with the difference in words; empty without one."""
     found: dict[int, str] = {}
     ratios = [step.real_utilization for step in steps if step.real_utilization is not None]
     if len(ratios) == len(steps):
         at, difference, peers = _farthest(ratios)
-        if difference >= max(
+        if ratios[at] < min(peers) and difference >= max(
             STRAGGLER_DIFFERENCE, STRAGGLER_RELATIVE * max(ratios), STRAGGLER_SPREADS * _spread(peers)
         ):
             found[at] = f"real utilization {ratios[at]:.0%}, theirs {min(peers):.0%} to {max(peers):.0%}"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from socket import gethostname
 
@@ -14,6 +15,7 @@ from pulsed.background import in_background, turn
 from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
+from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
@@ -42,7 +44,7 @@ class Pipeline:
     Args:
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
-        boot_id: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
+        host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
         kernel_log: path of the kernel log of that node; empty: it is not read.
         in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
@@ -59,7 +61,7 @@ class Pipeline:
         node: str,
         observe: Observe = lambda layer, seconds: None,
         selection: GpuSelection = EVERYTHING,
-        boot_id: str = "",
+        host_epoch: HostEpoch | None = None,
         kernel_log: str = "",
         in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
@@ -68,9 +70,9 @@ class Pipeline:
     ) -> None:
         self.computer = ComputeLayer(settings, is_elsewhere)
         self._select(selection)
-        self._boot_id, self._names = boot_id, (node, gethostname())
+        self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._devices: tuple[Device, ...] | None = None
-        self._boot_id_here = ""
+        self._is_here = False
         self._translator = Translator(node, max_gpus)
         self._attribution = attribution or Attribution()
         self._owners = OwnerLookup(self._attribution, node)
@@ -159,11 +161,12 @@ class Pipeline:
         translated = time.perf_counter()
         if canonical.devices is not self._devices:
             self._devices = canonical.devices
-            is_here = all(
+            self._is_here = all(
                 any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
             )
-            self._boot_id_here = self._boot_id if is_here else ""
-        computed = self.computer.compute(canonical, self._boot_id_here)
+        if self._host_epoch is not None and self._is_here:
+            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch))
+        computed = self.computer.compute(canonical)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed

@@ -16,8 +16,8 @@ from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import found_sources, open_sources, target_of
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.this_host import (
-    boot_id_of,
     discovers_exporters,
+    host_epoch_of,
     kernel_log_of,
     node_name,
     node_of_source,
@@ -260,7 +260,7 @@ class CollectorPool:
                 node,
                 self._observe,
                 selection_of(config, {}),
-                boot_id_of(config, source.target),
+                host_epoch_of(config, source.target),
                 kernel_log_of(config),
                 self.in_use,
                 self.attribution,

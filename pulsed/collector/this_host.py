@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from socket import gethostname
 from urllib.parse import urlsplit
 
+from pulsed.attribution.mapping_directory import boot_time
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
+from pulsed.model.raw_tick import Epoch
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+DRIVER = Path("/sys/module/nvidia")
 
 
 def node_name(config: Config) -> str:
@@ -58,15 +64,40 @@ def node_of_pods(config: Config) -> str:
     return node_name(config) if is_this_one or all(map(_is_exporter_here, exporter.targets)) else ""
 
 
-def boot_id_of(config: Config, target: str) -> str:
-    """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
+class HostEpoch:
+    """The epoch of this host, for the ticks of the sources on it.
+
+    Args:
+        boot: opaque id of its start.
+        booted: when that was, in Unix seconds.
+        driver: folder of the kernel driver's module, another one after each time that it was loaded.
+    """
+
+    def __init__(self, boot: str, booted: float = 0.0, driver: Path = DRIVER) -> None:
+        self._boot, self._booted, self._driver = boot, booted, driver
+        self._last: tuple[Epoch, str, Epoch] | None = None
+
+    def completed(self, epoch: Epoch) -> Epoch:
+        """Return the epoch of a source with that of the host; the same object until it changes."""
+        try:
+            generation = str(os.stat(self._driver).st_ino)
+        except OSError:
+            generation = ""
+        if self._last is None or self._last[0] is not epoch or self._last[1] != generation:
+            complete = epoch._replace(boot=self._boot, booted=self._booted, driver=generation)
+            self._last = (epoch, generation, complete)
+        return self._last[2]
+
+
+def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
+    """Return the epoch of this host; None where it is unknown, or the GPUs of a target may be in another host."""
     is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
     if not is_here and not discovers_exporters(config):
-        return ""
+        return None
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return HostEpoch(BOOT_ID.read_text(encoding="ascii").strip(), boot_time())
     except OSError:
-        return ""
+        return None
 
 
 def kernel_log_of(config: Config) -> str:

@@ -15,6 +15,7 @@ from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.raw_tick import is_another
 
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
@@ -74,7 +75,7 @@ class AbsenceTracker:
         have them."""
         self._expected = (target, tuple(gpus))
 
-    def add_expected(self, tick: CanonicalTick, boot_id: str, now: float) -> set[str]:
+    def add_expected(self, tick: CanonicalTick, now: float) -> set[str]:
         """Add the GPUs of an earlier run to the first tick with GPUs, at seconds of the target's clock; return the keys
         of those whose node was restarted since."""
         (target, gpus), self._expected = self._expected, ("", ())
@@ -84,7 +85,7 @@ class AbsenceTracker:
                 continue
             track.status, track.last_seen, track.missed_since = "gone", last_seen, tick.time
             track.gone_at = now - max(tick.time - last_seen, 0.0)
-            if boot_id and before and boot_id != before:
+            if is_another(tick.epoch.boot, before):
                 restarted.add(track.key)
         return restarted
 

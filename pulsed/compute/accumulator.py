@@ -14,6 +14,7 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
+from pulsed.model.computed_tick import Workload
 from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import POSITION, WORKLOAD_CLASSES, Reading, Value
@@ -31,7 +32,6 @@ MIN_STANDING_SECONDS = 1.0
 """DCGM may read energy less often than activity at 10 Hz."""
 
 _CLASS_AT = {name: position for position, name in enumerate(WORKLOAD_CLASSES)}
-_IDLE = _CLASS_AT["idle"]
 _FREE, _HELD, _UNKNOWN = range(len(IDLE_KINDS))
 _NO_CLASS_ENERGY: tuple[Value, ...] = (None,) * len(WORKLOAD_CLASSES)
 _NO_IDLE_ENERGY: tuple[Value, ...] = (None,) * len(IDLE_KINDS)
@@ -45,11 +45,15 @@ class Accumulator:
     Args:
         created: Unix time of the first sample.
         bounds: of the buckets of the distribution of real utilization, ascending; empty: it is not counted.
-        held_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use.
+        held_bytes: an idle GPU without a known owner counts as held with at least so much memory in use.
+
+    Attributes:
+        idle_kind: of the newest sample; None unless the GPU is certainly not used.
     """
 
     def __init__(self, created: float, bounds: tuple[float, ...], held_bytes: float) -> None:
         self._created, self._bounds, self._held_bytes = created, bounds, held_bytes
+        self.idle_kind: str | None = None
         self._observed = 0.0
         self._seconds = [0.0] * len(WORKLOAD_CLASSES)
         self._joules = [0.0] * len(WORKLOAD_CLASSES)
@@ -71,13 +75,13 @@ class Accumulator:
         if bounds != self._bounds:
             self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def start(self, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
+    def start(self, device: Device, reading: Reading, ratio: Value, workload: Workload) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
         self._settle()
         self._energy = None
         self._energy_age = 0.0
         self._is_stuck = False
-        self._count(0.0, device, reading, ratio, workload_class, None)
+        self._count(0.0, device, reading, ratio, workload, None)
 
     def add(
         self,
@@ -85,12 +89,12 @@ class Accumulator:
         device: Device,
         reading: Reading,
         ratio: Value,
-        workload_class: str,
+        workload: Workload,
         refresh: Value = None,
     ) -> None:
         """Count a sample that covers some seconds, above 0. `refresh` has the seconds between two different samples of
         the source; None if unknown."""
-        self._count(seconds, device, reading, ratio, workload_class, refresh)
+        self._count(seconds, device, reading, ratio, workload, refresh)
         if self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1
             self._ratios += ratio
@@ -116,13 +120,14 @@ class Accumulator:
         )
 
     def _count(
-        self, seconds: float, device: Device, reading: Reading, ratio: Value, workload_class: str, refresh: Value
+        self, seconds: float, device: Device, reading: Reading, ratio: Value, workload: Workload, refresh: Value
     ) -> None:
         before = self._observed
-        position = _CLASS_AT[workload_class]
+        position = _CLASS_AT[workload.raw_class]
         self._seconds[position] += seconds
         self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        kind = self._idle_kind(device, reading) if position == _IDLE else None
+        kind = self._idle_kind(device, reading) if workload.used is False else None
+        self.idle_kind = None if kind is None else IDLE_KINDS[kind]
         if kind is not None:
             self._idle_seconds[kind] += seconds
         self._count_energy(_Share(position, kind, seconds, before), reading, refresh)
@@ -184,11 +189,11 @@ class Accumulator:
             self._energy_unknown += share.seconds
 
     def _idle_kind(self, device: Device, reading: Reading) -> int:
-        if device.owners is not None:
-            return _HELD if device.owners else _FREE
+        if device.owners:
+            return _HELD
         used = reading.memory_used_bytes
         if used is None:
-            return _UNKNOWN
+            return _UNKNOWN if device.owners is None else _FREE
         return _HELD if used >= self._held_bytes else _FREE
 
 

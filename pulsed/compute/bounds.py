@@ -3,16 +3,18 @@
 The physics, all in 0..1: `GR >= SM >= max(TENSOR, FP64, FP32, FP16, OCCUPANCY)`, since a pipe is busy only while a
 warp is on the SM, and an SM only while the graphics or compute engine runs. NVML's time shares are ceilings where the
 counter itself is missing: `GR <= gpu_utilization_ratio` and `DRAM <= memory_utilization_ratio`, since they count any
-use, however small. This module must not depend on weights or classes.
+use, however small. They are whole percents: 3 % is anything up to 3.5 %. The counters are all printed alike, which
+keeps their order. This module must not depend on weights or classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Literal
 
 from pulsed.model.computed_tick import Bounds, Inputs
-from pulsed.model.vocabulary import Reading, Value
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 Missing = Literal["bounds", "zero"]
 """What a missing input is: anything that physics allows, or 0 (the older convention)."""
@@ -51,18 +53,31 @@ def zero_filled(reading: Reading) -> Bounds:
     return Bounds(inputs, inputs)
 
 
-MEDIA = ("encoder_utilization_ratio", "decoder_utilization_ratio")
-"""Video engines, whose work is in no other activity."""
+PERCENT_ROUNDING = 0.005
+"""Half a percent: what a utilization of the driver, a whole percent, may hide."""
+
+PROFILED_MEDIA = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
+"""Profiled activity of video decoders, JPEG decoders and optical flow engines."""
+
+MEDIA = ("encoder_utilization_ratio", "decoder_utilization_ratio", *PROFILED_MEDIA)
+"""Activity of the media engines, whose work is in no other activity."""
+
+_media = itemgetter(*(POSITION[name] for name in MEDIA))
+
+
+def media_of(reading: Reading) -> float:
+    """Return how busy the busiest media engine is, 0..1; 0 if none is measured."""
+    return max(filter(None, _media(reading)), default=0.0)
 
 
 def activity_of(reading: Reading) -> Value:
-    """Return how busy a GPU is, 0..1; None if only its video engines are known, and do nothing.
+    """Return how busy a GPU is, 0..1; None if only its media engines are known, and do nothing.
 
-    The work of the video engines is in neither of the other two: a GPU that transcodes shows 0 in both.
+    The work of the media engines is in neither of the other two: a GPU that transcodes shows 0 in both.
     """
     engine, utilization = reading.graphics_engine_active_ratio, reading.gpu_utilization_ratio
     busier = utilization if engine is None or (utilization is not None and utilization > engine) else engine
-    media = max(reading.encoder_utilization_ratio or 0.0, reading.decoder_utilization_ratio or 0.0)
+    media = media_of(reading)
     return media if media > (busier or 0.0) else busier
 
 
@@ -99,8 +114,8 @@ def _interval(value: Value, floor: float, ceiling: float) -> tuple[float, float]
     return (floor, ceiling) if floor <= ceiling else (ceiling, floor)
 
 
-def _ceiling(value: Value) -> float:
-    return 1.0 if value is None else _clamped(value)
+def _ceiling(percents: Value) -> float:
+    return 1.0 if percents is None else _clamped(percents + PERCENT_ROUNDING)
 
 
 def _clamped(value: float) -> float:

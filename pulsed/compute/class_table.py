@@ -7,6 +7,7 @@ module must not depend on how they are evaluated.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
@@ -15,9 +16,10 @@ from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import CLASSES
 from pulsed.settings import Factor, Ratio, Settings, setting
 
-Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
+Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io", "media"]
 """Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,
-of the chip-to-chip link of a superchip. `Inputs` come first."""
+of the chip-to-chip link of a superchip. `media` is the busiest video, image or optical flow engine of those that are
+measured. `Inputs` come first."""
 
 Profile = Literal["pulsed", "kempnerpulse"]
 """Whose rules: those of KempnerPulse 0.5 are without pulsed's own, and take a high `memory_utilization_ratio`
@@ -28,7 +30,7 @@ def _use(name: str) -> str:
     """Return which conditions of the class table use a threshold."""
     uses = [
         f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
-        + (f" (only with the profile `{rule.only}`)" if rule.only else "")
+        + (f" (only with the profile `{only}`)" if (only := rule.only or condition.only) else "")
         for rule in RULES
         for condition in rule.conditions
         if condition.threshold == name
@@ -39,7 +41,7 @@ def _use(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class ClassThresholds(Settings):
     """Every number of the class table: ratios 0..1, and bytes/s. The defaults are KempnerPulse 0.5's, except
-    `memory_bound_saturated_dram_ratio`, which it does not have.
+    `idle_media_ratio` and `memory_bound_saturated_dram_ratio`, which it does not have.
 
     A name is the class, then the input. A ratio above 1 is never reached.
 
@@ -50,6 +52,7 @@ class ClassThresholds(Settings):
     idle_real_utilization_ratio: Ratio = setting(0.05, _use)
     idle_graphics_engine_ratio: Ratio = setting(0.05, _use)
     idle_dram_ratio: Ratio = setting(0.05, _use)
+    idle_media_ratio: Ratio = setting(0.05, _use)  # profile pulsed only
     tensor_heavy_compute_tensor_ratio: Ratio = setting(0.50, _use)
     tensor_heavy_compute_sm_ratio: Ratio = setting(0.60, _use)
     # 80 to 90 % is the practical peak of device memory, and 65 % is three quarters of it or more.
@@ -85,11 +88,12 @@ Comparison = Literal["<", ">="]
 
 
 class Condition(NamedTuple):
-    """One comparison of a rule: of a variable with a field of `ClassThresholds`."""
+    """One comparison of a rule: of a variable with a field of `ClassThresholds`; `only` as in `ClassRule`."""
 
     variable: Variable
     comparison: Comparison
     threshold: str
+    only: Profile | None = None
 
 
 class ClassRule(NamedTuple):
@@ -107,6 +111,10 @@ class ClassRule(NamedTuple):
     only: Profile | None = None
 
 
+_ONLY: Mapping[Variable, Profile] = {"media": "pulsed"}
+"""Variables of one profile alone. SMs and the graphics engine do nothing while a GPU transcodes."""
+
+
 def _rule(
     name: str,
     bottleneck: str,
@@ -120,12 +128,20 @@ def _rule(
     def threshold(variable: Variable) -> str:
         return "io_bytes_per_second" if variable == "io" else f"{of or name}_{variable}_ratio"
 
-    compared = tuple(Condition(variable, how, threshold(variable)) for variable, how in conditions)
+    compared = tuple(Condition(name, how, threshold(name), _ONLY.get(name)) for name, how in conditions)
     return ClassRule(name, bottleneck, compared, reason, only)
 
 
 RULES: tuple[ClassRule, ...] = (
-    _rule("idle", "idle", ("real_utilization", "<"), ("graphics_engine", "<"), ("dram", "<"), ("io", "<")),
+    _rule(
+        "idle",
+        "idle",
+        ("real_utilization", "<"),
+        ("graphics_engine", "<"),
+        ("dram", "<"),
+        ("io", "<"),
+        ("media", "<"),
+    ),
     _rule("tensor_heavy_compute", "compute", ("tensor", ">="), ("sm", ">=")),
     _rule(
         "memory_bound",
@@ -149,9 +165,10 @@ RULES: tuple[ClassRule, ...] = (
 )
 """The class table, first match wins; the last rule always matches."""
 
-_BOTTLENECK_OF = {rule.name: rule.bottleneck for rule in RULES}
+BOTTLENECK_OF = {rule.name: rule.bottleneck for rule in RULES}
+"""The bottleneck of each class."""
 
-BOTTLENECKS: tuple[str, ...] = tuple(dict.fromkeys(_BOTTLENECK_OF[name] for name in CLASSES))
+BOTTLENECKS: tuple[str, ...] = tuple(dict.fromkeys(BOTTLENECK_OF[name] for name in CLASSES))
 """The bottlenecks that a class can have; `UNKNOWN` is one more answer."""
 
 VARIABLES: tuple[Variable, ...] = get_args(Variable)
@@ -161,4 +178,8 @@ VARIABLES: tuple[Variable, ...] = get_args(Variable)
 @lru_cache(maxsize=2)
 def rules_of(profile: Profile) -> tuple[ClassRule, ...]:
     """Return the rules of a profile, in their order."""
-    return tuple(rule for rule in RULES if rule.only in (None, profile))
+    return tuple(
+        rule._replace(conditions=tuple(each for each in rule.conditions if each.only in (None, profile)))
+        for rule in RULES
+        if rule.only in (None, profile)
+    )

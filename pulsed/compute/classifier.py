@@ -14,8 +14,9 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
+from pulsed.compute.bounds import PERCENT_ROUNDING, media_of
 from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
-from pulsed.compute.products import ChipToChipLink
+from pulsed.compute.products import PCIE_BYTES_PER_SECOND, ChipToChipLink, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
@@ -41,31 +42,40 @@ Box = tuple[Cell, Cell]
 
 
 def traffic(
-    device: Device, reading: Reading, high: Inputs, settings: ComputeSettings, link: ChipToChipLink | None
+    device: Device,
+    reading: Reading,
+    high: Inputs,
+    settings: ComputeSettings,
+    link: ChipToChipLink | None,
+    rounding: float = 0.0,
 ) -> tuple[float, float]:
     """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
     Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
-    neither can be active, given the highest that the inputs can be, missing traffic is none. Missing traffic of a
-    superchip's link is limited by how active both can be; other products have no such link. The profile `kempnerpulse`
-    has PCIe alone: a busy copy engine counts as traffic without limit, and an unknown `memory_utilization_ratio` leaves
-    the traffic open.
+    neither shows activity, given the highest that the inputs can be, missing traffic is what `rounding` hides. Missing
+    traffic of a superchip's link is limited by how active both can be; other products have no such link. The profile
+    `kempnerpulse` has PCIe alone: a busy copy engine counts as traffic without limit, and an unknown
+    `memory_utilization_ratio` leaves the traffic open.
+
+    Args:
+        high: the highest that the inputs can be.
+        rounding: how much higher a printed input may be.
     """
     if not device.whole:
         return 0.0, 0.0
     sent = reading.pcie_transmit_bytes_per_second
     received = reading.pcie_receive_bytes_per_second
     low = max(sent or 0.0, received or 0.0)
-    open_ended = sent is None or received is None
+    limit = math.inf if sent is None or received is None else low
     if settings.workload.profile == "kempnerpulse":
         copying = reading.memory_utilization_ratio
         if copying is None:
-            open_ended = True
+            limit = math.inf
         elif copying >= settings.workload.thresholds.io_memory_utilization_ratio:
             return math.inf, math.inf
-    elif high.dram <= 0.0 and high.graphics_engine <= 0.0:
-        open_ended = False
-    most = math.inf if open_ended and settings.missing == "bounds" else low
+    elif limit == math.inf:
+        limit = _hidden_traffic(device, reading, high, rounding)
+    most = max(low, limit) if settings.missing == "bounds" else low
     if settings.workload.profile == "kempnerpulse":
         return low, most
     sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
@@ -73,8 +83,40 @@ def traffic(
         return low, most
     low = max(low, sent or 0.0, received or 0.0)
     if link is not None and (sent is None or received is None) and settings.missing == "bounds":
-        most = max(most, link.limit(high.dram, high.graphics_engine))
+        most = max(most, link.limit(high.dram + rounding, high.graphics_engine + rounding))
     return low, max(low, most)
+
+
+def _hidden_traffic(device: Device, reading: Reading, high: Inputs, rounding: float) -> float:
+    """Return the most PCIe traffic that activity of 0 hides, bytes/s; without limit where there is activity.
+
+    DRAM activity counts cycles, and so is traffic over the bandwidth of device memory; the driver's utilization counts
+    the time in which memory is accessed, during which traffic is no faster than PCIe.
+    """
+    dram, utilization = reading.dram_active_ratio, reading.memory_utilization_ratio
+    is_still = high.dram <= (PERCENT_ROUNDING if dram is None else 0.0) and high.graphics_engine <= (
+        PERCENT_ROUNDING if reading.graphics_engine_active_ratio is None else 0.0
+    )
+    if not is_still:
+        return math.inf
+    copied = (high.dram + rounding) * memory_bandwidth_of(device.model)
+    if dram is None and utilization is not None:
+        copied = min(copied, (utilization + PERCENT_ROUNDING) * PCIE_BYTES_PER_SECOND)
+    return copied + (high.graphics_engine + rounding) * PCIE_BYTES_PER_SECOND
+
+
+def has_other_work(device: Device, reading: Reading, thresholds: ClassThresholds) -> bool:
+    """Return whether a measured engine works that the rules may not consider: NVLink, and media engines.
+
+    With the class this decides whether the GPU is used (`Workload.used`). Traffic below that of `io` is noise.
+    """
+    if media_of(reading) >= thresholds.idle_media_ratio:
+        return True
+    if not device.whole:
+        return False
+    transmit, receive = reading.nvlink_transmit_bytes_per_second, reading.nvlink_receive_bytes_per_second
+    both = reading.nvlink_bandwidth_bytes_per_second
+    return max(transmit or 0.0, receive or 0.0, (both or 0.0) / 2.0) >= thresholds.io_bytes_per_second
 
 
 class Classifier:
@@ -91,13 +133,15 @@ class Classifier:
         self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in AT_MOST)
         self._remembered: dict[Box, Workload] = {}
 
-    def classify(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]) -> Workload:
+    def classify(
+        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float = 0.0
+    ) -> Workload:
         """Return the class that every filling-in of the missing inputs leads to, or the candidates.
 
         Real utilization is bounded on its own, though it follows from the inputs. That is sound, and with thresholds
         as the default ones it loses nothing: the other conditions of `idle` imply this one.
         """
-        box = self._box(bounds, real_utilization, io)
+        box = self._box(bounds, real_utilization, io, media)
         workload = self._remembered.get(box)
         if workload is None:
             if len(self._remembered) >= REMEMBERED:
@@ -106,16 +150,16 @@ class Classifier:
         return workload
 
     def reached(
-        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]
+        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float = 0.0
     ) -> list[ClassRule]:
         """Return the rules that a filling-in of the missing inputs leads to, in their order; as `classify` does."""
-        return self._candidates(self._box(bounds, real_utilization, io))
+        return self._candidates(self._box(bounds, real_utilization, io, media))
 
-    def _box(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]) -> Box:
-        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0])))
+    def _box(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float], media: float) -> Box:
+        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0], media)))
         if bounds.low is bounds.high and io[0] == io[1]:
             return (low, low)
-        return (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization[1], io[1]))))
+        return (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization[1], io[1], media))))
 
     def _compiled(self, condition: Condition, thresholds: ClassThresholds) -> _Comparison:
         position = VARIABLES.index(condition.variable)

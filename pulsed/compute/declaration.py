@@ -113,13 +113,14 @@ class DerivedDetail:
         json: dotted path in the GPU document.
         help: one line without a full stop.
         kind: `ratio` a number or None, `ratios` pairs of a name and such a number, `names` a sequence of strings,
-            `time` Unix seconds or None, `setting` a string of the configuration, which `get` does not return.
+            `time` Unix seconds or None, `flag` a boolean or None, `setting` a string of the configuration, which `get`
+            does not return.
         get: returns the value.
     """
 
     json: str
     help: str
-    kind: Literal["ratio", "ratios", "names", "time", "setting"]
+    kind: Literal["ratio", "ratios", "names", "time", "flag", "setting"]
     get: Callable[[Reading, Result], object]
 
 

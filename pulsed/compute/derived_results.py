@@ -4,10 +4,11 @@ here."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.bounds import bounds_of, media_of, zero_filled
 from pulsed.compute.class_table import ClassRule
-from pulsed.compute.classifier import classifier, traffic
+from pulsed.compute.classifier import classifier, has_other_work, traffic
 from pulsed.compute.declaration import DerivedNumber, DerivedResult, DerivedValue
 from pulsed.compute.health.summary import HEALTH
 from pulsed.compute.products import c2c_of
@@ -59,25 +60,40 @@ class Deriver:
         """Return the bounds of the inputs of a reading, given what a missing input is."""
         return zero_filled(reading) if self._settings.missing == "zero" else bounds_of(reading)
 
-    def derive(self, device: Device, reading: Reading, bounds: Bounds) -> tuple[RealUtilization, Workload, Saturation]:
-        """Return the results of a reading without implausible inputs, and of the bounds of its inputs."""
+    def derive(
+        self, device: Device, reading: Reading, bounds: Bounds, rounding: float = 0.0
+    ) -> tuple[RealUtilization, Workload, Saturation]:
+        """Return the results of a reading without implausible inputs, and of the bounds of its inputs.
+
+        Args:
+            rounding: how much higher a fraction may be than it was printed.
+        """
         settings = self._settings
         utilization = real_utilization(reading, bounds, self._weights, settings)
         saturator = self._saturators.get((device.model, device.whole))
         if saturator is None:
             saturator = Saturator(device.model, device.whole, settings.saturation.practical_peaks())
             self._saturators[device.model, device.whole] = saturator
-        io = traffic(device, reading, bounds.high, settings, saturator.link)
-        workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io)
+        io = traffic(device, reading, bounds.high, settings, saturator.link, rounding)
+        media = media_of(reading)
+        workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io, media)
+        if workload.used is not True and has_other_work(device, reading, settings.workload.thresholds):
+            workload = replace(workload, has_other_work=True)
         return utilization, workload, saturator.saturation(reading, bounds)
 
     def reached_rules(
-        self, device: Device, reading: Reading, bounds: Bounds, utilization: tuple[float, float]
+        self,
+        device: Device,
+        reading: Reading,
+        bounds: Bounds,
+        utilization: tuple[float, float],
+        rounding: float = 0.0,
     ) -> tuple[list[ClassRule], tuple[float, float]]:
         """Return the rules of the class table that the bounds of the inputs and of the real utilization allow, and the
         bounds of the traffic, bytes/s."""
-        io = traffic(device, reading, bounds.high, self._settings, c2c_of(device.model) if device.whole else None)
-        return self._classifier.reached(bounds, utilization, io), io
+        link = c2c_of(device.model) if device.whole else None
+        io = traffic(device, reading, bounds.high, self._settings, link, rounding)
+        return self._classifier.reached(bounds, utilization, io, media_of(reading)), io
 
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:

@@ -86,22 +86,16 @@ class ComputeLayer:
         )
         return removal, self._last
 
-    def compute(self, tick: CanonicalTick, boot_id: str = "") -> ComputedTick:
-        """Compute the results of the next tick.
-
-        Args:
-            tick: the sample.
-            boot_id: of the node that all GPUs are in; opaque, and another one after each start of the node. Empty if
-                they may be in several nodes, or in another one.
-        """
-        tracked = self._tracker.track(tick, boot_id)
+    def compute(self, tick: CanonicalTick) -> ComputedTick:
+        """Compute the results of the next tick."""
+        tracked = self._tracker.track(tick)
         if tracked.gpus is not self._gpus:
             self._enroll(tracked.gpus)
         settings, tracks = self._settings, tracked.gpus.tracks
         readings, anomalies = self._filter(tick, tracks)
-        health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
+        health = self.health_evaluator.evaluate(tick, readings, tracked)
         deriver, boards = self._deriver, self._boards
-        bounds = list(map(deriver.bounds, readings))
+        bounds, rounding = list(map(deriver.bounds, readings)), tick.layout.rounding
         results: list[Result] = []
         changes: list[ClassChange] = []
         for position, (track, stages, device, reading, gpu_health, shares) in enumerate(
@@ -121,14 +115,25 @@ class ComputeLayer:
                 if settings.missing != "zero":
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
-            utilization, workload, saturation = deriver.derive(device, reading, own)
+            utilization, workload, saturation = deriver.derive(device, reading, own, rounding)
             before = stages.debouncer.held
             held = stages.take(track, device, reading, utilization.ratio, workload, settings.workload.hold)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
             counters = stages.accumulator.snapshot()
             results.append(
-                Result(utilization, workload, saturation, held, counters, gpu_health, shares, unpartitioned, narrow)
+                Result(
+                    utilization,
+                    workload,
+                    saturation,
+                    held,
+                    counters,
+                    gpu_health,
+                    shares,
+                    unpartitioned,
+                    narrow,
+                    stages.accumulator.idle_kind,
+                )
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
@@ -226,10 +231,10 @@ class _Stages:
         """Count the newest sample and debounce its class; return the held one."""
         sample, debouncer, accumulator = track.decision, self.debouncer, self.accumulator
         if sample.kind == "next":
-            accumulator.add(sample.covered, device, reading, ratio, workload.raw_class, track.inputs.refresh)
+            accumulator.add(sample.covered, device, reading, ratio, workload, track.inputs.refresh)
             debouncer.update(workload, sample.covered, track.time)
         elif sample.kind != "repeat":
-            accumulator.start(device, reading, ratio, workload.raw_class)
+            accumulator.start(device, reading, ratio, workload)
             if sample.continued(hold):
                 debouncer.update(workload, 0.0, track.time)  # too short to forget the class, and no proof of another
             else:

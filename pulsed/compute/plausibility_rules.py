@@ -12,16 +12,13 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
-from pulsed.compute.bounds import MEDIA
+from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting
 
-ENGINES = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
-"""Profiled activity of the image and video engines."""
-
 ACTIVITY = tuple(
-    name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in ENGINES
+    name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in PROFILED_MEDIA
 )
 """Profiled activity of the SMs and memory; the graphics engine first, then the SMs."""
 
@@ -36,7 +33,6 @@ POWERS = ("power_watts", "power_instant_watts")
 MEASURED = (
     *ACTIVITY,
     *RATES,
-    *ENGINES,
     *UTILIZATIONS,
     *POWERS,
     *MEDIA,
@@ -165,7 +161,7 @@ def _absurd(what: str, meaning: str, *quantities: str) -> PlausibilityRule:
 STUCK = PlausibilityRule(
     "profiling_stuck_at_zero",
     "All profiled activity is exactly 0 while gpu_utilization_ratio stays high; all zeros of the profiler go missing",
-    (*ACTIVITY, *RATES, *ENGINES),  # dcgm-exporter#662, DCGM#303, gpu-monitoring-tools#189
+    (*ACTIVITY, *RATES, *PROFILED_MEDIA),  # dcgm-exporter#662, DCGM#303, gpu-monitoring-tools#189
     ("gpu_utilization_ratio", ("graphics_engine_active_ratio", "sm_active_ratio")),
 )
 ENGINE_STUCK = PlausibilityRule(

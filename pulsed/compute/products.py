@@ -161,6 +161,40 @@ def c2c_of(model: str) -> ChipToChipLink | None:
     return first_match(C2C_LINKS, model)
 
 
+class DeviceMemory(NamedTuple):
+    """The most bytes/s between the GPUs of some products and their device memory.
+
+    Attributes:
+        pattern: found in the names of its products, and no earlier one.
+        source: of the number, in a few words.
+    """
+
+    pattern: str
+    bytes_per_second: float
+    source: str
+
+
+DEVICE_MEMORIES: Final = (
+    DeviceMemory(r"\bA(100D?X?|800)\b", 2.04e12, "data sheet of A100 80 GB"),
+    DeviceMemory(
+        r"\bT4G?\b|\bA(2|10[A-Z]?|16|30X?|40)\b|\bL(2|4|20|40[A-Z]?)\b|\bAda\b|[RG]TX|GeForce|Quadro|TITAN|V100",
+        1.8e12,
+        "the fastest are RTX 5090 and RTX PRO 6000: 1.79 TB/s",
+    ),
+    DeviceMemory("", 8e12, "data sheets of B200 and B300"),
+)
+"""HBM3 and newer is in the last row, as are unknown products."""
+
+PCIE_BYTES_PER_SECOND: Final = 64e9
+"""No more than that in one direction: 16 lanes of PCIe 5. Boards with PCIe 6 measure their traffic."""
+
+
+@lru_cache(maxsize=256)
+def memory_bandwidth_of(model: str) -> float:
+    """Return the most bytes/s between a product, by its name, and its device memory."""
+    return next(row.bytes_per_second for row in DEVICE_MEMORIES if re.search(row.pattern, model))
+
+
 _REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
 _RETIREMENT = ("retired_pages_",)
 _MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")

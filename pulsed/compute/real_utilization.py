@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from operator import attrgetter
 
-from pulsed.compute.bounds import INPUT_QUANTITIES
+from pulsed.compute.bounds import INPUT_QUANTITIES, PERCENT_ROUNDING
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
@@ -17,8 +17,9 @@ from pulsed.model.vocabulary import Reading
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
 
-SETTLED = 1e-9
-"""Bounds that differ by no more than this are one number; sums of floats differ in the last bits."""
+SETTLED = PERCENT_ROUNDING + 1e-6
+"""Bounds that differ by no more than this are one number, the lower: utilizations of the driver are whole percents, and
+sums of floats differ in the last bits."""
 
 FULL = 1.0 - 1e-15
 """From here on a weighted sum is 1: scaled weights sum to 1 only within the last bits of a float."""

@@ -88,8 +88,8 @@ class Tracker:
         """Forget an absent GPU by request; if it returns, it is another one."""
         return self.absence.forget(track, self._clock.time)
 
-    def track(self, tick: CanonicalTick, boot_id: str = "") -> TrackedTick:
-        """Decide about the next tick of the target; `boot_id` is of its node, opaque, empty if unknown."""
+    def track(self, tick: CanonicalTick) -> TrackedTick:
+        """Decide about the next tick of the target."""
         self.absence.remove_moved(tick.time)
         are_devices_new = tick.devices is not self._devices or self._clock.now >= self.absence.expires
         if are_devices_new:
@@ -97,7 +97,7 @@ class Tracker:
         before = self._clock.ticks
         decision = self._clock.advance(tick)
         if are_devices_new:
-            self._register(tick, boot_id)
+            self._register(tick)
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
@@ -123,11 +123,11 @@ class Tracker:
         for track in self._gpus.tracks:
             track.last_sample, track.last_seen = moment, time
 
-    def _register(self, tick: CanonicalTick, boot_id: str) -> None:
+    def _register(self, tick: CanonicalTick) -> None:
         """Find the tracks of new devices, and forget those that are not expected any more."""
         self._devices = tick.devices
         now = self._clock.now
-        restarted = self.absence.add_expected(tick, boot_id, now) if tick.devices else set[str]()
+        restarted = self.absence.add_expected(tick, now) if tick.devices else set[str]()
         tracks: dict[str, GpuTrack] = {}
         boards: dict[tuple[str, str], GpuTrack] = {}
         for device in tick.devices:

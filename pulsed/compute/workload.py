@@ -7,8 +7,9 @@ at once, and a flicker of 100 ms does not. `unknown` is a class like any other h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from pulsed.compute.bounds import INPUT_QUANTITIES
+from pulsed.compute.bounds import INPUT_QUANTITIES, MEDIA
 from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
@@ -25,8 +26,10 @@ MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
     **{variable: (INPUT_QUANTITIES[variable],) for variable in VARIABLES if variable in INPUT_QUANTITIES},
     "real_utilization": (),  # has inputs of its own
     "io": (*PCIE, *C2C),
+    "media": MEDIA,
 }
-"""The quantities that determine each variable of the class table, all of them; superchips alone have those of C2C."""
+"""The quantities that determine each variable of the class table, all of them; superchips alone have those of C2C. Of
+`media`, those that are missing do not count."""
 
 
 def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:
@@ -37,6 +40,7 @@ def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
     used = {condition.variable for rule in rules_of(settings.workload.profile) for condition in rule.conditions}
     measured_by = inputs_of_variables(settings.workload.profile)
+    used.discard("media")  # nothing is open without them
     quantities = [quantity for variable in VARIABLES if variable in used for quantity in measured_by[variable]]
     if settings.workload.profile == "kempnerpulse":  # its IO rule
         quantities.append("memory_utilization_ratio")
@@ -98,6 +102,12 @@ WORKLOAD = DerivedResult(
             kind="names",
             get=lambda reading, result: result.workload.candidates,
         ),
+        DerivedDetail(
+            json="workload.used",
+            help="Whether any engine works: SMs, memory, copies, media or links; null if the inputs allow both",
+            kind="flag",
+            get=lambda reading, result: result.held.used,
+        ),
     ),
 )
 
@@ -137,8 +147,8 @@ class ClassDebouncer:
         held, raw_class = self.held, workload.raw_class
         if raw_class == held.workload_class:
             self._candidate = ""
-            if workload.bottleneck != held.bottleneck:
-                self.held = HeldWorkload(raw_class, workload.bottleneck, held.since, held.changes)
+            if workload.bottleneck != held.bottleneck or workload.used is not held.used:
+                self.held = replace(held, bottleneck=workload.bottleneck, used=workload.used)
             return
         if raw_class != self._candidate:
             self._candidate, self._since, self._covered = raw_class, time, 0.0
@@ -149,5 +159,7 @@ class ClassDebouncer:
     def _take(self, workload: Workload, since: float) -> None:
         held = self.held
         is_change = held.since is not None and workload.raw_class != held.workload_class
-        self.held = HeldWorkload(workload.raw_class, workload.bottleneck, since, held.changes + is_change)
+        self.held = HeldWorkload(
+            workload.raw_class, workload.bottleneck, since, held.changes + is_change, workload.used
+        )
         self._candidate = ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners
-from pulsed.model.raw_tick import KernelEvent, Layout, RawTick, RawValue
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import Reading
 
 
@@ -80,6 +80,7 @@ class CanonicalTick(Tick):
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
+        epoch: of the source, and of the node where all GPUs are in this one; the same object until it changes.
     """
 
     devices: tuple[Device, ...]
@@ -88,3 +89,4 @@ class CanonicalTick(Tick):
     extras: Mapping[int, Extras] = field(default_factory=dict)
     kernel_events: tuple[KernelEvent, ...] | None = None
     passing: Mapping[int, Owners] = field(default_factory=dict)
+    epoch: Epoch = UNKNOWN_EPOCH

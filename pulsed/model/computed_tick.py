@@ -86,11 +86,25 @@ class Workload:
         raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
         bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
         candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
+        has_other_work: whether an engine works that no rule of the class table considers, such as NVLink.
     """
 
     raw_class: str
     bottleneck: str
     candidates: tuple[str, ...] = ()
+    has_other_work: bool = False
+
+    @property
+    def used(self) -> bool | None:
+        """Whether any engine of the GPU works; None if the inputs allow both.
+
+        All that depends on whether a GPU is used takes it from here: idle time and energy, accounts, advice, findings.
+        """
+        if self.has_other_work:
+            return True
+        if self.raw_class == UNKNOWN:
+            return None if "idle" in self.candidates else True
+        return self.raw_class != "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +116,14 @@ class HeldWorkload:
         bottleneck: that of the newest sample of this class.
         since: when the first sample of the run was taken that made it the class, in Unix seconds; None before any.
         changes: how often the class has changed so far.
+        used: whether any engine works, as of the newest sample of this class; None if that is open.
     """
 
     workload_class: str
     bottleneck: str
     since: float | None
     changes: int = 0
+    used: bool | None = None
 
 
 NOT_HELD = HeldWorkload(UNKNOWN, UNKNOWN, None)
@@ -127,6 +143,7 @@ class Result(NamedTuple):
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
         rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
+        idle_kind: of `IDLE_KINDS`, of the newest sample; None if the GPU is used, or that is open.
     """
 
     real_utilization: RealUtilization
@@ -138,6 +155,7 @@ class Result(NamedTuple):
     clock_event_shares: tuple[tuple[str, float], ...] = ()
     mig_unpartitioned: float | None = None
     rollup_bounds: Bounds | None = None
+    idle_kind: str | None = None
 
 
 class ClassChange(NamedTuple):

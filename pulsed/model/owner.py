@@ -64,6 +64,17 @@ class Owner:
         """Kind and id: identifies it among the owners at a time."""
         return (self.kind, self.id)
 
+    @property
+    def program(self) -> str:
+        """What runs, in words, the same over restarts: the workload of a pod, an array of jobs, a user's program."""
+        if self.kind == "pod":
+            name = self.workload or "/".join(filter(None, (self.name, self.container)))
+            return f"{self.workload_kind or 'pod'} {self.namespace}/{name}"
+        if self.kind == "slurm_job":
+            return f"job {self.id.partition('_')[0]}"
+        user = self.user or self.user_id
+        return f"{self.name or f'process {self.id}'}{f' of user {user}' if user else ''}"
+
     def continues(self, before: Owner) -> bool:
         """Return whether this is an owner seen before, not another one with its id (requeued, recreated, recycled)."""
         return (

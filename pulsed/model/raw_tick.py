@@ -15,6 +15,9 @@ Dialect = Literal["exporter", "dmon", "pulsed"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
 CSV (`gpu_utilization_ratio`)."""
 
+DECIMALS: Mapping[Dialect, int] = {"dmon": 3, "exporter": 6, "pulsed": 3}
+"""Decimals of fractions by dialect. pulsed's CSV may be of a dmon."""
+
 MAX_GPUS = 1024
 """GPUs and MIG instances of one target; by default, a target with more fails."""
 
@@ -47,12 +50,47 @@ class Layout:
         help: HELP text by metric name, where the source has any.
         types: declared TYPE by metric name, where the source has any. An exporter's operator sets it, so it is
             used for republishing only.
+        decimals: of the source's fractions, if it prints fewer than others of its dialect; else None.
     """
 
     dialect: Dialect
     series: tuple[Series, ...]
     help: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    decimals: int | None = None
+
+    @property
+    def rounding(self) -> float:
+        """What a printed fraction may hide: half of its last digit."""
+        return 0.5 * 10.0 ** -(DECIMALS[self.dialect] if self.decimals is None else self.decimals)
+
+
+class Epoch(NamedTuple):
+    """What was started last of what the values of a tick depend on; each opaque, and empty if unknown.
+
+    Two that are known and differ mean a start in between.
+
+    Attributes:
+        boot: of the node: another one after each start.
+        driver: of the kernel driver: another one after each time that it was loaded.
+        engine: of the process that keeps the last XID: the host engine.
+        exporter: of the process that counts what is in `Extras`.
+        booted: when the node was started, in Unix seconds; 0 if unknown.
+    """
+
+    boot: str = ""
+    driver: str = ""
+    engine: str = ""
+    exporter: str = ""
+    booted: float = 0.0
+
+
+UNKNOWN_EPOCH = Epoch()
+
+
+def is_another(now: str, before: str) -> bool:
+    """Return whether two parts of an epoch differ; an unknown one differs from none."""
+    return now != before and bool(now and before)
 
 
 class KernelEvent(NamedTuple):
@@ -118,6 +156,7 @@ class RawTick:
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
         processes: on all GPUs, the same object until they are listed again; None where the source does not list them.
+        epoch: as far as the source delivers it, the same object until it changes.
     """
 
     target: str
@@ -129,3 +168,4 @@ class RawTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
     processes: tuple[GpuProcess, ...] | None = None
+    epoch: Epoch = UNKNOWN_EPOCH

@@ -35,6 +35,7 @@ IO_RATIO = 0.20
 UNDERFED_SM_RATIO = 0.15
 THROTTLED_RATIO = 0.10
 SMALL_MEMORY_RATIO = 0.25
+MEDIA_RATIO = 0.05
 SMALL_REAL_UTILIZATION_RATIO = 0.20
 
 
@@ -73,6 +74,8 @@ def _events(account: Account) -> Iterator[Advice]:
 
 FINDING_TEXTS: Mapping[str, str] = {
     "hang": "A deadlocked collective looks like this: see the logs of all ranks, and their stacks (py-spy dump).",
+    "leaked_memory": "A process without a job or pod still has the memory: find it (nvidia-smi, fuser /dev/nvidia*) and"
+    " end it, or reset the GPU.",
     "straggler": "All GPUs of a synchronous job wait for the slowest: compare this GPU and its rank with the others.",
 }
 
@@ -177,8 +180,13 @@ _RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_events, _idle, _imba
 
 
 def _used_alone(account: Account) -> list[Account]:
-    """Return the GPUs that the owner used and did not share."""
-    return [gpu for gpu in account["gpus"] if gpu["shared_by"] == 1 and not _is_unused(gpu)]
+    """Return the GPUs that the owner used for other work than video, and did not share."""
+    return [gpu for gpu in account["gpus"] if gpu["shared_by"] == 1 and not (_is_unused(gpu) or _is_for_media(gpu))]
+
+
+def _is_for_media(gpu: Account) -> bool:
+    """Return whether media engines work on the GPU, which neither SMs nor the real utilization show."""
+    return float(gpu.get("media_active_seconds", 0.0)) >= MEDIA_RATIO * float(gpu["gpu_seconds"]) > 0.0
 
 
 def _name(account: Account, gpu: Account) -> str:

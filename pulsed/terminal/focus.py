@@ -91,7 +91,7 @@ HISTORY_FIELDS: tuple[str, ...] = tuple(each.field for group in GROUPS.values() 
 
 _VARIABLES = {
     "sm": "SM", "tensor": "tensor", "dram": "DRAM", "graphics_engine": "engine", "fp64": "FP64",
-    "real_utilization": "real utilization", "io": "PCIe",
+    "real_utilization": "real utilization", "io": "PCIe", "media": "media",
 }  # fmt: skip
 """Variables of the rules of classes."""
 

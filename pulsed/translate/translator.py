@@ -132,6 +132,7 @@ class Translator:
             anomalies=anomalies,
             extras=compiled.extras.read(self._devices, values),
             kernel_events=kernel_events,
+            epoch=raw.epoch,
         )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:

@@ -12,7 +12,7 @@ from pulsed.accounting.findings import FindingChange, FindingDetector
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import Owner
+from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
@@ -100,9 +100,10 @@ def test_a_deadlocked_collective_is_found_once_and_ends_with_work() -> None:
         lambda made: made.does(20, WORK).does(60, SPIN._replace(nvlink_receive_bytes_per_second=1e9)),
         lambda made: made.does(20, WORK).does(60, SPIN._replace(c2c_receive_bytes_per_second=1e9)),
         lambda made: made.does(20, WORK).does(60, SPIN._replace(power_watts=400.0)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(nvdec0_active_ratio=0.3)),
         lambda made: [made.does(1, SPIN._replace(sm_active_ratio=0.1 * (at % 3))) for at in range(-20, 60)],
     ],
-    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "c2c", "power", "moving"],
+    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "c2c", "power", "media", "moving"],
 )
 def test_what_is_no_hang(history: Callable[[Job], object]) -> None:
     made = Job()
@@ -147,6 +148,14 @@ def levels(*ratios: float) -> Sequence[Reading]:
     return [reading(ratio, 500.0, traffic=1e9, gr=0.98) for ratio in ratios]
 
 
+LOADING = reading(0.1, 200.0, traffic=5e9, gr=0.3)
+
+
+def levels_of(minute: int) -> Sequence[float]:
+    """Loads of replicas that have requests of their own."""
+    return [0.55 if (minute // 2 + at) % 3 else 0.95 for at in range(2)] + [0.95, 0.5]
+
+
 def test_a_straggler_is_named_with_its_peers_and_health() -> None:
     made = Job(4).does(20, WORK, WORK, SLOW, WORK)
     assert made.found == [("straggler", "2", True)]
@@ -180,8 +189,27 @@ def test_checkpoints_of_all_gpus_do_not_hide_a_straggler() -> None:
         lambda made: [
             made.does(5, WORK, WORK, SLOW, WORK).does(5, WORK, SLOW, WORK, WORK).does(5, WORK) for _ in range(4)
         ],
+        lambda made: made.does(30, IDLE, WORK, IDLE, IDLE),
+        lambda made: made.does(30, WORK).does(30, WORK, *[IDLE] * 3).does(30, WORK),
+        lambda made: made.does(60, *levels(0.9, 0.5, 0.5, 0.5)),
+        lambda made: made.does(60, WORK, WORK, WORK, IDLE),
+        lambda made: made.does(60, WORK, WORK, WORK, LOADING),
+        lambda made: [made.does(1, *levels(*levels_of(minute))) for minute in range(60)],
     ],
-    ids=["pipeline", "two kinds", "close", "little", "idle", "changing"],
+    ids=[
+        "pipeline",
+        "two kinds",
+        "close",
+        "little",
+        "idle",
+        "changing",
+        "1 of 4 used",
+        "evaluation on rank 0",
+        "one busy replica",
+        "one without work",
+        "one that loads data",
+        "replicas of a service",
+    ],
 )
 def test_what_is_no_straggler(history: Callable[[Job], object]) -> None:
     made = Job(4)
@@ -203,6 +231,55 @@ def test_gpus_of_different_jobs_are_no_peers() -> None:
         assert made.node.tick is not None
         made.changes += made.detector.add(made.node.tick)
     assert made.found == []
+
+
+# Leaked memory
+
+HOLDING = IDLE._replace(memory_used_bytes=40e9)
+
+
+def nobody_has(made: Job, minutes: float, *readings: Reading, owners: Owners | None = ()) -> Job:
+    made.owners = owners  # type: ignore[assignment]
+    return made.does(minutes, *readings)
+
+
+def test_memory_that_nobody_has_is_found_after_ten_minutes() -> None:
+    made = nobody_has(Job().does(5, WORK._replace(memory_used_bytes=40e9)), 9, HOLDING)
+    assert made.found == []
+    nobody_has(made, 3, HOLDING)
+    assert made.found == [("leaked_memory", "0", True)]
+    assert made.changes[0].owner.kind == "nobody"
+    assert made.changes[0].message == "37.3 GiB in use for 10 min, and no job or pod has the idle GPU"
+    assert made.detector.states(GPUS[0]) == {"leaked_memory": True}
+    nobody = made.node.running(made.changes[0].owner)
+    assert [event.check for event in nobody.on(GPUS[0]).events] == ["leaked_memory"]
+    assert made.node.tick is not None
+    assert (made.node.tick.results[0].counters.value("idle_seconds", "held") or 0.0) >= 11 * 60.0
+    nobody_has(made, 2, IDLE._replace(memory_used_bytes=0.0))
+    assert made.found[1:] == [("leaked_memory", "0", False)]
+    assert made.detector.states(GPUS[0]) == {}
+    assert [account.owner.kind for account in made.node.ended] == ["slurm_job", "nobody"]
+
+
+@pytest.mark.parametrize(
+    ("held", "owners"),
+    [
+        (HOLDING, None),  # owners are not known
+        (HOLDING, (A,)),
+        (IDLE._replace(memory_used_bytes=100e6), ()),
+        (IDLE, ()),
+        (WORK._replace(memory_used_bytes=40e9), ()),
+        (HOLDING._replace(encoder_utilization_ratio=0.4), ()),
+    ],
+)
+def test_what_is_no_leak(held: Reading, owners: Owners | None) -> None:
+    assert nobody_has(Job(), 30, held, owners=owners).found == []
+
+
+def test_a_job_takes_over_from_leaked_memory() -> None:
+    made = nobody_has(Job(), 12, HOLDING)
+    made.owners = (B,)
+    assert made.does(3, HOLDING).found == [("leaked_memory", "0", True), ("leaked_memory", "0", False)]
 
 
 async def test_the_straggler_of_the_demo() -> None:

@@ -1,4 +1,4 @@
-"""What is derived from the configuration of the sources: the host of their GPUs, and its boot id."""
+"""What is derived from the configuration of the sources: the host of their GPUs, and its epoch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from socket import gethostname
 import pytest
 
 from pulsed.collector.source_factory import open_sources
-from pulsed.collector.this_host import boot_id_of, node_of_pods, node_of_source
+from pulsed.collector.this_host import HostEpoch, host_epoch_of, node_of_pods, node_of_source
 from pulsed.configuration import load
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch
 
 REMOTE, LOCAL = "http://gpu-7:9400/metrics", "http://127.0.0.1:9400/metrics"
 
@@ -58,6 +59,10 @@ def test_pods_are_those_of_this_node_unless_exporters_of_others_are_read(overrid
     assert node_of_pods(load(None, ("node=here", *overrides), {})) == node
 
 
+def boot_of(epoch: HostEpoch | None) -> str:
+    return "" if epoch is None else epoch.completed(UNKNOWN_EPOCH).boot
+
+
 HERE = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
@@ -77,7 +82,7 @@ HERE = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip
 def test_the_boot_id_of_an_exporter_is_known_on_this_host(target: str, here: bool) -> None:
     for kind, targets in (("exporter", target), ("auto", f"['{target}', {REMOTE}]")):
         config = load(None, (f"source.kind={kind}", f"source.exporter.targets={targets}"), {})
-        assert boot_id_of(config, target) == (HERE if here else "")
+        assert boot_of(host_epoch_of(config, target)) == (HERE if here else "")
 
 
 @pytest.mark.parametrize(
@@ -85,4 +90,19 @@ def test_the_boot_id_of_an_exporter_is_known_on_this_host(target: str, here: boo
 )
 def test_the_boot_id_of_a_host_engine_is_known_on_this_host(kind: str, host: str, here: bool) -> None:
     config = load(None, (f"source.kind={kind}", f"source.dcgmi.host={host}"), {})
-    assert boot_id_of(config, "dcgmi dmon") == (HERE if here else "")
+    assert boot_of(host_epoch_of(config, "dcgmi dmon")) == (HERE if here else "")
+
+
+def test_a_driver_that_is_loaded_again_is_another_generation(tmp_path: Path) -> None:
+    folder = tmp_path / "nvidia"
+    host, source = HostEpoch("a", 5.0, folder), Epoch(engine="1", exporter="2")
+    unloaded = host.completed(source)
+    assert unloaded == Epoch("a", "", "1", "2", 5.0)
+    folder.mkdir()
+    loaded = host.completed(source)
+    assert loaded.driver
+    assert host.completed(source) is loaded
+    folder.rename(tmp_path / "before")
+    folder.mkdir()
+    assert host.completed(source).driver not in ("", loaded.driver)
+    assert host.completed(Epoch(engine="3")).engine == "3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.raw_tick import Epoch
 from pulsed.model.vocabulary import NOTHING
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample
 
@@ -73,7 +75,7 @@ def test_after_a_restart_of_the_node_each_new_board_replaces_an_absent_one(
     old = [ExpectedGpu(board(index, f"GPU-{index}"), DAY, "a") for index in "012"]
     target.tracker.absence.expect("test", old)
     tick = sample(1.0, *[NOTHING] * 2, devices=(board("0", "GPU-8"), board("7", "GPU-9")), time=DAY)
-    removed = target.tracker.track(tick, boot_id).removed.values()
+    removed = target.tracker.track(replace(tick, epoch=Epoch(boot=boot_id))).removed.values()
     found = {each.device.entity.uuid: each.replacement.entity.uuid for each in removed if each.replacement}
     assert found == replacements
     missing = {track.device.entity.uuid for track in target.tracker.absence.missing}
@@ -199,7 +201,8 @@ def test_a_part_replaces_no_board() -> None:
     target = TrackedTarget()
     target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY, "a")])
     part = Device(Entity("mig", "7", "GPU-9", "1"))
-    tick = target.tracker.track(sample(1.0, NOTHING, devices=(part,), time=DAY), "b")
+    first = replace(sample(1.0, NOTHING, devices=(part,), time=DAY), epoch=Epoch(boot="b"))
+    tick = target.tracker.track(first)
     assert ([track.device for track in tick.gpus.missing], tick.removed) == ([GPU], {})
 
 

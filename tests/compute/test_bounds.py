@@ -46,16 +46,16 @@ def test_sm_lies_between_the_busiest_pipe_and_the_engine() -> None:
 
 def test_gpu_utilization_is_a_ceiling_only_where_the_engine_is_missing() -> None:
     ceiling = Reading(gpu_utilization_ratio=0.6)
-    assert interval(bounds_of(ceiling), "graphics_engine") == (0, 0.6)
-    assert interval(bounds_of(ceiling), "sm") == (0, 0.6)
-    assert interval(bounds_of(ceiling), "tensor") == (0, 0.6)
+    assert interval(bounds_of(ceiling), "graphics_engine") == (0, 0.605)
+    assert interval(bounds_of(ceiling), "sm") == (0, 0.605)
+    assert interval(bounds_of(ceiling), "tensor") == (0, 0.605)
     measured = ceiling._replace(graphics_engine_active_ratio=0.7)
     assert interval(bounds_of(measured), "graphics_engine") == (0.7, 0.7)
     assert interval(bounds_of(measured), "sm") == (0, 0.7)
 
 
 def test_memory_utilization_is_a_ceiling_only_where_dram_is_missing() -> None:
-    assert interval(bounds_of(Reading(memory_utilization_ratio=0.4)), "dram") == (0, 0.4)
+    assert interval(bounds_of(Reading(memory_utilization_ratio=0.4)), "dram") == (0, 0.405)
     assert interval(bounds_of(Reading(memory_utilization_ratio=0.4, dram_active_ratio=0.5)), "dram") == (0.5, 0.5)
 
 
@@ -74,10 +74,10 @@ def test_conflicting_evidence_spans_what_it_says() -> None:
     noisy = Reading(tensor_active_ratio=0.6, graphics_engine_active_ratio=0.5)
     assert interval(bounds_of(noisy), "sm") == (0.5, 0.6)
     noisy = Reading(tensor_active_ratio=0.6, gpu_utilization_ratio=0.5)
-    assert interval(bounds_of(noisy), "sm") == (0.5, 0.6)
-    assert interval(bounds_of(noisy), "graphics_engine") == (0.5, 0.6)
+    assert interval(bounds_of(noisy), "sm") == (0.505, 0.6)
+    assert interval(bounds_of(noisy), "graphics_engine") == (0.505, 0.6)
     noisy = Reading(sm_active_ratio=0.6, gpu_utilization_ratio=0.5)
-    assert interval(bounds_of(noisy), "graphics_engine") == (0.5, 0.6)
+    assert interval(bounds_of(noisy), "graphics_engine") == (0.505, 0.6)
 
 
 def test_zero_filled() -> None:

@@ -31,10 +31,13 @@ def test_the_twelve_classes_in_their_order() -> None:
     assert BOTTLENECKS == ("idle", "compute", "io", "memory", "mixed")
 
 
-def test_saturated_memory_comes_second_and_is_no_rule_of_kempnerpulse() -> None:
+def test_saturated_memory_and_media_are_no_rules_of_kempnerpulse() -> None:
     rules = list(rules_of("pulsed"))
     added = rules.pop(2)
     assert (added.name, added.bottleneck) == ("memory_bound", "memory")
+    idle = rules[0]
+    assert [condition.variable for condition in idle.conditions if condition.only] == ["media"]
+    rules[0] = idle._replace(conditions=idle.conditions[:-1])
     assert tuple(rules) == rules_of("kempnerpulse")
 
 
@@ -48,7 +51,7 @@ def test_every_threshold_is_used_and_exists() -> None:
 
 
 def test_inputs_come_first_among_the_variables() -> None:
-    assert (*Inputs._fields, "real_utilization", "io") == VARIABLES
+    assert (*Inputs._fields, "real_utilization", "io", "media") == VARIABLES
 
 
 @pytest.mark.parametrize("value", [-0.01, math.nan, math.inf])

@@ -344,12 +344,12 @@ tables = st.builds(
 
 
 @many
-@given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), profiles, st.tuples(*[ratios] * 6), rates)
+@given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), profiles, st.tuples(*[ratios] * 6), rates, ratios)
 def test_cells_equal_a_walk_of_the_table(
-    thresholds: ClassThresholds, profile: Profile, values: tuple[float, ...], io: float
+    thresholds: ClassThresholds, profile: Profile, values: tuple[float, ...], io: float, media: float
 ) -> None:
     inputs = Inputs(*values[:5])
-    by_name = dict(zip(VARIABLES, (*values, io), strict=True))
+    by_name = dict(zip(VARIABLES, (*values, io, media), strict=True))
     walked = next(
         rule.name
         for rule in rules_of(profile)
@@ -358,7 +358,7 @@ def test_cells_equal_a_walk_of_the_table(
             for condition in rule.conditions
         )
     )
-    result = Classifier(thresholds, profile).classify(Bounds(inputs, inputs), (values[5], values[5]), (io, io))
+    result = Classifier(thresholds, profile).classify(Bounds(inputs, inputs), (values[5], values[5]), (io, io), media)
     assert result == Workload(walked, BOTTLENECK[walked])
 
 
@@ -439,12 +439,13 @@ GRID = sorted({*NEAR_EDGES, *(step / 25 for step in range(26))})
 
 def obeys_physics(reading: Reading) -> bool:
     sm, tensor, dram, gr, fp64 = (getattr(reading, name) for name in RATIO_INPUTS)
-    busy, memory = reading.gpu_utilization_ratio, reading.memory_utilization_ratio
-    is_still = gr <= 0 and dram <= 0 and max(getattr(reading, name) for name in PCIE) > 0  # but with traffic
+    busy, memory = (getattr(reading, f"{name}_utilization_ratio") for name in ("gpu", "memory"))
+    stands = min(gr, busy) <= 0 and min(dram, memory) <= 0
+    is_still = stands and max(getattr(reading, name) for name in PCIE) > 0  # but with traffic
     c2c = max(getattr(reading, name) for name in C2C)
     return bool(
-        busy >= gr >= sm >= max(tensor, fp64)
-        and memory >= dram
+        busy + 0.005 >= gr >= sm >= max(tensor, fp64)  # percents are rounded
+        and memory + 0.005 >= dram
         and not is_still
         and c2c <= MEMORY_RATE * dram + C2C_RATE * gr
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -35,7 +37,9 @@ def test_bounds_that_are_one_number_are_the_value_whatever_the_coverage() -> Non
     """A page with NVML's time shares alone: an idle H100 was `? 0..0` and of unknown class."""
     tick = ComputeLayer(ComputeSettings()).compute(Translator().translate(page_tick(IDLE_PAGE)))
     idle, open_ended = tick.results
-    assert idle.real_utilization[:4] == (0.0, 0.0, 0.0, 0.1)
+    assert idle.real_utilization.ratio == idle.real_utilization.lower == 0.0
+    assert idle.real_utilization.upper == pytest.approx(0.005)  # whole percents
+    assert idle.real_utilization.coverage == 0.1
     assert (idle.workload.raw_class, idle.held.workload_class) == ("idle", "idle")
     assert open_ended.real_utilization.ratio is None
     assert open_ended.workload.candidates == ("idle", "io_or_data_loading")

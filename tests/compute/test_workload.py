@@ -31,13 +31,13 @@ def test_before_the_first_sample_nothing_is_held() -> None:
 
 
 def test_the_first_sample_counts_at_once_and_is_no_change() -> None:
-    assert settled().held == HeldWorkload("idle", "idle", 100.0, 0)
+    assert settled().held == HeldWorkload("idle", "idle", 100.0, 0, used=False)
 
 
 def test_a_sample_of_15_seconds_counts_at_once() -> None:
     hold = settled()
     assert held_after(hold, (BUSY, 15.0)) == ["compute_heavy"]
-    assert hold.held == HeldWorkload("compute_heavy", "compute", 115.0, 1)
+    assert hold.held == HeldWorkload("compute_heavy", "compute", 115.0, 1, used=True)
 
 
 def test_a_flicker_of_100_ms_does_not() -> None:
@@ -59,7 +59,7 @@ def test_a_class_between_two_others_begins_a_run_of_its_own() -> None:
     hold = settled()
     names = held_after(hold, (BUSY, 1.0), (other, 1.0), (BUSY, 1.0), (other, 1.0), (other, 1.0))
     assert names == ["idle"] * 4 + ["memory_bound"]
-    assert hold.held == HeldWorkload("memory_bound", "memory", 104.0, 1)
+    assert hold.held == HeldWorkload("memory_bound", "memory", 104.0, 1, used=True)
 
 
 def test_going_back_forgets_the_run() -> None:
@@ -81,14 +81,14 @@ def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None
     hold = ClassDebouncer(2.0)
     hold.reset(UNSETTLED, 100.0)
     hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
-    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
+    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0, used=True)
     hold.update(IDLE, 1.0, 102.0)
-    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
+    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0, used=True)
 
 
 def test_settling_counts_a_change_only_if_it_is_one() -> None:
     hold = settled()
     hold.reset(IDLE, 200.0)
-    assert hold.held == HeldWorkload("idle", "idle", 200.0, 0)
+    assert hold.held == HeldWorkload("idle", "idle", 200.0, 0, used=False)
     hold.reset(BUSY, 300.0)
-    assert hold.held == HeldWorkload("compute_heavy", "compute", 300.0, 1)
+    assert hold.held == HeldWorkload("compute_heavy", "compute", 300.0, 1, used=True)

@@ -79,3 +79,11 @@ def test_the_numbers_are_named() -> None:
         "GPU 3: idle 3 h 55 min of 4 h",
         "GPU 4: idle for the last 1 h 56 min of 4 h",
     ]
+
+
+@pytest.mark.parametrize(("media", "expected"), [(0.06, []), (0.04, ["underfed", "small"])])
+def test_a_gpu_that_transcodes_is_neither_underfed_nor_too_large(media: float, expected: list[str]) -> None:
+    gpu = gpu_account(0, sm=0.01, real=0.01, peak=0.1)
+    gpu.extremes.media_active = media * 4.0 * 3600.0
+    assert ids(gpu) == expected
+    assert ids(gpu, gpu_account(1)) == ([] if not expected else ["imbalance"])

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.rule import DAY, Rule, RuleState
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.model.health import STATES, CheckState, State
 
 JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""
+
+HISTORY_SECONDS = 30 * DAY
+"""For so long it is remembered that a check was raised."""
+
+MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Check:
         title: what is wrong when it is raised.
         rules: the worst of them is the state; it is known as soon as one of them is.
         remedy: what to do. `{...}` stand for evidence.
+        recurs: what to do besides if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
         source: where the thresholds come from.
         guest: whether it makes sense in a vGPU guest, which has a share of a board.
         unless: it does not apply to a GPU with one of these readings instead of its own inputs: another generation.
@@ -35,6 +43,7 @@ class Check:
     title: str
     rules: tuple[Rule, ...]
     remedy: str
+    recurs: str
     source: str
     guest: bool
     unless: tuple[str, ...]
@@ -69,6 +78,7 @@ def check(
     *rules: Rule,
     remedy: str,
     source: str,
+    recurs: str = "",
     guest: bool = False,
     unless: tuple[str, ...] = (),
     superseded_by: str = "",
@@ -76,23 +86,27 @@ def check(
     note: str = "",
 ) -> Check:
     """Return a check as a row of the table: its rules follow its title."""
-    return Check(id_, title, rules, remedy, source, guest, unless, superseded_by, optional, note)
+    return Check(id_, title, rules, remedy, recurs, source, guest, unless, superseded_by, optional, note)
 
 
 class GpuCheck:
     """A check of one GPU, with the states of its rules in their order, and the number of its events so far.
 
     Its state is the same object while nothing in it changes.
+
+    Attributes:
+        history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("_decider", "check", "events", "rules", "state")
+    __slots__ = ("_decider", "check", "events", "history", "rules", "state")
 
     def __init__(self, check: Check) -> None:
         self.check = check
         self.rules = tuple([RuleState() for _ in check.rules])
         self.state = CheckState(check.id, "unknown")
         self.events = 0
-        self._decider: tuple[int, int | None, str] = (0, None, "")
+        self.history: tuple[float, ...] = ()
+        self._decider: tuple[int, int | None, tuple[str, ...]] = (0, None, ())
 
     @property
     def is_covered(self) -> bool:
@@ -123,7 +137,10 @@ class GpuCheck:
         if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
         rule = self.rules[worst]
-        decider = (worst, rule.xid, rule.detail) if severity > 0 else (0, None, rule.ignored if severity == 0 else "")
+        if severity > 0:
+            decider = (worst, rule.xid, (rule.detail, *rule.suspects))
+        else:
+            decider = (0, None, (rule.ignored,) if severity == 0 else ())
         last_event = self._last_event(time, now)
         if decider == self._decider and (severity, covered, applies, last_event) == (
             old.severity,
@@ -134,6 +151,8 @@ class GpuCheck:
             return False
         if severity > 0 >= old.severity and not check.rules[worst].counts_events:
             self.events += 1
+        if severity > 0 >= old.severity and check.recurs:
+            self.history = (*[at for at in self.history if now - at < HISTORY_SECONDS][1 - MOST_REMEMBERED :], now)
         self._decider = decider
         state = STATES[severity + 1]
         evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
@@ -144,13 +163,27 @@ class GpuCheck:
             state=state,
             since=old.since if state == old.state else time,
             last_event=last_event,
-            message=_message(check, rule) if severity > 0 else rule.ignored if severity == 0 else "",
+            message=self._message(rule, time, now) if severity > 0 else rule.ignored if severity == 0 else "",
             evidence=evidence,
-            remedy=_remedy(check, state, rule, evidence) if severity > 0 else "",
+            remedy=_remedy(check, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
         return True
+
+    def _message(self, rule: RuleState, time: float, now: float) -> str:
+        detail = rule.detail if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}"
+        title = f"{self.check.title}: {detail}" if detail else self.check.title
+        cause = f"; each time of {_either(rule.suspects)}" if rule.suspects else ""
+        return f"{title}{cause}{self._before(time, now)}"
+
+    def _before(self, time: float, now: float) -> str:
+        """Return in words when it was raised before, at a moment in Unix seconds and by the GPU's clock."""
+        if len(self.history) < 2:
+            return ""
+        days = (now - self.history[0]) / DAY
+        date = datetime.fromtimestamp(time - (now - self.history[-2]), timezone.utc)
+        return f" (raised {len(self.history)} times within {max(1, ceil(days))} d, before on {date:%Y-%m-%d})"
 
     def _is_superseded(self, inputs: GpuInputs) -> bool:
         return bool(self.check.superseded_by) and inputs.value(self.check.superseded_by) is not None
@@ -163,17 +196,18 @@ class GpuCheck:
         return before if before is not None and abs(last_event - before) < JITTER else last_event
 
 
-def _message(check: Check, rule: RuleState) -> str:
-    detail = rule.detail if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}"
-    return f"{check.title}: {detail}" if detail else check.title
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
 
 
-def _remedy(check: Check, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...]) -> str:
+def _remedy(check: Check, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...], recurs: bool) -> str:
+    if rule.suspects:
+        return f"XID {rule.xid} repeats with one program: look for its error in the log of {_either(rule.suspects)}."
     numbers: dict[str, float | str] = dict(evidence) | ({"advice": rule.advice} if rule.advice else {})
     if rule.xid is not None:
         known = xid_of(rule.xid)
         numbers["advice"] = advice("crit" if "crit" in (state, known.severity) else state, known.action)
     try:
-        return check.remedy.format_map(numbers)
+        return check.remedy.format_map(numbers) + (f" {check.recurs}" if recurs else "")
     except KeyError:  # held after its inputs have disappeared
         return f"{check.title}: check the GPU again, its readings are gone."

@@ -59,6 +59,11 @@ _BRAKE = Duty(
 )
 
 
+def _defect(name: str, state: State, text: str) -> Level:
+    """Return a rule for a defect that no reset repairs: it is kept for a day while its input is absent."""
+    return Level(name, {state: 1}, text, number="", lasts=DAY, ends_with_reset=False)
+
+
 def _above(name: str, levels: Mapping[State, float], limit: str, inputs: tuple[str, str], fallback: str) -> Level:
     """Return a rule for a temperature relative to a limit of the device, else of its model."""
     text = f"°C relative to the {limit}"
@@ -104,7 +109,13 @@ CHECKS: tuple[Check, ...] = (
     check(
         "recovery_action",
         "The driver requests a recovery action",
-        Codes("recovery_action", text="action", codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)}, beyond="warn"),
+        Codes(
+            "recovery_action",
+            text="action",
+            codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)},
+            beyond="warn",
+            lasts=DAY,
+        ),
         remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
         "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
@@ -143,6 +154,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="an XID that is older than the first sample counts only if another input confirms it",
         remedy="XID {xid:g} needs a GPU reset or node restart: {advice}, and look at the kernel log.",
+        recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
@@ -165,10 +177,12 @@ CHECKS: tuple[Check, ...] = (
         "xid_repeat",
         "The same XID repeatedly",
         XidRule(
-            text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 jobs; not 45",
+            text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 programs; not 45",
             choose="repeated",
-            keep={"warn": DAY},
+            keep={"info": DAY, "warn": DAY},
         ),
+        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect, not "
+        "the GPU; a pod is known by its workload, an array job by its job",
         remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
         source="NVSentinel",
         guest=True,
@@ -177,16 +191,17 @@ CHECKS: tuple[Check, ...] = (
     check(
         "ecc_uncorrectable",
         "Uncorrected memory errors",
-        Level("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded"),
+        Level("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
         step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
         remedy="Uncorrected memory errors may have spoiled results: drain, reset the GPU, then check row remapping.",
+        recurs="It came back: run field diagnostics and plan the replacement of the GPU.",
         source="DCGM's memory watch",
     ),
     check(
         "memory_unrepairable",
         "Memory cannot be repaired",
-        Level("memory_unrepairable", {"crit": 1}, "while the board reports memory that it cannot repair", number=""),
-        Level("ecc_sram_threshold_exceeded", {"crit": 1}, "while SRAM errors are above their limit", number=""),
+        _defect("memory_unrepairable", "crit", "while the board reports memory that it cannot repair"),
+        _defect("ecc_sram_threshold_exceeded", "crit", "while SRAM errors are above their limit"),
         remedy="The GPU reports memory that it cannot repair: take the GPU out and open a replacement case.",
         source="DCGM's memory watch, NVIDIA's memory error management",
     ),
@@ -218,7 +233,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "row_remap_failed",
         "Row repair failed",
-        Level("row_remap_failure", {"crit": 1}, "while the board reports a row that could not be replaced", number=""),
+        _defect("row_remap_failure", "crit", "while the board reports a row that could not be replaced"),
         remedy="Row repair failed (spares used up or write failed): run field diagnostics and replace the GPU.",
         source="NVIDIA's memory error management",
         unless=_RETIRED_INPUTS,
@@ -226,8 +241,8 @@ CHECKS: tuple[Check, ...] = (
     check(
         "row_remap_pending",
         "A memory repair waits for a reset",
-        Level("row_remap_pending", {"warn": 1}, "while a row remapping waits for a reset", number=""),
-        Level("retired_pages_pending", {"warn": 1}, "while a page retirement waits for a reset", number=""),
+        Level("row_remap_pending", {"warn": 1}, "while a row remapping waits for a reset", number="", lasts=DAY),
+        Level("retired_pages_pending", {"warn": 1}, "while a page retirement waits for a reset", number="", lasts=DAY),
         remedy=f"A memory repair waits for a reset: {RESET_LATER}.",
         source="NVIDIA's memory error management",
     ),
@@ -236,9 +251,14 @@ CHECKS: tuple[Check, ...] = (
         "Memory rows were replaced",
         step("remapped_rows_uncorrectable_total", "warn", "rows replaced for uncorrected errors", DAY, lifetime=True),
         Level(
-            "remapped_rows_uncorrectable", {"crit": 512}, "replaced rows in all", ("remapped_rows_uncorrectable_total",)
+            "remapped_rows_uncorrectable",
+            {"crit": 512},
+            "replaced rows in all",
+            ("remapped_rows_uncorrectable_total",),
+            lasts=DAY,
+            ends_with_reset=False,
         ),
-        Level("remap_banks_no_spares", {"warn": 1}, "while a bank has no spare row", number=""),
+        _defect("remap_banks_no_spares", "warn", "while a bank has no spare row"),
         note="fewer rows that were replaced before are ok: the memory is repaired",
         remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
         "soon.",
@@ -248,13 +268,22 @@ CHECKS: tuple[Check, ...] = (
     check(
         "retired_pages",
         "Many retired memory pages",
-        Level("retired_pages", {"warn": 48, "crit": 63}, "retired pages", _RETIRED_INPUTS, by=total),
+        Level(
+            "retired_pages",
+            {"warn": 48, "crit": 63},
+            "retired pages",
+            _RETIRED_INPUTS,
+            by=total,
+            lasts=DAY,
+            ends_with_reset=False,
+        ),
         step(
             "retired_pages_dbe_total",
             "crit",
             "pages retired for uncorrected errors after the 15th",
             7 * DAY,
             lifetime=True,
+            ends_with_reset=False,
             when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",

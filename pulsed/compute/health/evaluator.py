@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
@@ -24,8 +24,8 @@ from pulsed.model.health import Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 
-FORGET_SECONDS = 7 * 86400.0
-"""Age at which saved health is dropped: the length of the longest window."""
+FORGET_SECONDS = HISTORY_SECONDS
+"""Age at which saved health is dropped: nothing in it matters for longer."""
 
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated."""
@@ -112,16 +112,13 @@ class HealthEvaluator:
             new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
         self._tick_gpus = None
 
-    def evaluate(
-        self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick, boot_id: str = ""
-    ) -> HealthTick:
+    def evaluate(self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick) -> HealthTick:
         """Evaluate the health of all devices of a tick.
 
         Args:
             tick: the sample.
             readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
-            boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted.
         """
         gpus, decision, removed = tracked
         for track in removed:
@@ -134,7 +131,7 @@ class HealthEvaluator:
         extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         node = NodeFacts(
-            boot_id,
+            tick.epoch,
             has_peers=any([track.inputs.is_answered for track in gpus.tracks]),  # noqa: C419  # a hot path
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
@@ -302,7 +299,7 @@ def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange
 
 def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     """Yield the XIDs that happened since the sample before."""
-    for code, count in Counter(gpu.xids).items():
+    for code, count in gpu.xids.items():
         record = gpu.inputs.xids.records.get(code)
         if record is not None:  # else there are too many codes
             severity = gpu.plan.settings.severity_of(code)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.health.device_counters import Resets
 from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
+from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.summary import health_of
-from pulsed.compute.health.xid_log import Jobs, XidLog
+from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
 LOST_SECONDS = 1.0
@@ -83,13 +85,13 @@ class NodeFacts(NamedTuple):
     """What a tick has in common for all its GPUs.
 
     Attributes:
-        boot_id: of the node, opaque; another one than before means that it was restarted. Empty if unknown.
+        epoch: of the tick; the same object until it changes.
         has_peers: whether any GPU of the source answers; if none does the source itself may be silent.
         reads_kernel_log: whether the kernel log is read.
         is_layout_new: whether the source has other series than before; what is not among them is not blank.
     """
 
-    boot_id: str
+    epoch: Epoch
     has_peers: bool
     reads_kernel_log: bool
     is_layout_new: bool
@@ -101,12 +103,11 @@ class GpuHealth:
     Attributes:
         health: now; the same object while nothing in it changes.
         changes: checks whose state changed with the last sample: before and after.
-        xids: codes that happened since the sample before the last one.
+        xids: by code, how often it happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
         started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
-        boot_id: of its node, opaque.
-        driver_version: last known.
+        restarts: of the GPU, its driver, its node and its source.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
     """
@@ -116,10 +117,10 @@ class GpuHealth:
         self.device = device
         self.health: Health = NOT_EVALUATED
         self.changes: list[tuple[CheckState, CheckState]] = []
-        self.xids: list[int] = []
+        self.xids: Counter[int] = Counter()
         self.now = self.started = self.time = 0.0
         self.reachability = Reachability()
-        self.resets = Resets()
+        self.restarts = Restarts(driver_version=device.driver_version)
         self.last_reset: float | None = None
         self.latched = 0
         self.rules = GpuRules(plan)
@@ -130,8 +131,7 @@ class GpuHealth:
             self.rules.severity_of,
             xids=XidLog(frozenset(plan.critical_xids)),
         )
-        self.boot_id = ""
-        self.driver_version = device.driver_version
+        self._epoch: Epoch | None = None
         self._has_news = self._is_fresh = False
         self._is_new_model = True
         self._answer: Reading | None = None
@@ -156,18 +156,21 @@ class GpuHealth:
         elif sample.kind == "repeat":
             return self.health
         plan, rules, inputs, freshness = self.plan, self.rules, self.inputs, track.inputs
+        previous = inputs.xids.begun if self.health is NOT_EVALUATED else self.now
         self.now, self.time = now, time = self.started + track.now, track.time
         if not freshness.is_same_measurement:
             inputs.measured_at = now
         inputs.gap_seconds = sample.elapsed - sample.covered
         if self.changes or self.xids:
-            self.changes, self.xids = [], []
+            self.changes, self.xids = [], Counter()
         if sample.is_interrupted:
             rules.interrupt()
         if track.device is not self.device:
             self._take_device(track.device)
         if kernel_events:
-            self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
+            self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
+        if node.epoch is not self._epoch:
+            self._take_epoch(node.epoch, previous)
         answer = self._answer
         self._take_answer(track, reading, node)
         if extras != inputs.extras:
@@ -177,7 +180,7 @@ class GpuHealth:
         if inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now):
             rules.pending |= plan.on_parts
         rules.compare(plan.select(reading) + self._facts(freshness, reading, node, activity))
-        self._find_reset(reading, freshness, node)
+        self._find_reset(reading, freshness)
         if rules.pending & plan.on_xids:
             self._take_xids(reading, answer)
         if rules.pending or self._has_news or now >= rules.due:
@@ -186,15 +189,29 @@ class GpuHealth:
 
     def _take_device(self, device: Device) -> None:
         """Take another description of the GPU."""
-        known, self.device = self.driver_version, device
+        self.device = device
         if device.model and device.model != self.inputs.model:
             self.inputs.model = device.model
             self.rules.pending |= self.plan.all_rules
             self._is_new_model = True
-        if device.driver_version:
-            self.driver_version = device.driver_version
-            if known and device.driver_version != known:
-                self._reset(self.now)
+        if self.restarts.take_driver(device.driver_version):
+            self._reset(self.now)
+
+    def _take_epoch(self, epoch: Epoch, previous: float) -> None:
+        """Take another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
+        self._epoch = epoch
+        known = self.restarts.epoch
+        restarted = self.restarts.take_epoch(epoch, previous, self.now, self.time)
+        if self.restarts.epoch != known:
+            self.latched += 1
+        if restarted.gpu is not None:
+            self._reset(restarted.gpu)
+        if restarted.engine:
+            self.inputs.xids.restart_gauge()
+        if restarted.exporter:
+            self.inputs.xids.restart_totals()
+        if restarted.engine or restarted.exporter:
+            self.rules.pending |= self.plan.on_xids
 
     def _take_answer(self, track: GpuTrack, reading: Reading, node: NodeFacts) -> None:
         """Find out whether the GPU answers, and whether its inputs are fresh."""
@@ -204,8 +221,8 @@ class GpuHealth:
             self._answer = reading
             if node.is_layout_new:
                 self.rules.forget_inputs()
-            if reading[_XID] is None:
-                self.inputs.xids.pass_blank(self.now)
+            if self.restarts.has_no_xid(reading, self.inputs.xids.gauge):
+                self.inputs.xids.take_none()
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
 
@@ -220,22 +237,18 @@ class GpuHealth:
             *exporter_facts(self.inputs.extras, reading[_REASONS]),
         )
 
-    def _find_reset(self, reading: Reading, freshness: Freshness, node: NodeFacts) -> None:
-        """Find out whether the GPU, its driver or its node was restarted."""
+    def _find_reset(self, reading: Reading, freshness: Freshness) -> None:
+        """Find out whether counters show a reset of the GPU."""
         if not freshness.is_same_measurement:
             is_any_changed = bool(self.rules.pending & self.plan.on_resets)
-            if (moment := self.resets.update(reading, self.now, is_any_changed)) is not None:
+            if (moment := self.restarts.signs.update(reading, self.now, is_any_changed)) is not None:
                 self._reset(moment)
-        if node.boot_id and node.boot_id != self.boot_id:
-            is_restart, self.boot_id = bool(self.boot_id), node.boot_id
-            self.latched += 1
-            if is_restart:
-                self._reset(self.now)
 
     def _reset(self, moment: float) -> None:
-        """The GPU was reset, or the driver or the node restarted: XIDs before that are cleared."""
+        """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
         self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
+        self.rules.resolve(moment)
         self.last_reset = self.epoch + moment
         self._take_news()
 
@@ -245,17 +258,19 @@ class GpuHealth:
         if inputs.extras is None and gauge is None:
             return
         known = set(xids.records)
-        is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, reading)
-        codes = xids.update(gauge, inputs.extras, _jobs(self.device), self.now, is_source_new)
+        if gauge is not None and self.restarts.has_other_fields(reading, before):
+            xids.forget_source()
+        codes = xids.update(gauge, inputs.extras, _programs(self.device), self.now)
         if codes or xids.records.keys() != known:
             self._count(codes)
 
-    def _count(self, codes: list[int]) -> None:
-        """Count XIDs that happened as events of their checks."""
-        self.xids += codes
+    def _count(self, codes: Mapping[int, int]) -> None:
+        """Count XIDs that happened, by code, as events of their checks."""
+        self.xids.update(codes)
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
-                events = sum(rule.counts(code, self.plan.settings.severity_of(code)) for code in codes)
+                severity_of = self.plan.settings.severity_of
+                events = sum(count for code, count in codes.items() if rule.counts(code, severity_of(code)))
                 self.rules.checks[position].events += events
         self._take_news()
 
@@ -294,14 +309,6 @@ class GpuHealth:
             )
 
 
-def _has_new_fields(before: Reading, reading: Reading) -> bool:
-    """Return whether a reading has values that the one before had not, other than the last XID."""
-    return any(
-        old is None is not value and position != _XID
-        for position, (old, value) in enumerate(zip(before, reading, strict=True))
-    )
-
-
-def _jobs(device: Device) -> Jobs:
-    """Return the names of the jobs on a GPU: a fault that follows one program is not the board's."""
-    return tuple([owner.id for owner in device.owners or ()])
+def _programs(device: Device) -> Programs:
+    """Return the programs on a GPU: a fault that follows one of them is not the board's."""
+    return tuple(dict.fromkeys([owner.program for owner in device.owners or ()]))

@@ -12,8 +12,8 @@ from math import inf, nextafter
 from operator import gt, itemgetter, ne
 
 from pulsed.compute.health.check import GpuCheck
-from pulsed.compute.health.device_counters import RESET_SIGNS
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
+from pulsed.compute.health.restarts import RESET_SIGNS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
@@ -112,6 +112,12 @@ class GpuRules:
     def severity_of(self, id_: str, inputs: GpuInputs) -> int:
         """Return the severity of a check by its id; -1 while it is unknown or disabled."""
         return next((check.severity(inputs) for check in self.checks if check.check.id == id_), -1)
+
+    def resolve(self, moment: float) -> None:
+        """Take a reset of the GPU at a moment in seconds of its clock."""
+        for number, ((_, rule), state) in enumerate(zip(self.plan.rules, self._states, strict=True)):
+            if state.severity > 0 and rule.resolve(state, moment):
+                self.pending |= 1 << number
 
     def interrupt(self) -> None:
         """Take a gap: no level was reached without a break, and the source may have other fields since."""

@@ -51,6 +51,8 @@ class RuleState:
         detail: what the message names beside the title; empty for nothing.
         ignored: what is known to be a false alarm, and why.
         advice: replaces `{advice}` in the remedy; empty: it has no own one.
+        suspects: programs that explain the state instead of the GPU.
+        kept_until: until when a raised severity is kept while its inputs are absent.
         increases: by counter, of rules about increases; None before the first, as most rules have none.
         duties: by counter, of rules about duty.
         reached_since: by severity, since when it is reached without a break.
@@ -67,6 +69,8 @@ class RuleState:
     detail: str = ""
     ignored: str = ""
     advice: str = ""
+    suspects: tuple[str, ...] = ()
+    kept_until: float = -inf
     increases: dict[str, CounterIncrease] | None = None
     duties: dict[str, DutyCounter] | None = None
     reached_since: dict[int, float] | None = None
@@ -84,8 +88,9 @@ class RuleState:
         """
         if reached < 0:
             self.reached_since = self._below_since = None
-            if now < self.until:
-                self.due = min(self.due, self.until)
+            until = max(self.until, self.kept_until)
+            if now < until:
+                self.due = min(self.due, until)
             else:
                 self.severity = -1
             return
@@ -142,6 +147,8 @@ class Rule(ABC):
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
         release: seconds for which a raised state must not be reached before it is left.
+        lasts: seconds for which a raised state is kept while its inputs are absent: it does not pass by itself.
+        ends_with_reset: whether a reset of the GPU resolves such a state.
         clear: how far a temperature must be behind the threshold to leave a state, in degrees.
         clear_share: how far a measure must be behind it, as a share of the threshold.
     """
@@ -158,6 +165,8 @@ class Rule(ABC):
     enter: float = 0.0
     hold: float = 0.0
     release: float = 0.0
+    lasts: float = 0.0
+    ends_with_reset: bool = True
     clear: float = 0.0
     clear_share: float = 0.0
 
@@ -205,7 +214,8 @@ class Rule(ABC):
         """When it is raised, in words."""
         enter = f", for {duration(self.enter)}" if self.enter else ""
         clear = f", cleared {self.clear:g} °C cooler" if self.clear else ""
-        return self._condition() + enter + (f" (kept for {duration(self.hold)})" if self.hold else "") + clear
+        kept = f" (kept for {duration(self.hold)})" if self.hold else ""
+        return self._condition() + enter + kept + clear
 
     @abstractmethod
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
@@ -239,8 +249,21 @@ class Rule(ABC):
             if self.when and (reached > 0 or severity > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
         state.is_covered = reached >= 0
+        if was_covered and not state.is_covered:
+            state.kept_until = self.latched_until(state, now) if severity > 0 else -inf
         state.update(self, reached, kept, now, inputs.measured_at)
         return state.severity != severity or state.is_covered is not was_covered
+
+    def latched_until(self, state: RuleState, now: float) -> float:
+        """Return until when a raised state would be kept if its inputs disappeared now."""
+        return now + self.lasts if self.lasts else -inf
+
+    def resolve(self, state: RuleState, moment: float) -> bool:
+        """Take a reset of the GPU at a moment; return whether it may resolve the state."""
+        if self.lasts and self.ends_with_reset:
+            state.kept_until = -inf
+            return True
+        return False
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the numbers that decide, by name."""

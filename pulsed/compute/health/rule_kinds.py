@@ -203,16 +203,45 @@ class Increase(Rule):
         event_at = state.event_at
         return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
 
+    def latched_until(self, state: RuleState, now: float) -> float:
+        """Return when the newest increase leaves its window, of a rule whose increases are events."""
+        found = [each.ends for each in (state.increases or {}).values()]
+        return max(found, default=-inf) if self.lasts else -inf
+
+    def resolve(self, state: RuleState, moment: float) -> bool:
+        """Drop increases before a reset of the GPU; return whether that may resolve the state."""
+        if not Rule.resolve(self, state, moment):
+            return False
+        for increase in (state.increases or {}).values():
+            increase.drop_before(moment)
+        return True
+
     def _condition(self) -> str:
         return f"{Rule._condition(self)} within {duration(self.window)}"
 
 
 def step(
-    counter: str, state: State, text: str, window: float, *, lifetime: bool = False, when: tuple[When, ...] = ()
+    counter: str,
+    state: State,
+    text: str,
+    window: float,
+    *,
+    lifetime: bool = False,
+    ends_with_reset: bool = True,
+    when: tuple[When, ...] = (),
 ) -> Increase:
     """Return a rule for a counter that must not increase; the state lasts for the window."""
-    name = f"{counter.removesuffix('_total')}_step"
-    return Increase(name, {state: 1}, text, (counter,), window=window, lifetime=lifetime, when=when)
+    return Increase(
+        f"{counter.removesuffix('_total')}_step",
+        {state: 1},
+        text,
+        (counter,),
+        window=window,
+        lifetime=lifetime,
+        lasts=window,
+        ends_with_reset=ends_with_reset,
+        when=when,
+    )
 
 
 _REASONS = INPUT_POSITION["clocks_event_reasons"]

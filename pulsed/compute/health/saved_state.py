@@ -7,19 +7,22 @@ Unix seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pulsed.compute.health.device_counters import CounterIncrease, Resets
+from pulsed.compute.health.check import MOST_REMEMBERED
+from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.gpu import GpuHealth
+from pulsed.compute.health.restarts import Resets, Restarts
 from pulsed.compute.health.rule import HOUR, Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
+from pulsed.model.raw_tick import Epoch, is_another
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -28,6 +31,9 @@ VERSION: Literal[2] = 2
 
 LARGEST = 1e21
 """No counter has 70 bits."""
+
+MOST_TOTALS = 256
+"""Codes of a GPU whose totals are saved; with more of them, none are."""
 
 DUMPED_AT_ONCE = 100
 """GPUs whose state is taken in one step: 5 ms."""
@@ -44,6 +50,10 @@ class SavedGpuState:
         increases: by rule and counter, for windows of an hour and more; shorter ones fill again soon.
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
+        driver, engine, exporter: parts of the epoch, as is `boot_id`.
+        latched: by rule, the severity that is raised, and until when it is kept while its inputs are absent.
+        history: by check, when it was raised.
+        xid_totals: by code, the exporter's total; None without any.
     """
 
     saved: float
@@ -63,6 +73,12 @@ class SavedGpuState:
     held: dict[str, tuple[Literal[1, 2, 3, 4], float]]
     states: dict[str, tuple[State, float | None, float | None]]
     other_xids: int = 0
+    driver: str = ""
+    engine: str = ""
+    exporter: str = ""
+    xid_totals: dict[int, float] | None = None
+    latched: dict[str, tuple[Literal[1, 2, 3, 4], float]] = field(default_factory=dict)
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def device(self) -> Device:
@@ -83,7 +99,7 @@ class SavedTarget:
 
 def save(gpu: GpuHealth) -> SavedGpuState:
     """Return the state of a GPU that must survive a restart; it shares parts with the GPU."""
-    rules, xids = _named(gpu), gpu.inputs.xids
+    rules, xids, epoch = _named(gpu), gpu.inputs.xids, gpu.restarts.epoch
     return SavedGpuState(
         saved=gpu.time,
         now=gpu.now,
@@ -91,9 +107,9 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         entity=gpu.device.entity,
         model=gpu.inputs.model,
         pci_bus_id=gpu.device.pci_bus_id,
-        boot_id=gpu.boot_id,
-        driver_version=gpu.driver_version,
-        resets=gpu.resets,
+        boot_id=epoch.boot,
+        driver_version=gpu.restarts.driver_version,
+        resets=gpu.restarts.signs,
         last_reset=gpu.last_reset,
         gauge=xids.gauge,
         last_xid=xids.last,
@@ -114,6 +130,17 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             if check.state.severity > 0  # others start again
         },
         other_xids=xids.others,
+        driver=epoch.driver,
+        engine=epoch.engine,
+        exporter=epoch.exporter,
+        latched={
+            name: (state.severity, until)  # type: ignore[misc]  # 1..4 by the condition
+            for name, (rule, state) in rules.items()
+            if state.severity > 0
+            and (until := rule.latched_until(state, gpu.now) if state.is_covered else state.kept_until) > gpu.now
+        },
+        history={check.state.id: check.history for check in gpu.rules.checks if check.history},
+        xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MOST_TOTALS else None,
     )
 
 
@@ -127,13 +154,16 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     """
     gpu.started = gpu.now = saved.now + max(time - saved.saved, 0.0)
     gpu.reachability.expect(saved.last_seen)
-    gpu.boot_id = saved.boot_id
-    if saved.driver_version:
-        gpu.driver_version = saved.driver_version
-        if gpu.device.driver_version and gpu.device.driver_version != gpu.driver_version:
-            gpu.device = Device(gpu.device.entity)  # the first sample brings the change
-    gpu.last_reset, gpu.resets, xids = saved.last_reset, saved.resets, gpu.inputs.xids
+    gpu.restarts = Restarts(
+        Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),
+        saved.driver_version or gpu.restarts.driver_version,
+        saved.resets,
+    )
+    if is_another(gpu.device.driver_version, gpu.restarts.driver_version):
+        gpu.device = Device(gpu.device.entity)  # the first sample brings the change
+    gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
+    xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR:
@@ -146,7 +176,11 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
+        latched = saved.latched.get(name)
+        if latched is not None and latched[1] > gpu.now:
+            state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
     for check in gpu.rules.checks:
+        check.history = saved.history.get(check.state.id, ())[-MOST_REMEMBERED:]
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 

@@ -78,7 +78,7 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
 
 
 def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
-    """Return the health of a GPU whose source does not deliver: raised events last, everything else is unknown.
+    """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, all else is unknown.
 
     That the GPU is not observed is no problem of the GPU: what is wrong is its source.
 
@@ -94,7 +94,7 @@ def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
         if check.id == telemetry.id:
             evidence = (("sample_age_seconds", round(age, 1)),)
             check = CheckState(check.id, "unknown", since, None, reason, evidence, telemetry.remedy)
-        elif check.severity <= 0 or check.last_event is None:
+        elif check.severity <= 0 or not (check.last_event or any(rule.lasts > age for rule in BY_ID[check.id].rules)):
             check = CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
         checks.append(check)
     return _with_checks(health, tuple(checks), is_fresh=False)

@@ -1,16 +1,18 @@
 """The XIDs of one GPU as events.
 
 DCGM keeps the last code for ever: this finds out whether it is new, happened again, or is older than the first sample.
-dcgm-exporter's own metrics, where enabled, give more detail.
+dcgm-exporter's own metrics, where enabled, give more detail. Several inputs report the same events: within a burst an
+event counts once, and the input with the most of them decides how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
-from pulsed.compute.health.xids import FOLLOWER
+from pulsed.compute.health.xids import FOLLOWER, xid_of
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import KernelEvent
 
@@ -19,15 +21,16 @@ BURST_GAP = 180.0
 
 REPEAT_WINDOW = 86400.0
 
-BLANK_SAMPLES = 2
-"""Samples without the gauge, of a GPU that answers, that prove that it has no code: sources omit it until the first."""
-
 MOST_CODES = 40
 """Codes of a GPU that are counted one by one besides the critical ones; in no real case are there so many."""
 
+LARGEST_TOTAL = 2.0**53
+"""No counter of events is larger."""
+
 _MOST_BURSTS = 64
 
-Jobs = tuple[str, ...]
+Programs = tuple[str, ...]
+"""The programs that had a GPU, as `Owner.program` names them."""
 
 
 @dataclass(slots=True)
@@ -39,16 +42,35 @@ class XidRecord:
         dated: whether the time when it happened is known.
         cleared: whether the GPU was reset since.
         count: number of events.
-        source: the input that reported it last. The same code from another input soon after is the same event.
-        bursts: when bursts of it began within the last day, and the jobs on the GPU.
+        bursts: when bursts of it began within the last day, and the programs on the GPU.
     """
 
     last: float
     dated: bool
     cleared: bool = False
     count: int = 0
-    source: str = ""
-    bursts: list[tuple[float, Jobs]] = field(default_factory=list)
+    bursts: list[tuple[float, Programs]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _InputCounts:
+    """How many events of one code each input has reported in a burst.
+
+    Attributes:
+        reported: when the last was, in seconds of the GPU's clock.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    reported: float = -inf
+
+    def add(self, source: str, count: int, now: float) -> int:
+        """Add events; return how many of them no other input has reported."""
+        if now - self.reported >= BURST_GAP:
+            self.counts.clear()
+        self.reported = now
+        known = max(self.counts.values(), default=0)
+        self.counts[source] = self.counts.get(source, 0) + count
+        return max(self.counts[source] - known, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +83,7 @@ class XidLog:
         beyond: the newest code beyond those; None for none.
         others: number of events of the codes before it, which are not kept.
         last: the code that happened last, or was there first; None for none. 45 replaces no other code.
-        gauge: the last value of the gauge; None while it was never there.
+        totals: by code, the newest value of the exporter's counter; None while there was none.
         begun: seconds of the GPU's clock; messages of the kernel from before were added in an earlier run, if at all.
     """
 
@@ -70,147 +92,166 @@ class XidLog:
     beyond: int | None = None
     others: int = 0
     last: int | None = None
-    gauge: int | None = None
     begun: float = 0.0
+    totals: dict[int, float] | None = None
+    _gauge: int | None = None
+    _has_none: bool = False
     _counts: frozenset[int] | None = None
-    _totals: dict[int, float] | None = None
-    _blanks: int = 0
-    _gone_at: float = -inf
-    _is_reset: bool = False
+    _inputs: dict[int, _InputCounts] = field(default_factory=dict)
+    _cleared_at: float = -inf
     _older: dict[int, float] = field(default_factory=dict)
     """By code, when the kernel logged it before the first sample."""
 
+    @property
+    def gauge(self) -> int | None:
+        """The last code of the gauge, 0 for none; None while it was never there."""
+        return 0 if self._has_none else self._gauge
+
     def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None, gauge: int | None) -> None:
         """Continue from an earlier run."""
-        self.records, self.beyond, self.others, self.gauge = {}, None, others, gauge
+        self.records, self.beyond, self.others, self._gauge = {}, None, others, gauge
         for code, record in records.items():
             self._keep(code, record)
         self.last = last if last in self.records else None
 
-    def pass_blank(self, now: float) -> None:
-        """Take a sample of a GPU that answers, without the gauge."""
-        self._blanks += 1
-        if self._blanks >= BLANK_SAMPLES:
-            self._gone_at = now
-            if self._is_reset:
-                self.gauge = 0
+    def restart_gauge(self) -> None:
+        """Take a restart of the host engine: it has no code from before."""
+        self._has_none = True
 
-    def update(
-        self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float, is_source_new: bool = False
-    ) -> list[int]:
-        """Return the codes that happened since the sample before, the follower 45 included.
+    def restart_totals(self) -> None:
+        """Take a restart of the exporter: its counters begin at 0, and its window has samples of the last code."""
+        self.totals, self._counts = {}, None
+
+    def take_none(self) -> None:
+        """Take the proof that the source has no code so far."""
+        self._has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
+
+    def forget_source(self) -> None:
+        """Take another list of fields: what is there now may be old."""
+        self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
+
+    def update(self, gauge: float | None, extras: Extras | None, programs: Programs, now: float) -> Mapping[int, int]:
+        """Return the codes that happened since the sample before, the follower 45 included, and how often.
 
         Args:
             gauge: the last code, 0 for none; None if blank or absent.
             extras: dcgm-exporter's own metrics of the GPU.
-            jobs: on the GPU.
+            programs: on the GPU.
             now: seconds of the GPU's clock.
-            is_source_new: whether fields appear that were not there before: the source was started again with another
-                list of fields, and a code may be old if its field was not there before.
         """
-        events: dict[int, str] = {}
+        events: list[tuple[str, int, int]] = []
         sticky: dict[int, None] = {}
-        is_none_before = self.gauge is None and self._blanks >= BLANK_SAMPLES and not is_source_new
         if gauge is not None:
-            code, before = int(gauge), 0 if is_none_before else self.gauge
-            self.gauge, self._blanks = code, 0
+            code, before = int(gauge), self.gauge
+            self._gauge, self._has_none = code, False
             if code and code != before:
                 if before is None:
                     sticky[code] = None
                 else:
-                    events[code] = "gauge"
+                    events.append(("gauge", code, 1))
         if extras is not None:
-            if is_none_before:
-                self._counts, self._totals = self._counts or frozenset(), self._totals or {}
-            self._update_counts(extras, events, sticky)
-            self._update_totals(extras, events, sticky)
+            events += self._update_counts(extras, sticky)
+            events += self._update_totals(extras, sticky)
+        happened = {code for _, code, _ in events}
         for code in sticky:
-            if code not in self.records and code not in events:
+            if code not in self.records and code not in happened:
                 record = self._record(code, now)
                 record.last, record.dated = self._older.get(code, now), code in self._older
                 self._name_last(code)
-        return [code for code, source in events.items() if self._add(code, source, jobs, now)]
+        added: Counter[int] = Counter()
+        for source, code, count in events:
+            added[code] += self._add(code, source, count, programs, now, now)
+        return +added
 
-    def add_kernel_events(self, events: Sequence[KernelEvent], jobs: Jobs, now: float, time: float) -> list[int]:
-        """Add messages of the kernel log about this GPU; return the codes that happened since the first sample.
+    def add_kernel_events(
+        self, events: Sequence[KernelEvent], programs: Programs, now: float, time: float
+    ) -> Mapping[int, int]:
+        """Add messages of the kernel log about this GPU; return the codes that happened since the first sample, and how
+        often.
 
         The log has every occurrence with its time, where a gauge has only the last code. Messages from before the first
         sample date codes of unknown age; by themselves they are no evidence, because the GPU may have been reset since.
         `now` and `time` are the same moment, by the GPU's clock and in Unix seconds.
         """
-        happened = []
+        happened: Counter[int] = Counter()
         for event in events:
             moment = now - (time - event.time)
             record = self.records.get(event.code)
             if moment >= self.begun:
-                if self._add(event.code, "kernel_log", jobs, moment):
-                    happened.append(event.code)
-                self.records[event.code].source = "kernel_log"  # later messages are other events
+                happened[event.code] += self._add(event.code, "kernel_log", 1, programs, moment, now)
             elif record is not None and not record.dated:
                 record.last, record.dated = moment, True
             else:
                 self._older[event.code] = moment
                 if len(self._older) > MOST_CODES:
                     del self._older[next(iter(self._older))]
-        return happened
+        return +happened
 
     def clear(self, moment: float) -> None:
-        """Mark the codes before a reset of the GPU as cleared; a code after a blank gauge is a new event."""
+        """Mark the codes before a reset of the GPU as cleared."""
+        self._cleared_at = moment
         for record in self.records.values():
             if record.last < moment:
                 record.cleared = True
-        self._is_reset = True
-        if self._gone_at >= moment:
-            self.gauge = 0
 
-    def repeated(self, now: float) -> int | None:
-        """Return the code that keeps coming back; None for none."""
+    def repeated(self, now: float) -> tuple[int, Programs] | None:
+        """Return the code that keeps coming back, and the programs that are the suspects; None for none.
+
+        They are those that had the GPU each time, of codes that programs cause. Without any it is the GPU.
+        """
+        found: list[tuple[int, Programs]] = []
         for code, record in self.records.items():
             bursts = record.bursts
             while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
                 del bursts[0]
-            jobs = {job for _, names in bursts for job in names}
-            if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and len(jobs) >= 2)):
-                return code
-        return None
+            known = [set(programs) for _, programs in bursts if programs]
+            common = set.intersection(*known) if known else set[str]()
+            is_across = len(known) >= 2 and not common
+            if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and is_across)):
+                found.append((code, tuple(sorted(common)) if xid_of(code).scope == "app" else ()))
+        return min(found, key=lambda each: bool(each[1]), default=None)
 
-    def _update_counts(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
-        """Add codes that enter the exporter's window, but for one that the gauge has kept since the start."""
+    def _update_counts(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
+        """Yield codes that enter the exporter's window, but for one that the gauge has kept since the start."""
         if extras.xid_counts is None:
             return
-        counts = frozenset(code for code, count in extras.xid_counts if count > 0)
-        for code in counts - (self._counts or frozenset()):
+        before, self._counts = self._counts, frozenset(code for code, count in extras.xid_counts if count > 0)
+        for code in self._counts - (before or frozenset()):
             record = self.records.get(code)
-            if self._counts is None:
+            if before is None:
                 sticky[code] = None
             elif record is None or record.dated or code != self.gauge:
-                events.setdefault(code, "counts")
-        self._counts = counts
+                yield "counts", code, 1
 
-    def _update_totals(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
+    def _update_totals(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
+        """Yield the increases of the exporter's counters; one that falls shows that all began at 0."""
         if extras.xid_totals is None:
             return
-        totals = dict(extras.xid_totals)
-        before = self._totals
-        for code, total in totals.items():
-            if before is None:
-                if total > 0:
-                    sticky[code] = None
-            elif total > before.get(code, 0.0):
-                events.setdefault(code, "totals")
-        self._totals = totals
+        before, self.totals = self.totals, {code: min(total, LARGEST_TOTAL) for code, total in extras.xid_totals}
+        if before is None:
+            sticky.update((code, None) for code, total in self.totals.items() if total > 0)
+            return
+        if any(total < before.get(code, 0.0) for code, total in self.totals.items()):
+            before = {}
+        for code, total in self.totals.items():
+            if total > before.get(code, 0.0):
+                yield "totals", code, max(1, int(total - before.get(code, 0.0)))
+        self.totals = before | self.totals
 
-    def _add(self, code: int, source: str, jobs: Jobs, now: float) -> bool:
+    def _add(self, code: int, source: str, count: int, programs: Programs, moment: float, now: float) -> int:
+        """Add events that an input reports now and that happened at a moment; return how many of them are new."""
         record = self._record(code, now)
-        if record.dated and source != record.source and now - record.last < BURST_GAP:
-            return False
-        if not record.bursts or now - record.last >= BURST_GAP:
-            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (now, jobs)]
-        record.last, record.dated, record.cleared, record.source = now, True, False, source
-        record.count += 1
-        self._is_reset = False
+        counts = self._inputs.setdefault(code, _InputCounts())
+        new = counts.add(source, count, now)
+        if not new:
+            return 0
+        if not record.bursts or moment - record.last >= BURST_GAP:
+            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (moment, programs)]
+        record.last = max(record.last, moment) if record.dated else moment
+        record.dated, record.cleared = True, record.last < self._cleared_at
+        record.count += new
         self._name_last(code)
-        return True
+        return new
 
     def _record(self, code: int, now: float) -> XidRecord:
         """Return the record of a code."""
@@ -225,6 +266,7 @@ class XidLog:
         if code not in self.critical and len(self.records.keys() - self.critical - {self.beyond}) >= MOST_CODES:
             if self.beyond is not None:
                 self.others += self.records.pop(self.beyond).count
+                self._inputs.pop(self.beyond, None)
                 self.last = code if self.last == self.beyond else self.last
             self.beyond = code
         self.records[code] = record

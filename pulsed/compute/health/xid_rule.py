@@ -63,13 +63,13 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        before = (state.severity, state.is_covered, state.event_at, state.xid)
-        state.due, state.xid = inf, None
+        before = (state.severity, state.is_covered, state.event_at, state.xid, state.suspects)
+        state.due, state.xid, state.suspects = inf, None, ()
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
         state.measure = self.measure(state, inputs, now)
         state.severity = severity if severity > 0 or state.is_covered else -1
-        return (state.severity, state.is_covered, state.event_at, state.xid) != before
+        return (state.severity, state.is_covered, state.event_at, state.xid, state.suspects) != before
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
@@ -84,12 +84,13 @@ class XidRule(Rule):
         )
 
     def _repeated(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
-        state.xid = inputs.xids.repeated(now)
-        if state.xid is None:
+        repeated = inputs.xids.repeated(now)
+        if repeated is None:
             return 0
+        state.xid, state.suspects = repeated
         record = inputs.xids.records[state.xid]
         state.event_at, state.due = record.last, record.bursts[0][0] + REPEAT_WINDOW
-        return SEVERITY["warn"]
+        return SEVERITY["info" if state.suspects else "warn"]
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf

@@ -148,7 +148,9 @@ _IDLE_RUNS = Shape(
 _EVENT = Shape(
     "OwnerEventShape",
     Member("time", TIME),
-    Member("check", TEXT, "a health check, `hang` or `straggler`; null for the GPU as a whole"),
+    Member(
+        "check", TEXT, "a health check or finding (`hang`, `straggler`, `leaked_memory`); null for the GPU as a whole"
+    ),
     Member("before", str),
     Member("after", str),
     Member("message", str),
@@ -199,6 +201,12 @@ _GPU = Shape(
     *_COUNTED.via("account"),
     Member("peaks", _PEAKS, of="account.extremes"),
     Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
+    Member(
+        "media_active_seconds",
+        float,
+        "integral of the activity of the busiest media engine",
+        "account.extremes.media_active",
+    ),
     Member("violations", dict[str, float | None]),
     Member("events", listed(_EVENT), of="account.events"),
     first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),

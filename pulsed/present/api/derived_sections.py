@@ -48,6 +48,7 @@ _DETAILS: Mapping[str, Any] = {
     "ratios": ValueKind(lambda: dict[str, float | None], dict),
     "names": ValueKind(lambda: list[str], list),
     "time": TIME_OR_NULL,
+    "flag": bool | None,
 }
 """Kinds of details in JSON."""
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from prometheus_client import Metric
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.accounting import NOBODY, OwnerAccounting
 from pulsed.accounting.findings import FindingDetector, FindingName
 from pulsed.model.gpu import Device, gpu_labels
 from pulsed.model.owner import Owner
@@ -72,8 +72,13 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     ),
     "straggler": (
         "pulsed_gpu_straggler",
-        "1 while the GPU differs from at least two others of its owner for 10 min, in real utilization or SM clock;"
-        " absent without such peers",
+        "1 while the GPU is slower for 10 min than at least two others of its owner that work in step, by real"
+        " utilization or SM clock; absent without such peers",
+    ),
+    "leaked_memory": (
+        "pulsed_gpu_leaked_memory",
+        "1 while memory of an idle GPU is in use for 10 min or more that no owner has, although owners are known; else"
+        " absent",
     ),
 }
 """Families of findings, per GPU: name and help."""
@@ -154,7 +159,8 @@ class OwnerFamilies:
 
     def _finding_families(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
-        for gpu in chain.from_iterable(owned[account] for account in shown):
+        leaked = [gpu for gpu in self.accounting.owned() if gpu.account.owner.key == NOBODY.key]
+        for gpu in chain(chain.from_iterable(owned[account] for account in shown), leaked):
             for name, is_active in self.findings.states(gpu.device).items():
                 family = families[name]
                 family.add_sample(family.name, dict(gpu_labels(gpu.device, self.store.node)), int(is_active))

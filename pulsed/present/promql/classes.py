@@ -15,7 +15,7 @@ from pulsed.compute.class_table import BOTTLENECKS, RULES, VARIABLES, Variable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.counters import IDLE_KINDS
 from pulsed.model.vocabulary import CLASSES, UNKNOWN
-from pulsed.present.promql.inputs import input_of, names_of
+from pulsed.present.promql.inputs import MEDIA_ACTIVE, input_of, names_of
 from pulsed.present.promql.regions import EVERYTHING, Box, Interval, Order, Region, Regions
 from pulsed.present.promql.rule_types import NOTHING, IdentityLabels, Recording, indented, number, recorded
 from pulsed.present.promql.utilization import QUANTITY_OF, high_of, low_of
@@ -26,6 +26,7 @@ CLASS = recorded("workload_class", "raw")
 BOTTLENECK = recorded("bottleneck", "raw")
 CONTRADICTED = recorded("physics", "contradicted")
 HELD = recorded("held", "group")
+OTHER_WORK = recorded("other_work", "group")
 IDLE = recorded("idle", "raw")
 IDLE_POWER = recorded("idle_power_watts", "raw")
 CLASS_POWER = recorded("class_power_watts", "raw")
@@ -163,9 +164,19 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
         f"or group {identity.by} ({used} >= {number(settings.idle.held_memory)})",
         "GPUs with a pod or job, or with memory in use.",
     )
-    idle = f'sum {identity.by} ({CLASS}{{class="idle"}}) == 1'
+    noise = settings.workload.thresholds.io_bytes_per_second
+    nvlink = {f"nvlink_{each}_bytes_per_second": noise for each in ("transmit", "receive")}
+    nvlink["nvlink_bandwidth_bytes_per_second"] = 2 * noise
+    engines = [f"{input_of(name)} >= {number(limit)}" for name, limit in nvlink.items()]
+    engines.append(f"{MEDIA_ACTIVE} >= {number(settings.workload.thresholds.idle_media_ratio)}")
+    yield Recording(
+        OTHER_WORK,
+        f"group {identity.by} (\n  " + "\n  or ".join(engines) + "\n)",
+        "GPUs whose NVLinks or media engines work: they are used, whatever the class is.",
+    )
+    idle = f'sum {identity.by} ({CLASS}{{class="idle"}}) == 1 unless {OTHER_WORK}'
     kinds = {
-        "held": f"({idle} and {HELD})",
+        "held": f"(({idle}) and {HELD})",
         "free": f"({idle} and {used} unless {HELD})",
         "unknown": f"({idle} unless {used} unless {HELD})",
     }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pulsed.compute.bounds import MEDIA
+from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
 from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_types import (
     INSTANCE,
     MODEL,
+    NOTHING,
     SEEN,
     IdentityLabels,
     Recording,
@@ -61,7 +62,9 @@ REST = ("sm_clock_hertz", "sm_clock_max_hertz", "memory_used_bytes", "power_watt
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _DECLARED = (name for number in recorded_numbers() for name in _PLACEHOLDER.findall(number.promql))
 
-QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *MEDIA, *TRAFFIC, *LINK_STATE, *REST, *_DECLARED)))
+DRIVER_MEDIA = tuple(name for name in MEDIA if name not in PROFILED_MEDIA)
+
+QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *DRIVER_MEDIA, *TRAFFIC, *LINK_STATE, *REST, *_DECLARED)))
 """The inputs of all rules."""
 
 SIGNS_OF_LIFE = (*ACTIVITY, *TRAFFIC[:2], "memory_used_bytes", "temperature_celsius", "power_watts", "sm_clock_hertz")
@@ -80,6 +83,8 @@ LIMITS = (
 """Differences from Translate."""
 
 BASE_UNITS = recorded("base_units", "group")
+MEDIA_ACTIVE = recorded("media_active_ratio", "max")
+_PROFILED = recorded("profiled_media_active_ratio", "max")
 
 
 def input_of(quantity: str) -> str:
@@ -107,6 +112,24 @@ def input_rules(identity: IdentityLabels) -> Iterator[Recording]:
         parts = [_field(field, identity, quantity in TRAFFIC) for field in sources(quantity)]
         fields = ", else ".join(str(field) for field in sources(quantity))
         yield Recording(input_of(quantity), "\nor\n".join(parts), f"DCGM field {fields}.")
+    yield from _media(identity)
+
+
+def _media(identity: IdentityLabels) -> Iterator[Recording]:
+    """Yield the rules for the busiest media engine; the fields of all profiled ones are alike."""
+    names = "|".join(name for quantity in PROFILED_MEDIA for name in names_of(quantity))
+    active = f'{{__name__=~"{names}", {INSTANCE}=""}} >= 0 <= {number(WHOLE_EXCESS)}'
+    yield Recording(
+        _PROFILED,
+        f"clamp_max(\n  max {identity.by} (\n    {active}\n  ),\n  1\n)",
+        "The busiest video decoder, JPEG decoder and optical flow engine, where DCGM profiles them.",
+    )
+    engines = "|".join((*map(input_of, DRIVER_MEDIA), _PROFILED))
+    yield Recording(
+        MEDIA_ACTIVE,
+        f'max {identity.by} (\n  {{__name__=~"{engines}"}}\n)\nor {NOTHING}',
+        "The busiest media engine of those that are measured.",
+    )
 
 
 def names_of(quantity: str) -> list[str]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from pulsed.present import owner_groups
 from pulsed.present.promql.alert_text import lookup
-from pulsed.present.promql.rule_types import Alert, Recording
-from pulsed.present.promql.use_alerts import LOW_RATIO, NEARLY_ALWAYS
+from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording
+from pulsed.present.promql.use_alerts import LOW_RATIO, NEARLY_ALWAYS, transcodes
 
 RATE = "5m"
 
@@ -138,6 +138,7 @@ _LOW_WHY = (
 
 def _alerts(level: OwnerLevel) -> Iterator[Alert]:
     word, key = level.level, ("namespace", "pod") if level is POD else ("job_id",)
+    owner_key = ", ".join(("cluster", *key))
     matchers = ",".join(f"{label}=%q" for label in ("cluster", *key))
 
     def increase(counter: str, over: str) -> str:
@@ -162,7 +163,8 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
     yield Alert(
         f"Pulsed{word.title()}LowRealUtilization",
         f"{increase('real_utilization_seconds', '6h')}\n/ {known} < {LOW_RATIO}\n"
-        f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}",
+        f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}\n"
+        f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) {transcodes('6h')})",
         "1h",
         "info",
         f"{name} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",

@@ -6,12 +6,10 @@ recorded. `for` comes on top of the time that an expression looks back: a GPU th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from pulsed.compute.bounds import MEDIA
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
 from pulsed.present.promql.classes import HELD, IDLE, IDLE_POWER
-from pulsed.present.promql.inputs import input_of
+from pulsed.present.promql.inputs import DRIVER_MEDIA, MEDIA_ACTIVE
 from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import POINT
 
@@ -21,8 +19,8 @@ NEARLY_ALWAYS = 0.95
 LOW_RATIO = 0.15
 """A GPU in use whose real utilization stays below this does little; the class table's low_utilization starts there."""
 
-MEDIA_RATIO = 0.05
-"""A video engine that is busy for more than this works: neither the SMs nor the class show that a GPU transcodes."""
+MEDIA_RATIO = DEFAULT_THRESHOLDS.idle_media_ratio
+"""A GPU whose video engines are as busy as this does its work there, and real utilization does not show it."""
 
 KILOWATT_HOUR = 3.6e6
 
@@ -43,8 +41,12 @@ _HANG_WHY = (
     " a deadlocked collective looks like this. See the logs and stacks of all ranks; `pulsed job` has the numbers.{}"
 )
 _STRAGGLER_WHY = (
-    "For 10 minutes its real utilization or SM clock has differed from that of its peers, which wait for the slowest."
+    "For 10 minutes its real utilization or SM clock has been below that of its peers, which wait for the slowest."
     " Check its health, and its rank; `pulsed job` has the numbers.{}"
+)
+_LEAK_WHY = (
+    "For 10 minutes the GPU has been idle, without an owner, and its memory in use: the next job may run out of memory."
+    " Find the process that is left (nvidia-smi, fuser /dev/nvidia*) and end it, or reset the GPU."
 )
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
@@ -54,8 +56,7 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
     return (
         Alert(
             "DcgmGpuIdleHeld",
-            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}\n'
-            f"unless ignoring (kind) {_transcodes(map(input_of, MEDIA), '30m')}",
+            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}',
             "30m",
             "warning",
             f"{DCGM_GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of 30 minutes",
@@ -66,7 +67,8 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
             "DcgmGpuLowRealUtilization",
             f"avg_over_time({POINT}[1h]) < {LOW_RATIO}\n"
             f"and {HELD}\n"
-            f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5',
+            f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5\n'
+            f"unless avg_over_time({MEDIA_ACTIVE}[1h]) >= {MEDIA_RATIO}",
             "3h",
             "info",
             f"{DCGM_GPU} has a real utilization of {{{{ $value | humanizePercentage }}}}",
@@ -87,9 +89,10 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
     )
 
 
-def _transcodes(series: Iterable[str], window: str) -> str:
-    """Return the expression for GPUs of which a video engine works; `series` has one of each engine."""
-    return "(" + " or ".join(f"avg_over_time({name}[{window}]) > {MEDIA_RATIO}" for name in series) + ")"
+def transcodes(window: str) -> str:
+    """Return the expression for GPUs of which a video engine works, from pulsed's own metrics."""
+    series = [f"pulsed_gpu_{quantity}" for quantity in DRIVER_MEDIA]
+    return "(" + " or ".join(f"avg_over_time({name}[{window}]) >= {MEDIA_RATIO}" for name in series) + ")"
 
 
 def _with_owner(expr: str) -> str:
@@ -112,11 +115,10 @@ def use_alerts() -> tuple[Alert, ...]:
     # A GPU that was never idle may have no series of idle time.
     any_idle = f"(sum without (kind) (increase(pulsed_gpu_idle_seconds_total[6h])) or 0 * {observed.format('6h')})"
     held = f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}"
-    media = [f"pulsed_gpu_{quantity}" for quantity in MEDIA]
     return (
         Alert(
             "PulsedGpuIdleHeld",
-            f"({_with_owner(held)})\nunless on ({GPU_KEY}) {_transcodes(media, '1h')}",
+            _with_owner(held),
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",
@@ -124,7 +126,8 @@ def use_alerts() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuLowRealUtilization",
-            f"{counted} / {known} < {LOW_RATIO}\nand {any_idle} / {observed.format('6h')} < 0.5",
+            f"{counted} / {known} < {LOW_RATIO}\nand {any_idle} / {observed.format('6h')} < 0.5\n"
+            f"unless on ({GPU_KEY}) {transcodes('6h')}",
             "1h",
             "info",
             f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
@@ -152,7 +155,15 @@ def use_alerts() -> tuple[Alert, ...]:
             "pulsed_gpu_straggler == 1",
             "1m",
             "info",
-            f"{GPU} differs from the other GPUs of its job",
+            f"{GPU} is slower than the other GPUs of its job",
             _STRAGGLER_WHY.format(OWNER),
+        ),
+        Alert(
+            "PulsedLeakedMemory",
+            "pulsed_gpu_leaked_memory == 1",
+            "1m",
+            "warning",
+            f"{GPU} has memory in use that no job or pod has",
+            _LEAK_WHY,
         ),
     )

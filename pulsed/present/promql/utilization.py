@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from pulsed.compute.products import C2C_LINKS
+from pulsed.compute.bounds import PERCENT_ROUNDING
+from pulsed.compute.products import C2C_LINKS, PCIE_BYTES_PER_SECOND
 from pulsed.compute.real_utilization import COVERAGE_DIGITS, SETTLED
 from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.model.computed_tick import Inputs
-from pulsed.present.promql.inputs import WHOLE, input_of
+from pulsed.present.promql.inputs import MEDIA_ACTIVE, WHOLE, input_of
 from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, found, indented, number, recorded
 
 PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
@@ -27,8 +28,13 @@ QUANTITY_OF = {
     "fp64": "fp64_active_ratio",
     "real_utilization": "real_utilization_ratio",
     "io": "host_larger_bytes_per_second",
+    "media": "media_active_ratio",
 }
 """The canonical quantity behind each variable of the rules."""
+
+MOST_HIDDEN = 2 * PERCENT_ROUNDING * PCIE_BYTES_PER_SECOND + 1e7
+"""Most PCIe traffic in bytes/s while all activity is 0, by `pulsed.compute.classifier.traffic`; the last part is what
+six decimals hide."""
 
 BUSIEST_PIPE = recorded("busiest_pipe_ratio", "max")
 PCIE_LOW, PCIE_HIGH = recorded("pcie_larger_bytes_per_second", "low"), recorded("pcie_larger_bytes_per_second", "high")
@@ -41,12 +47,12 @@ POINT = recorded("real_utilization_ratio", "mean")
 
 def low_of(variable: str) -> str:
     """Return the series of the lower bound of a variable of the rules."""
-    return recorded(QUANTITY_OF[variable], "low")
+    return MEDIA_ACTIVE if variable == "media" else recorded(QUANTITY_OF[variable], "low")
 
 
 def high_of(variable: str) -> str:
     """Return the series of the upper bound of a variable of the rules."""
-    return recorded(QUANTITY_OF[variable], "high")
+    return MEDIA_ACTIVE if variable == "media" else recorded(QUANTITY_OF[variable], "high")
 
 
 def utilization_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
@@ -67,9 +73,8 @@ def _zero_filled() -> Iterator[Recording]:
 
 
 def _bounds(identity: IdentityLabels) -> Iterator[Recording]:
-    sm, engine, busy = (
-        input_of(f"{name}_ratio") for name in ("sm_active", "graphics_engine_active", "gpu_utilization")
-    )
+    sm, engine = (input_of(f"{name}_ratio") for name in ("sm_active", "graphics_engine_active"))
+    busy, accessed = (_ceiling(f"{name}_utilization_ratio") for name in ("gpu", "memory"))
     pipes = "|".join(map(input_of, PIPES))
     yield Recording(
         BUSIEST_PIPE,
@@ -87,7 +92,7 @@ def _bounds(identity: IdentityLabels) -> Iterator[Recording]:
         "graphics_engine",
         f"{sm} or {BUSIEST_PIPE}",
         f"{busy} or {SEEN}",
-        "If missing: at least the SMs, at most NVML's share of time with a kernel.",
+        "If missing: at least the SMs, at most NVML's share of time with a kernel, a rounded percent.",
     )
     nothing = "If missing: from 0 to the upper bound of the SMs."
     for variable in ("tensor", "fp64"):
@@ -98,7 +103,12 @@ def _bounds(identity: IdentityLabels) -> Iterator[Recording]:
     yield Recording(
         low_of("dram"), f"{dram} or {NOTHING}", "If missing: from 0 to NVML's share of time with a memory access."
     )
-    yield Recording(high_of("dram"), f"{dram} or {input_of('memory_utilization_ratio')} or {SEEN}")
+    yield Recording(high_of("dram"), f"{dram} or {accessed} or {SEEN}")
+
+
+def _ceiling(utilization: str) -> str:
+    """Return the highest share of time that a utilization of the driver may stand for."""
+    return f"clamp_max({input_of(utilization)} + {number(PERCENT_ROUNDING)}, 1)"
 
 
 def _between(variable: str, floor: str, ceiling: str, comment: str) -> Iterator[Recording]:
@@ -173,8 +183,10 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
     else:
         comment = "The larger PCIe direction; 0 for MIG instances and vGPU guests."
         yield Recording(low, f"{larger}\nor {NOTHING}", comment)
-        still = f"({low} and {high_of('dram')} == 0 and {high_of('graphics_engine')} == 0)"
-        settled = f"({low} and {sent} and {received})\nor {still}"
+        settled = f"({low} and {sent} and {received})"
+        # Above the threshold, what the printed digits hide could decide the class.
+        if settings.workload.thresholds.io_bytes_per_second > MOST_HIDDEN:
+            settled += f"\nor ({low} and {_still('dram')} and {_still('graphics_engine')})"
     if settings.missing == "zero":
         yield Recording(high, low)
     else:
@@ -183,6 +195,12 @@ def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
             f"{settled}\nor {unlimited}\nor {NOTHING}",
             "Unbounded if a direction is missing, except while neither a kernel nor device memory can be active.",
         )
+
+
+def _still(variable: str) -> str:
+    """Return the condition that an activity is 0, or not measured and at most what the driver's percents hide."""
+    known = input_of(QUANTITY_OF[variable])
+    return f"({known} == 0 or {high_of(variable)} <= {number(PERCENT_ROUNDING)} unless {known})"
 
 
 def _traffic(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pulsed.backoff import Backoff
 from pulsed.errors import (
@@ -26,9 +27,10 @@ from pulsed.errors import (
     TooManyGpus,
     WatchRefused,
 )
-from pulsed.model.raw_tick import Labels, Layout, RawTick
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
+from pulsed.reader.dcgmi.host_engine import PROC, engine_epoch
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
@@ -70,6 +72,7 @@ class DcgmiSource:
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
+        proc: Path = PROC,
     ) -> None:
         if not settings.fast:
             raise ConfigError("the source dcgmi has no field to read", "Choose at least one group of fields")
@@ -109,6 +112,7 @@ class DcgmiSource:
         self._must_restart = False
         self._logged_lost: Mapping[str, tuple[int, ...]] = {}
         self._is_closed = False
+        self._proc, self._epoch = proc, UNKNOWN_EPOCH
 
     @property
     def restarts(self) -> int:
@@ -187,6 +191,9 @@ class DcgmiSource:
                 log.warning("MIG instances cannot be watched, only whole GPUs", extra={"error": str(error)})
                 self._watches_instances = False
                 self._watch.reset()
+        if self._settings.host is None:  # a dmon ends with its host engine
+            engine = await asyncio.to_thread(engine_epoch, self._proc)
+            self._epoch = Epoch(engine=engine) if engine != self._epoch.engine else self._epoch
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
@@ -250,7 +257,7 @@ class DcgmiSource:
         if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
             self._parts, self._layout = parts, merged_layout(*parts)
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
-        return replace(arrival, target=self.target, layout=self._layout, values=values)
+        return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
 
     def _maintain(self, arrival: RawTick) -> None:
         """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""

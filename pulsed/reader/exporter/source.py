@@ -19,6 +19,7 @@ from pulsed.background import in_background, turn
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.exporter.page_epoch import PageEpoch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser
@@ -63,7 +64,7 @@ class ExporterSource:
         self.interval = self._settings.interval
         self._scraper: Scraper | None = scraper or Scraper(self._settings)
         self._scraper.retain()
-        self._parser = PageParser(limits_for(self._settings.max_gpus))
+        self._parser, self._epoch = PageParser(limits_for(self._settings.max_gpus)), PageEpoch()
         self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
         self._start: float | None = None
         self._slot = -1
@@ -110,7 +111,17 @@ class ExporterSource:
         if parsed.samples == 0:
             raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
         spent = time.perf_counter() - begun
-        return RawTick(self.target, arrival, clock, self.interval, parsed.layout, parsed.values, parsed.rejected, spent)
+        return RawTick(
+            self.target,
+            arrival,
+            clock,
+            self.interval,
+            parsed.layout,
+            parsed.values,
+            parsed.rejected,
+            spent,
+            epoch=self._epoch.of(parsed.layout, parsed.values),
+        )
 
     async def _next_moment(self) -> None:
         now = self._clock()

@@ -13,6 +13,7 @@ meaning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +21,7 @@ from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.gpu import NOT_A_GPU
-from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
+from pulsed.model.raw_tick import DECIMALS, Labels, Layout, RawValue, Series
 from pulsed.reader.exposition.row import (
     PageLimits,
     RowRejected,
@@ -42,6 +43,10 @@ MAX_TEMPLATE_PAUSE = 63
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
 
+MIN_DECIMALS = 3
+"""Fewer are those of numbers that are printed without zeros at their end."""
+
+_FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n}]*\} [01]\.([0-9]+)\s")
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
@@ -101,6 +106,7 @@ class PageParser:
         self._live = 0  # rows of the last page
         self._mostly_absent_pages = 0
         self._template: Template | None = None
+        self._decimals: int | None = None  # of fractions, found with each new layout
 
     def parse(self, page: bytes) -> Page:
         """Read one page; rows that cannot be read are counted, not raised.
@@ -148,6 +154,8 @@ class PageParser:
             raise
         if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
+        if self._layout_outdated:
+            self._decimals = decimals_of(text)
         result = self._finish(values, samples, rejected or _NONE_REJECTED)
         if self._pages_to_template:
             self._pages_to_template -= 1
@@ -270,9 +278,10 @@ class PageParser:
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
         if self._layout_outdated:
             self._layout_outdated = False
-            known = self._layout
-            if known.help != self._help or known.types != self._types or known.series != tuple(self._series):
-                self._layout = Layout("exporter", tuple(self._series), dict(self._help), dict(self._types))
+            known, series = self._layout, tuple(self._series)
+            texts = dict(self._help), dict(self._types)
+            if (known.series, known.help, known.types, known.decimals) != (series, *texts, self._decimals):
+                self._layout = Layout("exporter", series, *texts, decimals=self._decimals)
         if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
             self._live = samples
             self._mostly_absent_pages = self._mostly_absent_pages + 1 if len(values) > 2 * samples else 0
@@ -303,6 +312,14 @@ def decoded(page: bytes) -> str:
         # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
         text = page.decode(errors="backslashreplace")
     return text.removeprefix("\ufeff")
+
+
+def decimals_of(text: str) -> int | None:
+    """Return the decimals that all activity of a page has; None if they are as many as dcgm-exporter prints, or differ,
+    as where numbers are printed without zeros at their end."""
+    found = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
+    most = max(found, default=0)
+    return most if len(found) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
 
 
 def lines_of(text: str) -> Iterator[str]:

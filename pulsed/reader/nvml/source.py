@@ -26,7 +26,7 @@ from pulsed.errors import (
     NvmlRefused,
     TooManyGpus,
 )
-from pulsed.model.raw_tick import RawTick
+from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
@@ -85,6 +85,8 @@ class NvmlSource:
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep = clock, wall, sleep
+        begun = f"{wall():.3f}"  # the last XID and the counts of XIDs are since then
+        self._epoch = Epoch(engine=begun, exporter=begun)
         self._next = -math.inf
 
     @property
@@ -113,7 +115,16 @@ class NvmlSource:
         if not self._session.is_open:
             patience = max(FIRST_SECONDS, patience)
         wall, clock, sample = await self._run(self._tick, patience)
-        return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values, processes=sample.processes)
+        return RawTick(
+            TARGET,
+            wall,
+            clock,
+            self.interval,
+            sample.layout,
+            sample.values,
+            processes=sample.processes,
+            epoch=self._epoch,
+        )
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""

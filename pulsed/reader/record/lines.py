@@ -10,8 +10,9 @@ One JSON object a line, shown here for one GPU::
 
 The first line opens a session, one run of `pulsed record`; a record may have several. `targets` are its sources with
 their intervals in seconds. A layout names the values of the ticks that refer to it; a series is a name and the number
-of its labels. Layouts may also have `help` and `types` by metric name, ticks `rejected` rows by reason. A value is a
-number, a text, null, or what JSON has no number for: `["nan"]`, `["inf"]`, `["-inf"]`.
+of its labels. Layouts may also have `help` and `types` by metric name and `decimals` of fractions, ticks `rejected`
+rows by reason, and `epoch`, its known parts by name. A value is a number, a text, null, or what JSON has no number for:
+`["nan"]`, `["inf"]`, `["-inf"]`.
 
 A reader keeps the last `LAYOUTS_KEPT` layouts of a target, so that memory is bounded. It skips lines that are not valid
 (one that was cut by a kill stays in a record that is continued) and objects of an unknown kind, so that format 1 can be
@@ -32,7 +33,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from pulsed.errors import BadCapture
-from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Dialect, Epoch, Layout, RawTick, RawValue, Series
 
 FORMAT = 1
 """The version of the format, in each session's first line. A greater one cannot be read."""
@@ -97,6 +98,8 @@ class RecordWriter:
         }
         if tick.rejected:
             line["rejected"] = dict(tick.rejected)
+        if tick.epoch != UNKNOWN_EPOCH:
+            line["epoch"] = {name: part for name, part in tick.epoch._asdict().items() if part}
         try:
             text = _encode(line)
         except ValueError:  # NaN or infinity, which an exporter's page may have
@@ -112,7 +115,14 @@ def _layout_object(layout: Layout) -> dict[str, object]:
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     series = [[series.name, numbers.setdefault(series.labels, len(numbers))] for series in layout.series]
     texts = {key: dict(texts) for key, texts in (("help", layout.help), ("types", layout.types)) if texts}
-    return {"dialect": layout.dialect, "labels": [dict(labels) for labels in numbers], "series": series, **texts}
+    decimals = {} if layout.decimals is None else {"decimals": layout.decimals}
+    return {
+        "dialect": layout.dialect,
+        "labels": [dict(labels) for labels in numbers],
+        "series": series,
+        **texts,
+        **decimals,
+    }
 
 
 class RecordReader:
@@ -120,6 +130,7 @@ class RecordReader:
 
     def __init__(self) -> None:
         self._layouts: dict[str, dict[str, Layout]] = {}
+        self._epochs: dict[str, Epoch] = {}
         self._damaged = 0
 
     def feed(self, line: bytes) -> Session | RawTick | None:
@@ -153,6 +164,7 @@ class RecordReader:
                 )
             session = _SESSION_LINE.validate_json(line, strict=True)
             self._layouts.clear()
+            self._epochs.clear()
             return session
         return None
 
@@ -161,7 +173,7 @@ class RecordReader:
         series = tuple(Series(sys.intern(name), labels[number]) for name, number in line.series)
         layouts = self._layouts.setdefault(line.target, {})
         layouts.pop(line.layout, None)  # the last one is the newest
-        layouts[line.layout] = Layout(line.dialect, series, line.help, line.types)
+        layouts[line.layout] = Layout(line.dialect, series, line.help, line.types, line.decimals)
         if len(layouts) > LAYOUTS_KEPT:
             del layouts[next(iter(layouts))]
 
@@ -174,7 +186,10 @@ class RecordReader:
         if self._damaged:
             rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}
             self._damaged = 0
-        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected)
+        epoch = self._epochs.get(line.target, UNKNOWN_EPOCH)
+        if line.epoch != epoch:
+            epoch = self._epochs[line.target] = line.epoch
+        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected, epoch=epoch)
 
 
 class _Line(BaseModel):
@@ -189,6 +204,7 @@ class _TickLine(_Line):
     interval: _Seconds
     values: list[FiniteFloat | str | tuple[Literal["nan", "inf", "-inf"]] | None]
     rejected: dict[str, int] = {}
+    epoch: Epoch = UNKNOWN_EPOCH
 
 
 class _LayoutLine(_Line):
@@ -199,6 +215,7 @@ class _LayoutLine(_Line):
     series: list[tuple[str, NonNegativeInt]]
     help: dict[str, str] = {}
     types: dict[str, str] = {}
+    decimals: Annotated[int, Field(ge=0, le=15)] | None = None
 
 
 class _FormatLine(_Line):

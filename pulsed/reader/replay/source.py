@@ -155,7 +155,9 @@ class _SingleRecording:
     def _stamped(self, sample: _Sample, begin: float, interval: float) -> RawTick | SourceError:
         if isinstance(sample, SourceError):
             return sample
-        time = sample.time + begin if isinstance(sample, RawTick) else self._settings.begin + self._clock
+        if isinstance(sample, RawTick):
+            return replace(sample, target=self.target, time=sample.time + begin, clock=self._clock, interval=interval)
+        time = self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
     def _look(self) -> Recording:

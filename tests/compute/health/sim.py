@@ -12,7 +12,7 @@ from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health
-from pulsed.model.raw_tick import RawTick
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, KernelEvent, RawTick
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 
@@ -42,8 +42,9 @@ class Sim:
         self.devices = tuple(devices)
         self.clock = 1000.0
         self.time = DAY
-        self.boot_id = ""
+        self.epoch = UNKNOWN_EPOCH
         self.layout = NO_SERIES
+        self.kernel_events: tuple[KernelEvent, ...] | None = None
         self.last: HealthTick | None = None
 
     def tick(
@@ -66,10 +67,10 @@ class Sim:
             self.devices,
             tuple(given[: len(self.devices)]),
             extras={0: extras} if extras else {},
+            kernel_events=self.kernel_events,
+            epoch=self.epoch,
         )
-        self.last = self.health_evaluator.evaluate(
-            tick, tick.readings, self.tracker.track(tick, self.boot_id), self.boot_id
-        )
+        self.last = self.health_evaluator.evaluate(tick, tick.readings, self.tracker.track(tick))
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:

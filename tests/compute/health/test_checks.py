@@ -15,6 +15,7 @@ from pulsed.compute.health.rule import Rule, duration
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.health import SEVERITY
+from pulsed.model.owner import Owners, pod
 from pulsed.model.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -41,6 +42,7 @@ class Way(NamedTuple):
     samples: int = 2
     interval: float = 1.0
     extras: Extras | None = None
+    owners: Owners | None = None
 
 
 def always(samples: int = 2, interval: float = 1.0, **values: float) -> Way:
@@ -69,6 +71,9 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("xid_critical", "crit"): then({"xid_last_code": 0.0}, {"xid_last_code": 48.0}),
     ("xid_warning", "info"): then({"xid_last_code": 0.0}, {"xid_last_code": 13.0}),
     ("xid_warning", "warn"): then({"xid_last_code": 0.0}, {"xid_last_code": 94.0}),
+    ("xid_repeat", "info"): Way(
+        lambda k: {"xid_last_code": (13.0, 31.0)[k % 2]}, 12, 200.0, owners=(pod("ml", "train"),)
+    ),
     ("xid_repeat", "warn"): Way(lambda k: {"xid_last_code": (13.0, 31.0)[k % 2]}, 12, 200.0),
     ("ecc_uncorrectable", "crit"): always(ecc_dbe_volatile_total=1.0),
     ("memory_unrepairable", "crit"): always(memory_unrepairable=1.0),
@@ -125,7 +130,7 @@ WAYS: Mapping[tuple[str, str], Way] = {
 @pytest.mark.parametrize(("id_", "state"), WAYS)
 def test_every_state_can_be_reached(id_: str, state: str) -> None:
     way = WAYS[id_, state]
-    sim = Sim(interval=way.interval, devices=[GPU, OTHER])
+    sim = Sim(interval=way.interval, devices=[replace(GPU, owners=way.owners), OTHER])
     for k in range(way.samples):
         tick = sim.tick(way.values(k), {"temperature_celsius": 40.0}, extras=way.extras)
     check = tick.healths[0].check(id_)

@@ -7,10 +7,12 @@ from math import inf
 
 import pytest
 
-from pulsed.compute.health.device_counters import RESET_SECONDS, CounterIncrease, Resets, ResetSign
+from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.restarts import RESET_SECONDS, Resets, ResetSign
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
+from pulsed.model.raw_tick import Epoch
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
@@ -100,7 +102,7 @@ def test_a_step_is_due_when_it_leaves_its_window() -> None:
         (True, 2, 63.0, 2),
         (False, 2, 63.0, 0),
         (True, 2, 63.0, 1),
-        (True, -1, inf, 0),
+        (True, 2, 65.0, 0),
     ]
 
 
@@ -208,10 +210,10 @@ def test_signs_other_than_energy_are_taken_when_one_has_changed_and_while_one_is
 
 def test_the_time_of_the_last_reset_is_that_of_its_first_sign_and_survives_a_restart_of_pulsed() -> None:
     sim = Sim()
-    sim.boot_id = "a"
+    sim.epoch = Epoch(boot="a")
     energies = [50.0, 60.0, 5.0, 6.0]
     assert [sim.health(energy_joules_total=energy).last_reset for energy in energies] == [None] * 3 + [DAY + 3]
     sim.restart(down=10.0)
     assert sim.health(energy_joules_total=7.0).last_reset == DAY + 3
-    sim.boot_id = "b"
+    sim.epoch = Epoch(boot="b")
     assert sim.health(energy_joules_total=8.0).last_reset == sim.time

@@ -12,7 +12,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up, unobserved
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
 from tests.compute.streams import DAY, sample
@@ -134,7 +134,7 @@ def test_a_gpu_that_did_not_come_back_after_a_restart_is_lost() -> None:
     assert (lost.device.entity, lost.device.model) == (OTHER.entity, OTHER.model)
     for boot_id in ("another", "and another"):
         sim.restart()
-        sim.boot_id = boot_id
+        sim.epoch = Epoch(boot=boot_id)
         for _ in range(3):
             tick = sim.tick(ALIVE)
         assert [one.device.entity for one in tick.lost] == [OTHER.entity]
@@ -151,11 +151,11 @@ def test_what_happened_meanwhile_is_an_event() -> None:
 
 def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
     sim = Sim()
-    sim.boot_id = "one"
+    sim.epoch = Epoch(boot="one")
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 79.0})
     sim.restart()
-    sim.boot_id = "two"
+    sim.epoch = Epoch(boot="two")
     assert sim.health(**ALIVE).check("xid_critical").state == "ok"
 
 
@@ -210,11 +210,18 @@ def test_a_node_is_as_bad_as_its_worst_gpu() -> None:
 
 
 def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:
-    health = unobserved(Sim().health(**ALIVE, row_remap_pending=1.0), 5.0, 12.0, "connection refused")
-    assert (health.state, health.coverage) == ("unknown", 0.0)
+    warm = Sim().health(**ALIVE, persistence_mode=0.0)
+    health = unobserved(warm, 5.0, 12.0, "connection refused")
+    assert (warm.state, health.state, health.coverage) == ("info", "unknown", 0.0)
     assert {check.state for check in health.checks} == {"unknown"}
-    assert health.check("row_remap_pending").message == ""
+    assert health.check("config_drift").message == ""
     assert health.check("telemetry").message == "connection refused"
+
+
+@pytest.mark.parametrize(("hours", "state"), [(1, "crit"), (25, "unknown")])
+def test_a_defect_of_a_gpu_that_is_not_observed_is_kept_for_a_day(hours: int, state: str) -> None:
+    broken = Sim().health(**ALIVE, row_remap_failure=1.0)
+    assert unobserved(broken, 5.0, 3600.0 * hours, "connection refused").state == state
 
 
 def test_changes_tell_what_and_what_to_do() -> None:

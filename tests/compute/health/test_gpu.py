@@ -16,7 +16,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import InputState
 from pulsed.model.canonical_tick import Extras
-from pulsed.model.raw_tick import Layout
+from pulsed.model.raw_tick import Epoch, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.health.sim import GPU, OTHER, Sim
 
@@ -188,7 +188,7 @@ def test_what_must_survive_a_restart_changes_the_number_of_latches() -> None:
         steps.append(start - before)
     assert steps == [0, 1, 0, 1, 1, 0]
     for boot_id, step in (("a", 1), ("a", 0), ("b", 2), ("", 0), ("b", 0)):
-        sim.boot_id = boot_id
+        sim.epoch = Epoch(boot=boot_id)
         before, start = start, latched()
         assert start - before == step, boot_id
 

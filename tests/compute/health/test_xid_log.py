@@ -26,7 +26,7 @@ def test_occurrences_closer_than_the_gap_are_one_burst() -> None:
     assert record.count == 3
     assert record.bursts[0] == (10.0, ("job",))
     assert [when for when, _ in record.bursts] == [10.0, 1000.0]
-    assert (record.last, record.dated, record.cleared, record.source) == (1000.0, True, False, "gauge")
+    assert (record.last, record.dated, record.cleared) == (1000.0, True, False)
 
 
 def test_a_code_that_comes_back_five_times_a_day_is_repeated() -> None:
@@ -35,13 +35,13 @@ def test_a_code_that_comes_back_five_times_a_day_is_repeated() -> None:
         assert log.repeated(number * 1000.0) is None
         log.update(13.0, None, (), number * 1000.0 + 1)
         log.update(0.0, None, (), number * 1000.0 + 2)
-    assert log.repeated(5000.0) == 13
-    assert log.repeated(REPEAT_WINDOW) == 13
+    assert log.repeated(5000.0) == (13, ())
+    assert log.repeated(REPEAT_WINDOW) == (13, ())
     assert log.repeated(REPEAT_WINDOW + 1.0) is None
 
 
-def test_31_is_repeated_after_three_bursts_of_two_jobs() -> None:
-    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), 31), (("a", "b"), None)):
+def test_31_is_repeated_after_three_bursts_of_two_programs() -> None:
+    for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), (31, ())), (("a", "b"), None)):
         log = started()
         for number, job in enumerate(jobs):
             log.update(31.0, None, (job,), number * 1000.0 + 1)
@@ -51,20 +51,23 @@ def test_31_is_repeated_after_three_bursts_of_two_jobs() -> None:
 
 def test_counts_and_totals_date_what_grows_and_keep_what_was_there() -> None:
     log = XidLog()
-    assert log.update(None, Extras(xid_counts=((13, 2.0), (48, 0.0)), xid_totals=((94, 1.0), (95, 0.0))), (), 0.0) == []
+    assert (
+        list(log.update(None, Extras(xid_counts=((13, 2.0), (48, 0.0)), xid_totals=((94, 1.0), (95, 0.0))), (), 0.0))
+        == []
+    )
     assert {code: record.dated for code, record in log.records.items()} == {13: False, 94: False}
     later = Extras(xid_counts=((13, 2.0), (48, 1.0)), xid_totals=((94, 1.0), (95, 1.0), (63, 1.0)))
     assert sorted(log.update(None, later, (), 10.0)) == [48, 63, 95]
-    assert log.update(None, later, (), 20.0) == []
+    assert list(log.update(None, later, (), 20.0)) == []
 
 
 def test_the_same_code_of_two_inputs_is_one_event() -> None:
     log = started()
-    assert log.update(13.0, Extras(xid_counts=()), (), 1000.0) == [13]
-    assert log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1005.0) == []
+    assert list(log.update(13.0, Extras(xid_counts=()), (), 1000.0)) == [13]
+    assert list(log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1005.0)) == []
     assert log.records[13].count == 1
-    assert log.update(13.0, Extras(xid_counts=()), (), 1010.0) == []
-    assert log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1000.0 + BURST_GAP) == [13]
+    assert list(log.update(13.0, Extras(xid_counts=()), (), 1010.0)) == []
+    assert list(log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1000.0 + BURST_GAP)) == [13]
 
 
 def test_a_reset_clears_only_what_happened_before_it() -> None:
@@ -78,15 +81,15 @@ def test_a_reset_clears_only_what_happened_before_it() -> None:
 def test_messages_of_the_kernel_have_their_own_time() -> None:
     log = started()
     old, new = (KernelEvent("xid", code, time, "00000000:01:00.0") for code, time in ((79, 70.0), (13, 95.0)))
-    assert log.add_kernel_events([old, new], (), now=20.0, time=100.0) == [13]
+    assert list(log.add_kernel_events([old, new], (), now=20.0, time=100.0)) == [13]
     assert log.records[13].last == 15.0
-    assert log.update(79.0, None, (), 21.0) == [79]
+    assert list(log.update(79.0, None, (), 21.0)) == [79]
 
 
 @pytest.mark.parametrize(("moment", "happened"), [(0.0, [79]), (0.5, [79]), (-0.001, []), (-9.0, [])])
 def test_messages_count_from_the_first_sample_on(moment: float, happened: list[int]) -> None:
     event = KernelEvent("xid", 79, 100.0 + moment, "00000000:01:00.0")
-    assert started().add_kernel_events([event], (), now=20.0, time=120.0) == happened
+    assert list(started().add_kernel_events([event], (), now=20.0, time=120.0)) == happened
 
 
 def test_45_replaces_no_other_code() -> None:
@@ -98,38 +101,13 @@ def test_45_replaces_no_other_code() -> None:
     assert log.last == 13
 
 
-@pytest.mark.parametrize(
-    ("blanks", "is_reset", "events"),
-    [(0, False, []), (1, False, []), (2, False, [79]), (3, False, [79]), (1, True, []), (2, True, [79])],
-)
-def test_two_blank_samples_prove_that_there_was_no_code(blanks: int, is_reset: bool, events: list[int]) -> None:
-    first = XidLog()
-    for _ in range(2):
-        first.pass_blank(0.0)
-    assert first.update(1.0, None, (), 1.0) == [1], "of any code"
+def test_a_code_of_a_source_without_any_before_is_new() -> None:
     log = XidLog()
-    if is_reset:
-        log.clear(0.5)
-    for number in range(blanks):
-        log.pass_blank(float(number))
-    assert log.update(79.0, None, (), 10.0) == events
-    assert log.records[79].dated is bool(events)
-
-
-@pytest.mark.parametrize(("blanks", "events"), [(1, []), (2, [1])])
-@pytest.mark.parametrize("is_reset_first", [False, True])
-def test_the_same_code_after_a_reset_and_a_blank_gauge_is_new(
-    blanks: int, events: list[int], is_reset_first: bool
-) -> None:
-    log = started()
-    assert log.update(1.0, None, (), 1.0) == [1]
-    if is_reset_first:
-        log.clear(2.0)
-    for number in range(blanks):
-        log.pass_blank(2.0 + number)
-    if not is_reset_first:
-        log.clear(3.0)
-    assert log.update(1.0, None, (), 500.0) == events
+    log.take_none()
+    assert list(log.update(1.0, None, (), 1.0)) == [1], "of any code"
+    assert list(log.update(1.0, None, (), 2.0)) == []
+    log.restart_gauge()
+    assert list(log.update(1.0, None, (), 500.0)) == [1]
 
 
 def test_no_more_than_64_bursts_are_remembered() -> None:
@@ -151,12 +129,12 @@ def test_times_of_bursts_and_repeats() -> None:
 
 
 @pytest.mark.parametrize("is_source_new", [True, False])
-def test_a_code_that_comes_with_other_fields_is_of_unknown_age(is_source_new: bool) -> None:
+def test_a_code_of_a_source_with_other_fields_is_of_unknown_age(is_source_new: bool) -> None:
     log = XidLog()
-    for _ in range(2):
-        log.pass_blank(0.0)
-    assert log.gauge is None
-    assert log.update(79.0, None, (), 5.0, is_source_new) == ([] if is_source_new else [79])
+    log.take_none()
+    if is_source_new:
+        log.forget_source()
+    assert list(log.update(79.0, None, (), 5.0)) == ([] if is_source_new else [79])
     record = log.records[79]
     assert (record.last, record.dated, record.cleared, record.count) == (
         5.0,
@@ -166,23 +144,21 @@ def test_a_code_that_comes_with_other_fields_is_of_unknown_age(is_source_new: bo
     )
 
 
-def test_counts_that_appear_after_two_blank_samples_are_events() -> None:
+def test_counts_of_a_source_without_any_before_are_events() -> None:
     log = XidLog()
-    assert log.update(None, Extras(xid_counts=((13, 1.0),), xid_totals=((94, 3.0),)), (), 1.0) == []
-    log.pass_blank(1.0)
-    log.pass_blank(2.0)
+    assert list(log.update(None, Extras(xid_counts=((13, 1.0),), xid_totals=((94, 3.0),)), (), 1.0)) == []
+    log.take_none()
     more = Extras(xid_counts=((13, 1.0), (48, 1.0)), xid_totals=((94, 3.0), (95, 1.0)))
     assert sorted(log.update(None, more, (), 3.0)) == [48, 95]
     first = XidLog()
-    first.pass_blank(1.0)
-    first.pass_blank(2.0)
+    first.take_none()
     assert sorted(first.update(None, more, (), 3.0)) == [13, 48, 94, 95]
 
 
 def test_a_count_that_was_there_first_replaces_no_event() -> None:
     log = started()
-    assert log.update(13.0, None, (), 10.0) == [13]
-    assert log.update(13.0, Extras(xid_counts=((13, 1.0),), xid_totals=((13, 1.0),)), (), 20.0) == []
+    assert list(log.update(13.0, None, (), 10.0)) == [13]
+    assert list(log.update(13.0, Extras(xid_counts=((13, 1.0),), xid_totals=((13, 1.0),)), (), 20.0)) == []
     record = log.records[13]
     assert (record.last, record.dated, record.count) == (10.0, True, 1)
 
@@ -190,9 +166,9 @@ def test_a_count_that_was_there_first_replaces_no_event() -> None:
 def test_a_sticky_code_that_is_counted_later_is_not_new() -> None:
     log = XidLog()
     log.update(79.0, Extras(xid_counts=()), (), 0.0)
-    assert log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 1.0) == []
-    assert log.update(48.0, Extras(xid_counts=()), (), 2.0) == [48]
-    assert log.update(48.0, Extras(xid_counts=((79, 1.0),)), (), 3.0) == [79]
+    assert list(log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 1.0)) == []
+    assert list(log.update(48.0, Extras(xid_counts=()), (), 2.0)) == [48]
+    assert list(log.update(48.0, Extras(xid_counts=((79, 1.0),)), (), 3.0)) == [79]
 
 
 def test_a_message_from_before_the_first_sample_dates_a_code() -> None:
@@ -201,12 +177,12 @@ def test_a_message_from_before_the_first_sample_dates_a_code() -> None:
 
     log = XidLog()
     log.update(79.0, None, (), 0.0)
-    assert log.add_kernel_events(at(70.0), (), now=10.0, time=110.0) == []
+    assert list(log.add_kernel_events(at(70.0), (), now=10.0, time=110.0)) == []
     assert (log.records[79].last, log.records[79].dated, log.records[79].count) == (-30.0, True, 0)
     log.add_kernel_events(at(60.0), (), now=10.0, time=110.0)
     assert log.records[79].last == -30.0, "a dated code keeps its time"
     early = XidLog()
-    assert early.add_kernel_events(at(70.0), (), now=0.0, time=100.0) == []
+    assert list(early.add_kernel_events(at(70.0), (), now=0.0, time=100.0)) == []
     early.update(79.0, None, (), 0.0)
     assert (early.records[79].last, early.records[79].dated) == (-30.0, True)
 
@@ -214,27 +190,17 @@ def test_a_message_from_before_the_first_sample_dates_a_code() -> None:
 def test_a_new_code_that_two_inputs_report_at_once_is_an_event_whatever_was_logged_before() -> None:
     log = started()
     log.add_kernel_events([KernelEvent("xid", 79, 95.0, "00000000:01:00.0")], (), now=0.0, time=100.0)
-    assert log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 5.0) == [79]
-
-
-def test_a_reset_makes_one_code_new() -> None:
-    log = started()
-    log.update(79.0, None, (), 1.0)
-    log.clear(2.0)
-    log.update(48.0, None, (), 3.0)
-    log.pass_blank(4.0)
-    log.pass_blank(5.0)
-    assert log.update(48.0, None, (), 500.0) == [], "it was there after the reset"
+    assert list(log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 5.0)) == [79]
 
 
 def test_messages_of_the_kernel_are_events_each() -> None:
     log = started()
     for time in (101.0, 102.0):
         event = KernelEvent("xid", 79, time, "00000000:01:00.0")
-        assert log.add_kernel_events([event], ("job",), now=20.0, time=120.0) == [79]
+        assert list(log.add_kernel_events([event], ("job",), now=20.0, time=120.0)) == [79]
     record = log.records[79]
-    assert (record.count, record.source, record.bursts) == (2, "kernel_log", [(1.0, ("job",))])
-    assert log.update(79.0, None, (), 30.0) == [], "the gauge shows the same event"
+    assert (record.count, record.bursts) == (2, [(1.0, ("job",))])
+    assert list(log.update(79.0, None, (), 30.0)) == [], "the gauge shows the same event"
 
 
 def test_five_bursts_of_the_follower_are_no_repeat() -> None:
@@ -254,7 +220,7 @@ def test_codes_are_limited_except_for_critical_ones() -> None:
     log.update(0.0, None, (), 0.0)
     log.add_kernel_events([kernel_event(79, 1.0)], (), now=1.0, time=1.0)
     for code in range(1000, 4000):
-        happened = log.add_kernel_events([kernel_event(code, 2.0 + code)], (), now=2.0 + code, time=2.0 + code)
+        happened = list(log.add_kernel_events([kernel_event(code, 2.0 + code)], (), now=2.0 + code, time=2.0 + code))
         assert happened == [code]
     assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
     assert log.others + sum(record.count for record in log.records.values()) == 3001
@@ -312,6 +278,6 @@ def test_messages_of_an_earlier_run_are_not_counted_again() -> None:
     log.clear(8.0)
     again = XidLog(begun=10.5)
     again.restore(log.records, log.others, log.last, log.gauge)
-    assert again.add_kernel_events([kernel_event(79, 5.0)], (), now=12.0, time=12.0) == []
+    assert list(again.add_kernel_events([kernel_event(79, 5.0)], (), now=12.0, time=12.0)) == []
     assert (again.records[79].count, again.records[79].cleared) == (1, True)
-    assert again.add_kernel_events([kernel_event(79, 11.0)], (), now=12.0, time=12.0) == [79]
+    assert list(again.add_kernel_events([kernel_event(79, 11.0)], (), now=12.0, time=12.0)) == [79]

@@ -15,6 +15,7 @@ from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope,
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
+from pulsed.model.raw_tick import Epoch
 from support.samples import SAMPLES
 from tests.compute.health.sim import GPU, Sim
 
@@ -130,11 +131,14 @@ def test_a_misread_counter_is_no_reset() -> None:
 
 def test_another_boot_or_driver_clears_it() -> None:
     sim = Sim()
-    sim.boot_id = "a"
+    sim.epoch = Epoch(boot="a")
     sim.health(xid_last_code=0.0)
     assert sim.health(xid_last_code=48.0).check("xid_critical").state == "crit"
-    sim.boot_id = "b"
-    assert sim.health(xid_last_code=48.0).check("xid_critical").state == "ok"
+    sim.epoch = Epoch(boot="b")
+    health = sim.health(xid_last_code=48.0)
+    assert (health.check("xid_critical").state, dict(health.xid_events)[48]) == ("crit", 2), "of another host engine"
+    sim.epoch = Epoch(boot="c")
+    assert sim.health(xid_last_code=0.0).check("xid_critical").state == "ok"
     sim = Sim(devices=[Device(GPU.entity, driver_version="535.1")])
     sim.health(xid_last_code=0.0)
     sim.health(xid_last_code=48.0)

@@ -257,7 +257,9 @@ def test_every_family_is_one_that_can_be_excluded() -> None:
     published = Published()
     published.node.interval = 10.0
     devices = [GPU, *(replace(GPU, entity=Entity("gpu", str(each), f"GPU-{each}")) for each in (1, 2, 3))]
-    published.sees((owners[1:], WORKS), *[(owners[:1], WORKS)] * 3, times=80, devices=devices)
+    leaked: tuple[Owners, Reading] = ((), RESTS._replace(memory_used_bytes=9e9))
+    devices.append(replace(GPU, entity=Entity("gpu", "4", "GPU-4")))
+    published.sees((owners[1:], WORKS), *[(owners[:1], WORKS)] * 3, leaked, times=80, devices=devices)
     series = published.series()
     assert set(series) == set(OWNER_NAMES) < set(NAMES)
     for name in OWNER_NAMES:

@@ -197,6 +197,9 @@ CASES = {
     "PulsedHangSuspected": Case(
         constant(pulsed_gpu_hang_suspected=1), constant(pulsed_gpu_hang_suspected=0), minute=2, early=0
     ),
+    "PulsedLeakedMemory": Case(
+        constant(pulsed_gpu_leaked_memory=1), constant(pulsed_gpu_leaked_memory=0), minute=2, early=0
+    ),
     "PulsedStraggler": Case(constant(pulsed_gpu_straggler=1), constant(pulsed_gpu_straggler=0), minute=2, early=0),
     **{
         f"Pulsed{group.title()}Idle": Case(owner(group, idle=60), owner(group, idle=50), minute=35, early=29)
@@ -295,16 +298,27 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "PulsedGpuIdleHeld"])
-def test_a_gpu_that_transcodes_is_not_idle(tmp_path: Path, name: str, engine: str) -> None:
+@pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "DcgmGpuLowRealUtilization", "PulsedGpuLowRealUtilization"])
+def test_a_gpu_that_transcodes_is_used(tmp_path: Path, name: str, engine: str) -> None:
+    """Of pulsed's counters of idle time this holds without the alert."""
     case = CASES[name]
-    busy = {
-        "DcgmGpuIdleHeld": constant(**{f"DCGM_FI_DEV_{engine[:3].upper()}_UTIL": 40}),
-        "PulsedGpuIdleHeld": constant(**{f"pulsed_gpu_{engine}_utilization_ratio": 0.4}),
-    }[name]
+    if name.startswith("Dcgm"):
+        busy = constant(**{f"DCGM_FI_DEV_{engine[:3].upper()}_UTIL": 40})
+    else:
+        busy = constant(**{f"pulsed_gpu_{engine}_utilization_ratio": 0.4})
     world = series(replace(case, quiet=case.fires | busy))
-    found = fired(tmp_path, RULES if name.startswith("Dcgm") else OF_PULSED, world, {name: case.late})[name]
+    rules, step = RULES if name.startswith("Dcgm") else OF_PULSED, f"{case.step}m"
+    found = fired(tmp_path, rules, world, {name: case.late}, step)[name]
     assert [alert["labels"].get("uuid", alert["labels"].get("UUID")) for alert in found] == ["GPU-1"]
+
+
+@pytest.mark.parametrize("name", ["PulsedJobLowRealUtilization", "PulsedPodLowRealUtilization"])
+def test_an_owner_that_transcodes_uses_its_gpus(tmp_path: Path, name: str) -> None:
+    world = [*series(CASES[name]), *identities(name)]
+    assert len(fired(tmp_path, OF_PULSED, world, {name: CASES[name].late})[name]) == 1
+    video = selector("pulsed_gpu_decoder_utilization_ratio", gpu("1", "node-1"))
+    world.append((video, ALWAYS.replace("1+0", "0.4+0").format(steps=CASES[name].late)))
+    assert fired(tmp_path, OF_PULSED, world, {name: CASES[name].late})[name] == []
 
 
 def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:

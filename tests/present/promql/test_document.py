@@ -70,7 +70,14 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
         name for name in alerts if name.startswith("PulsedGpu") and name.endswith(("IdleHeld", "LowRealUtilization"))
     ]
     assert not set(kept) & {*left, *of_use}
-    assert set(alerts) - set(kept) == {*left, *of_use, "PulsedGpuIdleEnergy", "PulsedHangSuspected", "PulsedStraggler"}
+    assert set(alerts) - set(kept) == {
+        *left,
+        *of_use,
+        "PulsedGpuIdleEnergy",
+        "PulsedHangSuspected",
+        "PulsedLeakedMemory",
+        "PulsedStraggler",
+    }
     monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
     remaining = names_of(printed(capsys, "--for", "pulsed", *every))[0]

@@ -51,15 +51,20 @@ def possible(regions: Regions, name: str, low: dict[Variable, float], high: dict
     st.sampled_from(["pulsed", "kempnerpulse"]),
     st.tuples(*[spans] * 6),
     traffic,
+    ratios,
 )
 def test_regions_equal_the_classifier(
-    thresholds: ClassThresholds, profile: Profile, shares: tuple[tuple[float, float], ...], io: tuple[float, float]
+    thresholds: ClassThresholds,
+    profile: Profile,
+    shares: tuple[tuple[float, float], ...],
+    io: tuple[float, float],
+    media: float,
 ) -> None:
     """Whatever the inputs can be, with any thresholds, contradictions of physics included."""
-    low = dict(zip(VARIABLES, [pair[0] for pair in (*shares, io)], strict=True))
-    high = dict(zip(VARIABLES, [pair[1] for pair in (*shares, io)], strict=True))
+    low = dict(zip(VARIABLES, [pair[0] for pair in (*shares, io, (media, media))], strict=True))
+    high = dict(zip(VARIABLES, [pair[1] for pair in (*shares, io, (media, media))], strict=True))
     bounds = Bounds(Inputs(*[pair[0] for pair in shares[:5]]), Inputs(*[pair[1] for pair in shares[:5]]))
-    workload = Classifier(thresholds, profile).classify(bounds, shares[5], io)
+    workload = Classifier(thresholds, profile).classify(bounds, shares[5], io, media)
     regions = Regions(thresholds, profile)
     found = tuple(name for name in CLASSES if possible(regions, name, low, high))
     assert found == (workload.candidates or (workload.raw_class,))

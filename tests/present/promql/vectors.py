@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pulsed.compute.bounds import MEDIA
 from pulsed.compute.class_table import RULES
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import ComputeSettings
@@ -114,6 +115,8 @@ def _named(variable: str, chance: random.Random) -> tuple[str, ...]:
         return (chance.choice((*PCIE, *C2C)),)
     if variable == "real_utilization":  # all inputs at the threshold: so is their mean
         return ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    if variable == "media":
+        return (chance.choice(MEDIA),)
     return (QUANTITY_OF[variable],)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.errors import BadCapture
-from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Layout, RawTick, RawValue, Series
 from pulsed.reader.record.lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
 from tests.reader.record.ticks import ONE, layout, record, said, session, tick
 
@@ -38,7 +38,8 @@ def streams(draw: st.DrawFn) -> list[RawTick]:
         interval = draw(st.floats(0.1, 60))
         rejected = draw(st.dictionaries(texts, st.integers(1, 9), max_size=1))
         target = draw(st.sampled_from(["a", "b"]))
-        ticks.append(RawTick(target, draw(numbers), draw(numbers), interval, of, some, rejected, 0.5))
+        epoch = draw(st.sampled_from([UNKNOWN_EPOCH, Epoch(engine="1"), Epoch("a", "b", "1", "2", 3.5)]))
+        ticks.append(RawTick(target, draw(numbers), draw(numbers), interval, of, some, rejected, 0.5, epoch=epoch))
     return ticks
 
 

@@ -35,4 +35,5 @@ def said(tick: RawTick) -> tuple[object, ...]:
     return (
         *(tick.target, repr(tick.time), repr(tick.clock), tick.interval, dict(tick.rejected)),
         *(of.dialect, of.series, dict(of.help), dict(of.types), [repr(value) for value in tick.values]),
+        tick.epoch,
     )

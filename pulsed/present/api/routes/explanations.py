@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from pulsed.compute.bounds import media_of
 from pulsed.compute.class_table import VARIABLES, ClassRule, Condition, Variable, rules_of
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.checks import BY_ID
@@ -201,8 +202,10 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     deriver = Deriver(settings)
     bounds = result.rollup_bounds or deriver.bounds(reading)
     utilization = result.real_utilization.lower, result.real_utilization.upper
-    allowed, io = deriver.reached_rules(device, reading, bounds, utilization)
-    low, high = (*bounds.low, utilization[0], io[0]), (*bounds.high, utilization[1], io[1])
+    rounding = 0.0 if match.target.tick is None else match.target.tick.layout.rounding
+    allowed, io = deriver.reached_rules(device, reading, bounds, utilization, rounding)
+    media = media_of(reading)
+    low, high = (*bounds.low, utilization[0], io[0], media), (*bounds.high, utilization[1], io[1], media)
     ranges = dict(zip(VARIABLES, zip(low, high, strict=True), strict=True))
     has_c2c = device.whole and c2c_of(device.model) is not None
     absent = () if has_c2c else tuple(name for name in C2C if getattr(reading, name) is None)

@@ -6,7 +6,7 @@ import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
 
-const NAMES = { sm: "SM", tensor: "tensor", dram: "DRAM", graphics_engine: "engine", fp64: "FP64", real_utilization: "real utilization", io: "PCIe" };
+const NAMES = { sm: "SM", tensor: "tensor", dram: "DRAM", graphics_engine: "engine", fp64: "FP64", real_utilization: "real utilization", io: "PCIe", media: "media" };
 
 export class WhyPanel {
   constructor(context) {

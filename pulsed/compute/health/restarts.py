@@ -1,0 +1,185 @@
+"""What was restarted: a GPU with its driver and node, and the processes that keep its codes and counters.
+
+The one place where epochs are compared. Where a source does not deliver its epoch signs replace it: another version of
+the driver, counters that fall, and a last XID that is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, is_another
+from pulsed.model.vocabulary import POSITION, Reading, Value
+
+RESET_SIGNS = (
+    "energy_joules_total",
+    "pcie_replays_total",
+    "ecc_sbe_volatile_total",
+    "ecc_dbe_volatile_total",
+)
+"""Counters that fall when the GPU is reset or the driver is reloaded. The first changes with every sample."""
+
+RESET_SECONDS = 60.0
+"""A counter that is read seldom, and repeated in between, must stay fallen for so long to indicate a reset."""
+
+ABSENT_SAMPLES = 2
+"""Samples of a GPU that answers, without the last XID, that prove that the host engine has had none since its start.
+
+DCGM 4.5 and newer omit it until the first one. An engine that has one never omits it.
+"""
+
+_ENERGY, *_OTHERS = (POSITION[name] for name in RESET_SIGNS)
+_XID = POSITION["xid_last_code"]
+
+
+@dataclass(slots=True)
+class ResetSign:
+    """A counter that starts again with a reset. One that falls and returns was misread.
+
+    Attributes:
+        highest: since the last reset; None while it was never there.
+        falls: number of samples in a row with a lower value.
+        since: time of the first of them.
+    """
+
+    highest: Value = None
+    falls: int = 0
+    since: float = 0.0
+
+    def update(self, value: float, now: float, seconds: float) -> float | None:
+        """Take a sample; return the time of a reset once the value was lower twice and for so many seconds."""
+        if self.highest is None or value >= self.highest:
+            self.highest, self.falls = value, 0
+            return None
+        self.since = self.since if self.falls else now
+        self.falls += 1
+        if self.falls < 2 or now - self.since < seconds:
+            return None
+        self.highest, self.falls = value, 0
+        return self.since
+
+
+@dataclass(slots=True)
+class Resets:
+    """The signs of one GPU, in the order of `RESET_SIGNS`.
+
+    Attributes:
+        is_pending: whether any but the first is lower now: then every sample counts.
+    """
+
+    energy: ResetSign = field(default_factory=ResetSign)
+    replays: ResetSign = field(default_factory=ResetSign)
+    sbe: ResetSign = field(default_factory=ResetSign)
+    dbe: ResetSign = field(default_factory=ResetSign)
+    is_pending: bool = False
+
+    def update(self, reading: Reading, now: float, is_any_changed: bool) -> float | None:
+        """Take a measurement that is not repeated; return the time of the newest reset that it shows, None for none.
+
+        `is_any_changed` is whether a sign other than the first has changed.
+        """
+        energy = reading[_ENERGY]
+        moment = None if energy is None else self.energy.update(energy, now, 0.0)
+        if not (is_any_changed or self.is_pending):
+            return moment
+        for sign, position in zip((self.replays, self.sbe, self.dbe), _OTHERS, strict=True):
+            value = reading[position]
+            if value is not None and (fell := sign.update(value, now, RESET_SECONDS)) is not None:
+                moment = fell if moment is None else max(moment, fell)
+        self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
+        return moment
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """What a new epoch shows to be restarted.
+
+    Attributes:
+        gpu: when the GPU was, with its driver or node, in seconds of its clock; None: it was not.
+        engine: whether the host engine was.
+        exporter: whether the exporter was.
+    """
+
+    gpu: float | None
+    engine: bool
+    exporter: bool
+
+
+@dataclass(slots=True, eq=False)
+class Restarts:
+    """The restarts of one GPU, its driver, its node and its source.
+
+    Attributes:
+        epoch: the newest known value of each part.
+        driver_version: last known.
+        signs: counters that fall with a reset.
+        absent: number of samples in a row with which the GPU answered without a last XID.
+    """
+
+    epoch: Epoch = UNKNOWN_EPOCH
+    driver_version: str = ""
+    signs: Resets = field(default_factory=Resets)
+    absent: int = 0
+
+    def take_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
+        """Take another epoch.
+
+        Args:
+            epoch: of the newest tick.
+            previous: when the sample before was, in seconds of the GPU's clock.
+            now: of the newest one, in the same clock.
+            time: the same in Unix seconds.
+        """
+        before = self.epoch
+        self.epoch = Epoch(
+            epoch.boot or before.boot,
+            epoch.driver or before.driver,
+            epoch.engine or before.engine,
+            epoch.exporter or before.exporter,
+            epoch.booted or before.booted,
+        )
+        if is_another(epoch.boot, before.boot):
+            booted = now - (time - epoch.booted) if epoch.booted else now
+            return Restarted(min(max(booted, previous), now), engine=True, exporter=True)
+        return Restarted(
+            now if is_another(epoch.driver, before.driver) else None,
+            is_another(epoch.engine, before.engine),
+            is_another(epoch.exporter, before.exporter),
+        )
+
+    def take_driver(self, version: str) -> bool:
+        """Take the version of the driver; return whether it is another one than before."""
+        known, self.driver_version = self.driver_version, version or self.driver_version
+        return is_another(version, known)
+
+    def has_no_xid(self, reading: Reading, gauge: int | None) -> bool:
+        """Take a reading with which the GPU answers; return whether it proves that the host engine has no XID.
+
+        Args:
+            reading: the newest one.
+            gauge: the last XID before; None for none so far. Of an engine whose epoch is known it is only unread now.
+        """
+        if reading[_XID] is not None:
+            return False
+        self.absent += 1
+        return self.absent >= ABSENT_SAMPLES and (gauge is None or not self.epoch.engine)
+
+    def has_other_fields(self, reading: Reading, before: Reading | None) -> bool:
+        """Take a reading that has the last XID; return whether it comes with other fields that were not there before.
+
+        Then the source has another list of fields, and the code may be old.
+
+        Args:
+            reading: the newest one.
+            before: the last one with which the GPU answered.
+        """
+        absent, self.absent = self.absent, 0
+        return absent >= ABSENT_SAMPLES and before is not None and _has_new_fields(before, reading)
+
+
+def _has_new_fields(before: Reading, reading: Reading) -> bool:
+    """Return whether a reading has values that the one before had not, other than the last XID."""
+    return any(
+        old is None is not value and position != _XID
+        for position, (old, value) in enumerate(zip(before, reading, strict=True))
+    )
