@@ -6,10 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsed.terminal.charts import bar
-from pulsed.terminal.line import Line, Segment, cells, cut, joined, left, line, right, styled, wrapped
+from pulsed.terminal.line import (
+    Line,
+    Segment,
+    TableColumn,
+    cells,
+    cut,
+    fitting_columns,
+    joined,
+    left,
+    line,
+    right,
+    row_line,
+    styled,
+    title_line,
+    wrapped,
+)
 from pulsed.terminal.model import GpuState, Model
 from pulsed.terminal.numbers import Number, field_text_with_unit, rate
-from pulsed.terminal.table import TableColumn, fitting_columns, row_line, title_line
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, class_words, health_words, owner_words, real_words
 

@@ -163,7 +163,7 @@ CHECKS: tuple[Check, ...] = (
         "An XID that affected work on this GPU",
         XidRule(
             inputs=(*XID_INPUTS, *CORROBORATION),
-            text="after an XID of that severity",
+            text="after an XID of that severity, or until a reset",
             choose="warning",
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),

@@ -221,7 +221,7 @@ class GpuHealth:
             self._answer = reading
             if node.is_layout_new:
                 self.rules.forget_inputs()
-            if self.restarts.has_no_xid(reading, self.inputs.xids.gauge):
+            if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.take_none()
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
