@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pulsed.aligned_sleep import aligned_sleep, next_multiple
+from pulsed.pauses import aligned_sleep, next_multiple
 
 
 @pytest.mark.parametrize(

@@ -16,55 +16,52 @@ import pulsed
 ROOT = Path(pulsed.__file__).parent
 
 MAY_IMPORT = {
-    "aligned_sleep": "",
     "background": "",
     "errors": "",
     "json_text": "",
     "printable": "",
     "regular_file": "",
-    "standard_streams": "errors",
     "memory": "",
-    "suggestions": "",
     "file_watcher": "",
     "hostlist": "errors",
-    "backoff": "",
+    "pauses": "",
     "daemon_thread": "",
     "die_with_parent": "",
     "durations": "",
     "settings": "durations",
     "log": "printable settings",
     "http": "regular_file file_watcher",
-    "kubernetes": "errors regular_file backoff settings http",
+    "kubernetes": "errors regular_file pauses settings http",
     "model": "errors",
     "translate.units": "",
     "translate.fields": "model translate.units",
     "terminal": "printable",
     "reader": (
-        "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent settings http kubernetes "
-        "model translate.fields"
+        "background errors regular_file pauses daemon_thread die_with_parent settings http kubernetes model "
+        "translate.fields"
     ),
-    "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
+    "attribution": "errors regular_file pauses daemon_thread settings kubernetes model",
     "translate": "errors model translate.units translate.fields attribution",
-    "compute": "errors suggestions settings model translate.fields",
+    "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable suggestions settings model translate.units translate.fields terminal "
+        "background errors json_text printable settings model translate.units translate.fields terminal "
         "attribution translate compute accounting"
     ),
-    "config": "errors suggestions settings http",
-    "adapter": "errors json_text suggestions settings kubernetes present",
-    "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
+    "config": "errors settings http",
+    "adapter": "errors json_text settings kubernetes present",
+    "server": "errors json_text regular_file file_watcher pauses settings model present config",
     "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
     "collector": (
-        "aligned_sleep background errors json_text regular_file kubernetes model reader attribution "
-        "translate compute accounting configuration"
+        "background errors json_text regular_file pauses kubernetes model reader attribution translate compute "
+        "accounting configuration"
     ),
     "commands": (
-        "aligned_sleep errors printable memory suggestions file_watcher hostlist die_with_parent durations log http "
-        "kubernetes model translate.fields terminal reader attribution translate compute accounting present config "
-        "adapter server configuration collector"
+        "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes model "
+        "translate.fields terminal reader attribution compute accounting present config adapter server configuration "
+        "collector"
     ),
-    "cli": "errors printable standard_streams commands",
+    "cli": "errors printable commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.job_file import parse_job_file
-from pulsed.attribution.processes import arguments_of, masked_command, owner_of_cgroup
+from pulsed.attribution.gpu_processes import arguments_of, masked_command, owner_of_cgroup
+from pulsed.attribution.mapping_directory import parse_job_file
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
@@ -31,12 +31,11 @@ from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
-from pulsed.reader.kernel_log.log_text import LogText
-from pulsed.reader.kernel_log.messages import parse_message
+from pulsed.reader.kernel_log.log_text import LogText, parse_message
 from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.reader.replay.recording import look
 from pulsed.terminal.gpu_filter import gpu_filter
-from pulsed.translate.exporter_versions import exporter_version
+from pulsed.translate.fields import exporter_version
 from tests.translate.build import page_tick
 
 LENGTH = 100_000

@@ -115,7 +115,7 @@ def test_one_command_makes_everything(clone: Path) -> None:
     assert git(clone, "rev-list", "-1", f"v{NEW}") == git(clone, "rev-parse", "HEAD")
     assert re.search(rf"^## {NEW} / \d{{4}}-\d\d-\d\d$", (clone / "CHANGELOG.md").read_text(), re.MULTILINE)
     left = git(clone, "grep", "-lF", __version__, "--", ":!tests", ":!CHANGELOG.md", ":!*/constraints.txt")
-    assert left == "pulsed/reader/record/lines.py", "an example"
+    assert left == "pulsed/reader/record_lines.py", "an example"
 
     refused = release(clone, NEW)
     assert refused.returncode == 1

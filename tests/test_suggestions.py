@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.suggestions import did_you_mean, nearest
+from pulsed.errors import did_you_mean, nearest
 
 KEYS = ("listen", "source", "source.interval", "source.exporter", "source.exporter.targets", "X-Frame-Options")
 

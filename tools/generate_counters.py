@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pulsed.present.counters_file import counters_file
-from pulsed.translate.exporter_versions import CLASSIC, NEWEST
-from pulsed.translate.fields import ExporterVersion
+from pulsed.translate.fields import CLASSIC, NEWEST, ExporterVersion
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "dcgm-exporter"
 

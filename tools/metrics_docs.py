@@ -10,8 +10,7 @@ from pulsed.adapter.app import AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
 from pulsed.attribution.attribution import LABELS
 from pulsed.attribution.source import SourceState
-from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.model.computed_tick import ComputedTick

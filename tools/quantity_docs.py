@@ -10,9 +10,8 @@ from pulsed.present.exposition.families import QUANTITY_FAMILIES
 from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID
-from pulsed.translate.exporter_versions import ANY
+from pulsed.translate.fields import ANY, GROUPS, DcgmField, sources
 from pulsed.translate.fields import DERIVED as COMPOSED
-from pulsed.translate.fields import GROUPS, DcgmField, sources
 from tools.metric_rows import Row, joined_rows, mark_of
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}

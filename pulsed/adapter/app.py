@@ -17,7 +17,7 @@ from pulsed.json_text import json_text
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.exposition.negotiation import choose_format
-from pulsed.present.exposition.process_families import RequestCounts, build_info
+from pulsed.present.exposition.telemetry import RequestCounts, build_info
 from pulsed.present.exposition.text_format import END, lines
 
 

@@ -25,7 +25,7 @@ from pulsed.adapter.documents import (
     resources,
     value_list,
 )
-from pulsed.errors import NumberUnknown
+from pulsed.errors import NumberUnknown, did_you_mean
 from pulsed.kubernetes.objects import Labels, parse_selector
 from pulsed.present.autoscale import (
     POD_KIND,
@@ -36,7 +36,6 @@ from pulsed.present.autoscale import (
     unresolved_pod,
     workload_number,
 )
-from pulsed.suggestions import did_you_mean
 
 _Key = TypeVar("_Key")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES
 from pulsed.settings import Duration, FieldNames, ListKind, Problem, RoutePrefix, Settings, not_empty, setting
-from pulsed.suggestions import did_you_mean
 
 CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsed.aligned_sleep import aligned_sleep
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
+from pulsed.pauses import aligned_sleep
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.attribution.pod_workloads import PodWorkloads

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pulsed.attribution.source import SourceState
-from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
 from pulsed.model.owner import Owner
+from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, SavedAccount, dump_account, load_account
-from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.state_file import FOLDER_MODE, StateFile, WriteStatus
+from pulsed.pauses import aligned_sleep
 from pulsed.regular_file import append_lines, read_last_lines
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Collects one source: its ticks pass through Translate and Compute and are stored in its target."""
+"""Collects one source: its ticks pass through Translate, the filter of GPUs and Compute, and go to its target."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from socket import gethostname
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.background import in_background, turn
-from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
@@ -246,3 +247,44 @@ class Collector:
             )
         else:
             log.info("XIDs are read from the kernel log again", extra={"target": self._target.name})
+
+
+class DeviceFilter:
+    """A selection, applied to the ticks of one source."""
+
+    def __init__(self, selection: GpuSelection) -> None:
+        self._selection = selection
+        self._all: tuple[Device, ...] = ()
+        self._mask: tuple[bool, ...] = ()
+        self._devices: tuple[Device, ...] = ()
+
+    @property
+    def candidates(self) -> Sequence[SelectableGpu]:
+        """The devices of the last tick, before filtering; empty while everything is selected."""
+        return [_candidate(device) for device in self._all]
+
+    def selects(self, device: Device) -> bool:
+        """Return whether a device would be selected."""
+        return self._selection.everything or self._selection.among([_candidate(device)])[0]
+
+    def of(self, tick: CanonicalTick) -> CanonicalTick:
+        """Return the tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
+        if self._selection.everything:
+            return tick
+        if tick.devices is not self._all:
+            self._all = tick.devices
+            self._mask = self._selection.among([_candidate(device) for device in tick.devices])
+            self._devices = tuple(compress(tick.devices, self._mask))
+        places = {old: new for new, old in enumerate(compress(range(len(self._mask)), self._mask))}
+        return replace(
+            tick,
+            devices=self._devices,
+            readings=tuple(compress(tick.readings, self._mask)),
+            anomalies={places[old]: found for old, found in tick.anomalies.items() if old in places},
+            extras={places[old]: found for old, found in tick.extras.items() if old in places},
+        )
+
+
+def _candidate(device: Device) -> SelectableGpu:
+    entity = device.entity
+    return SelectableGpu(entity.gpu, entity.uuid, device.mig_uuid, entity.mig_id)

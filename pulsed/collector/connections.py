@@ -10,8 +10,7 @@ from pulsed.configuration import Config
 from pulsed.reader.exporter.settings import ExporterSettings
 
 if TYPE_CHECKING:
-    from pulsed.kubernetes.api_client import ApiClient
-    from pulsed.kubernetes.cluster_access import ClusterAccess
+    from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 
 
 def api_client(config: Config) -> ApiClient:
@@ -29,7 +28,7 @@ def api_client(config: Config) -> ApiClient:
 
 def cluster_access(config: Config) -> ClusterAccess:
     """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
-    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+    from pulsed.kubernetes.api_client import ClusterAccess, server_of_pod
 
     given = config.kubernetes
     return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)

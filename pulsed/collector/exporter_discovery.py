@@ -12,8 +12,7 @@ from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
 from pulsed.collector.this_host import discovery_node
 from pulsed.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
-from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import own_namespace
+from pulsed.kubernetes.api_client import ApiClient, own_namespace
 from pulsed.kubernetes.exporter_pods import (
     ExporterEndpoint,
     PageAddress,

@@ -18,11 +18,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pulsed.aligned_sleep import aligned_sleep
 from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.errors import PulsedError
 from pulsed.json_text import write_json
+from pulsed.pauses import aligned_sleep
 from pulsed.regular_file import FileTooLarge, NotRegular, open_regular, read_regular, replace_file
 
 log = logging.getLogger(__name__)

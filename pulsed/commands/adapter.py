@@ -21,8 +21,7 @@ from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError
-from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.memory import configure_memory

@@ -8,8 +8,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from pulsed.errors import UsageError
-from pulsed.suggestions import did_you_mean, nearest
+from pulsed.errors import UsageError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +103,7 @@ def time_span(text: str) -> float:
 
 def version_tag(text: str) -> ExporterVersion:
     """Return the version of a tag."""
-    from pulsed.translate.exporter_versions import exporter_version
+    from pulsed.translate.fields import exporter_version
 
     try:
         return exporter_version(text)

@@ -20,7 +20,6 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
@@ -36,6 +35,7 @@ from pulsed.log import setup
 from pulsed.memory import configure_memory
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
+from pulsed.pauses import aligned_sleep
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster

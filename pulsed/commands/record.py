@@ -23,8 +23,8 @@ from pulsed.configuration import Config
 from pulsed.errors import BadCapture, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.time_text import rfc3339
-from pulsed.reader.record.file import STDOUT, RecordFailed, RecordFile, open_record
-from pulsed.reader.record.lines import RecordWriter, Session
+from pulsed.reader.record_file import STDOUT, RecordFailed, RecordFile, open_record
+from pulsed.reader.record_lines import RecordWriter, Session
 from pulsed.reader.replay.recording import look
 from pulsed.reader.source import Source
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from pulsed.config.schema import Schema
 from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.errors import nearest
 from pulsed.settings import Settings
-from pulsed.suggestions import nearest
 
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
 PREFIX = "PULSED_"

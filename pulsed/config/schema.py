@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pulsed.config.yaml import BadYaml, Given, YamlText
-from pulsed.errors import ConfigError
+from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
 from pulsed.settings import NOT_ALLOWED, Key, Kind, ListKind, Settings, Style, TableKind, all_keys, keys_of, one_of
-from pulsed.suggestions import did_you_mean
 
 _S = TypeVar("_S", bound=Settings)
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
-from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceExpired, WatchEvent
 from pulsed.kubernetes.objects import mapping, text
+from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from pulsed.compute.products import missing_from_model
 from pulsed.model.vocabulary import QUANTITIES, is_counter
-from pulsed.translate.exporter_versions import ANY, name_for
 from pulsed.translate.fields import (
+    ANY,
     FIELDS,
     FIRST_BASE_UNIT_ID,
     GROUPS,
     DcgmField,
     ExporterVersion,
     fields_to_watch,
+    name_for,
     superchip_fields,
 )
 

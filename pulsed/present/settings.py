@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pulsed.compute.peaks import Peaks
+from pulsed.errors import did_you_mean
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
@@ -29,7 +30,6 @@ from pulsed.settings import (
     one_of,
     setting,
 )
-from pulsed.suggestions import did_you_mean
 
 _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"

@@ -21,7 +21,7 @@ from email.utils import formatdate
 
 import uvicorn
 
-from pulsed.aligned_sleep import next_multiple
+from pulsed.pauses import next_multiple
 from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection, network_of
 from pulsed.server.connection_limiter import ConnectionLimiter, Handshake

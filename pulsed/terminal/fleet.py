@@ -6,10 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsed.terminal.charts import bar
-from pulsed.terminal.line import Line, Segment, cells, cut, joined, left, line, right, styled, wrapped
+from pulsed.terminal.line import (
+    Line,
+    Segment,
+    TableColumn,
+    cells,
+    cut,
+    fitting_columns,
+    joined,
+    left,
+    line,
+    right,
+    row_line,
+    styled,
+    title_line,
+    wrapped,
+)
 from pulsed.terminal.model import GpuState, Model
 from pulsed.terminal.numbers import Number, field_text_with_unit, rate
-from pulsed.terminal.table import TableColumn, fitting_columns, row_line, title_line
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, class_words, health_words, owner_words, real_words
 
@@ -112,7 +126,7 @@ def _card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list
         ),
         line(f"PCIe {_pcie(gpu)} NVL {text('nvlink_bytes_per_second')} /s"),
         line(f"lim {_limit(gpu)}  {energy}  replay {rate(gpu.replays_per_second)}/s"),
-        line(Segment(gpu.problem, health.style) if gpu.problem and not gpu.stale else _card_owner(gpu)),
+        line(Segment(gpu.problem, health.style) if gpu.problem else _card_owner(gpu)),
     ]
     framed = [line(Segment("│ ", edge), *each.fitted(inner), Segment(" │", edge)) for each in body]
     return [top.fitted(width), *framed, styled(f"└{'─' * (width - 2)}┘", edge)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pulsed.terminal.line import Line, left, styled
+from pulsed.terminal.line import Line, TableColumn, fitting_columns, left, row_line, styled, title_line
 from pulsed.terminal.model import Answers, Document, GpuState, Model, gpu_name, ratio
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent
-from pulsed.terminal.table import TableColumn, fitting_columns, row_line, title_line
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, real_words, words
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Browser, Page
 
-from pulsed.present.web.assets import Assets
+from pulsed.present.web import Assets
 from support.bench.children import Usage, child
 from support.bench.exporters import url
 from support.bench.figure import Bar, Figure, Skipped

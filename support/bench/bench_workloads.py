@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, WatchEvent
-from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, JsonObject, WatchEvent
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
 from support.bench.figure import Bar, Figure

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.api_client import ClusterAccess
 from pulsed.kubernetes.exporter_pods import exporter_pod
 from pulsed.kubernetes.objects import pod_metadata
 from support.kubernetes.fake_api_server import Pod, pod

@@ -13,8 +13,7 @@ from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, daemon_page, po
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.errors import ScrapeFailed
-from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from support.kubernetes.fake_api_server import Pod, pod

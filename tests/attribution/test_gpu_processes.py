@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pulsed.attribution.gpu_processes import KEPT_SECONDS, GpuProcessTable, ProcessOwners, claims_of
-from pulsed.attribution.processes import are_visible
+from pulsed.attribution.gpu_processes import KEPT_SECONDS, GpuProcessTable, ProcessOwners, are_visible, claims_of
 from pulsed.errors import ProcessesHidden
 from pulsed.model.raw_tick import GpuProcess
 from support.sources import FakeClock

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.job_file import parse_job_file
+from pulsed.attribution.mapping_directory import parse_job_file
 from pulsed.model.owner import Owner
 
 OURS = """\

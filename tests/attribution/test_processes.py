@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.processes import (
+from pulsed.attribution.gpu_processes import (
     MAX_BYTES,
     MAX_TEXT,
     are_visible,
@@ -62,7 +62,7 @@ def test_a_process_of_a_job(group: Path) -> None:
 def test_with_hidepid_processes_are_known_to_be_hidden() -> None:
     # Another user need not be able to start this Python: its files may be root's alone.
     become = "import os, psutil; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
-    code = f"from pulsed.attribution.processes import *; {become}; print(are_visible(), listed_processes())"
+    code = f"from pulsed.attribution.gpu_processes import *; {become}; print(are_visible(), listed_processes())"
     mount = 'mount -t proc -o hidepid=2 proc /proc && exec "$0" -c "$1"'
     command = ["unshare", "--mount", "sh", "-c", mount, sys.executable, code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False []\n"

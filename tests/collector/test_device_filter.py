@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pulsed.collector.device_filter import DeviceFilter
+from pulsed.collector.collector import DeviceFilter
 from pulsed.collector.this_host import selection_of
 from pulsed.configuration import load
 from pulsed.model.canonical_tick import CanonicalTick

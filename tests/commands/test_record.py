@@ -29,8 +29,8 @@ from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.record.file import RecordFailed, open_record
-from pulsed.reader.record.lines import Session
+from pulsed.reader.record_file import RecordFailed, open_record
+from pulsed.reader.record_lines import Session
 from pulsed.reader.source import Source
 from support.daemon import environment, pulsed
 from support.dmon_writer import ERAS, DmonWriter

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.processes import are_visible
+from pulsed.attribution.gpu_processes import are_visible
 from support.daemon import pulsed, serving
 from support.nvml_standin import boards
 from support.nvml_standin.library import NvmlStandin, compiled

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
-from pulsed.http.body_budget import SMALL_BODY_BYTES, BodyBudget, Reservation
+from pulsed.http.body import SMALL_BODY_BYTES, BodyBudget, Reservation
 from pulsed.reader.exporter.settings import ExporterSettings
 from support.loops import on_both_loops
 from support.waiting import SECONDS, eventually

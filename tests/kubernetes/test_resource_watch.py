@@ -13,8 +13,7 @@ import pytest
 
 from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
-from pulsed.kubernetes.api_client import ApiClient, JsonObject
-from pulsed.kubernetes.cluster_access import server_of_pod
+from pulsed.kubernetes.api_client import ApiClient, JsonObject, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod

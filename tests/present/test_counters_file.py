@@ -8,8 +8,7 @@ import re
 import pytest
 
 from pulsed.present.counters_file import MOST_LINES, counters_file
-from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, name_for
-from pulsed.translate.fields import BY_NAME, FIELDS, FIRST_BASE_UNIT_ID, ExporterVersion
+from pulsed.translate.fields import ANY, BY_NAME, CLASSIC, FIELDS, FIRST_BASE_UNIT_ID, NEWEST, ExporterVersion, name_for
 from support.daemon import pulsed
 
 VERSIONS = (ANY, ExporterVersion(2, 6, 10), ExporterVersion(3, 6, 1), ExporterVersion(4, 1, 3), CLASSIC, NEWEST)

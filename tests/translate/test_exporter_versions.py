@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.model.raw_tick import Layout, Series
-from pulsed.translate.exporter_versions import exporter_version, in_words, name_for, versions_of
-from pulsed.translate.fields import FIELDS, sources
+from pulsed.translate.fields import FIELDS, exporter_version, in_words, name_for, sources, versions_of
 
 
 @pytest.mark.parametrize("text", ["4.5.2", "v4.5.2", "4.4.1-4.5.2", "4.4.1-4.5.2-ubuntu22.04", "4.4.1-4.5.2-ubi9"])

@@ -6,12 +6,14 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from pulsed.commands.arguments import configuration
-from pulsed.commands.doctor.render import render
-from pulsed.commands.doctor.report import examine
+from pulsed.commands.doctor.machine import NVML
+from pulsed.commands.doctor.report import Report, examine
 from pulsed.configuration import Config
+from pulsed.printable import clean
 from pulsed.translate.fields import ExporterVersion
 
 
@@ -42,3 +44,114 @@ def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion |
     else:
         out.writelines(f"{line}\n" for line in render(report))
     return 0 if report["can_serve"] else 1
+
+
+_MOST_NAMED = 8
+
+
+def render(report: Report) -> Iterator[str]:
+    """Yield the lines of the report. Control characters in texts from elsewhere are replaced."""
+    yield from map(clean, _lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    machine = report["machine"]
+    driver = f"NVIDIA driver {machine['driver']}" if machine["driver"] else "no NVIDIA driver"
+    files = len(machine["device_files"])
+    yield f"this machine    NVIDIA GPUs: {machine['gpus_on_bus']} on the PCI bus, {files} in /dev; {driver}"
+    nvml = "can be loaded" if machine["has_nvml"] else "is missing"
+    yield f"                {NVML} {nvml}"
+    if machine["kernel_log_error"]:
+        yield f"                the kernel log, for exact times of XIDs, cannot be used: {machine['kernel_log_error']}"
+    elif machine["kernel_log"]:
+        yield f"                the kernel log, for exact times of XIDs, can be read: {machine['kernel_log']}"
+    else:
+        yield "                the kernel log, for exact times of XIDs, is not read (health.kernel_log)"
+    for source in report["sources"]:
+        yield ""
+        yield from _source_lines(source)
+    yield ""
+    for number, check in enumerate(report["attribution"]):
+        works = f"works, {check['note'] or '{} with owners'.format(check['devices'])}"
+        state = works if check["works"] else check["note"]
+        yield f"{'' if number else 'owners of GPUs':<15} {check['source']}: {state}"
+    yield ""
+    chosen = report["would_take"]
+    if chosen is None:
+        yield f"Nothing can be served. {report['advice']}"
+    else:
+        yield f"pulsed serve would read {chosen['kind']} ({', '.join(chosen['targets'])}): {chosen['why']}"
+        if not report["can_serve"]:
+            yield "Nothing can be served: it has no GPU."
+
+
+def _source_lines(source: Report) -> Iterator[str]:
+    version = f" ({source['version']})" if source["version"] else ""
+    state = f"works, {_boards(source['boards'])}" if source["works"] else "does not work"
+    yield f"{source['kind']:<15} {source['target']}{version}: {state}"
+    if source["error"]:
+        yield f"    {source['error']}"
+    if len(source["nodes"]) > 1:
+        yield f"    nodes: {', '.join(source['nodes'])}"
+    for reason, lost in source["lost_fields"].items():
+        yield f"    left out, {reason.replace('_', ' ')}: DCGM fields {', '.join(map(str, lost['fields']))}"
+        if lost["why"]:
+            yield f"        {lost['why']}"
+    for reason, why in source["without_counters"].items():
+        yield f"    no profiling counters, {reason.replace('_', ' ')}: {why}"
+    if source["beside_dcgm"]:
+        programs = ", ".join(source["beside_dcgm"])
+        yield (
+            f"    DCGM runs here, too ({programs}): two programs then read the profiling counters of the same GPUs. "
+            "DCGM has more fields: use source.kind auto"
+        )
+    everything = ", ".join(gpu["name"] for gpu in source["gpus"])
+    for derived in source["derived"]:
+        yield from _derived_lines(derived, everything)
+    if source["without_profiling"]:
+        yield (
+            f"    {_gpus(source['without_profiling'])}: vGPU guests, consumer boards and boards before Volta have "
+            "no profiling counters (fields *_active_ratio), whatever the counters file has"
+        )
+    if source["steps"]:
+        yield from _step_lines(source["steps"])
+    else:
+        yield from (f"    {line}" for line in source["supply"])
+
+
+def _derived_lines(derived: Report, everything: str) -> Iterator[str]:
+    if not derived["missing"]:
+        yield f"    {derived['name']}: all inputs"
+        return
+    yield f"    {derived['name']}: {derived['without']}; lacks"
+    lacking: dict[str, list[str]] = {}
+    for quantity, gpus in derived["missing"].items():
+        where = "" if ", ".join(gpus) == everything else f" on {_gpus(gpus)}"
+        lacking.setdefault(where, []).append(quantity)
+    for where, quantities in lacking.items():
+        yield f"        {', '.join(quantities)}{where}"
+
+
+def _gpus(names: Sequence[str]) -> str:
+    return f"GPU {', '.join(names)}" if len(names) <= _MOST_NAMED else f"{len(names)} GPUs"
+
+
+def _step_lines(steps: Sequence[Report]) -> Iterator[str]:
+    for step in steps:
+        yield f"    {step['do']}{':' if step['lines'] else '.'}"
+        yield from (f"        {line}" for line in step["lines"])
+
+
+def _boards(boards: Sequence[Report]) -> str:
+    return ", ".join(map(_board, boards)) if boards else "but there is no GPU"
+
+
+def _board(board: Report) -> str:
+    instances = f"{board['instances']} MIG instance{'s' * (board['instances'] != 1)}"
+    if not board["count"]:
+        return instances
+    name = f"{board['count']} x {board['model'] or 'GPU'}"
+    if not board["instances"]:
+        return name
+    split = "" if board["count"] == 1 else f"{board['split']} of them "
+    return f"{name} ({split}split into {instances})"

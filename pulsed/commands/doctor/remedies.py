@@ -11,15 +11,18 @@ from pulsed.configuration import Config
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling
-from pulsed.translate.exporter_versions import ANY, CLASSIC, in_words, name_for
 from pulsed.translate.fields import (
+    ANY,
     BY_NAME,
+    CLASSIC,
     DERIVED,
     FIRST_BASE_UNIT_ID,
     GROUPS,
     DcgmField,
     ExporterVersion,
     fields_to_watch,
+    in_words,
+    name_for,
     sources,
 )
 

@@ -21,8 +21,7 @@ from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.nvml.source import NvmlSource
 from pulsed.reader.settings import CANDIDATES
 from pulsed.reader.source import Source
-from pulsed.translate.exporter_versions import in_words, versions_of
-from pulsed.translate.fields import ExporterVersion
+from pulsed.translate.fields import ExporterVersion, in_words, versions_of
 
 TICKS = 4
 """Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""

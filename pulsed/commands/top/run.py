@@ -1,23 +1,29 @@
-"""Starts `pulsed top`."""
+"""Starts `pulsed top` for the daemons of the URLs, else for the one of this host, else for one of its own."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import shutil
+import socket
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 from pulsed.commands.arguments import load_config
-from pulsed.commands.daemon_client import DaemonClient, client_settings
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient, client_settings
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
-from pulsed.commands.top.targets import START_SECONDS, LocalDaemon, local_urls, opening
+from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import PulsedError, UsageError
 from pulsed.terminal.palette import Theme
+from pulsed.terminal.screen import VIEWS
 from pulsed.terminal.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -119,3 +125,123 @@ def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_termina
         return "16"
     background = environment.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if background in ("7", "15") else "dark"
+
+
+START_SECONDS = 20.0
+END_SECONDS = 5.0
+
+
+class OwnSourceFailed(PulsedError):
+    """The daemon for the own source ended or did not start."""
+
+
+class Opening(NamedTuple):
+    """The view that a URL names in its fragment, as the web page does: `#/gpu/3`, `#/plot?s=600`."""
+
+    view: str = "fleet"
+    gpu: str = ""
+    window: float | None = None
+
+
+def opening(url: str) -> Opening:
+    """Return the view that the fragment of a URL names; Fleet without one."""
+    path, _, query = urlsplit(url).fragment.partition("?")
+    parts = [part for part in path.split("/") if part]
+    seconds = parse_qs(query).get("s", [""])[0]
+    window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else None
+    if len(parts) == 2 and parts[0] == "gpu":
+        return Opening("focus", parts[1], window)
+    view = "job" if parts[:1] == ["work"] else "".join(parts[:1])
+    return Opening(view if view in VIEWS else "fleet", "", window)
+
+
+def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
+    """Return the URLs of addresses that a daemon of this host listens on."""
+    urls = []
+    for address in listen:
+        host, _, port = address.rpartition(":")
+        if address.startswith("unix:") or not port.isdecimal():
+            continue
+        urls.append(f"http://{'localhost' if host in ('', '0.0.0.0', '[::]') else host}:{port}{prefix}")
+    return urls or [DEFAULT_URL]
+
+
+class LocalDaemon:
+    """The daemon of this host, else one of its own on a port of the loopback, which ends with this program.
+
+    Args:
+        urls: returns where a daemon of this host may be; called once, as it may read the configuration.
+        arguments: of `pulsed serve` for the own one.
+        settings: of requests to a daemon of this host.
+    """
+
+    def __init__(self, urls: Callable[[], Sequence[str]], arguments: Sequence[str], settings: ClientSettings) -> None:
+        self._urls, self._arguments, self._settings = urls, arguments, settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def connect(self) -> Connection:
+        """Find or start the daemon.
+
+        Raises:
+            OwnSourceFailed: the own one ended, with its last message.
+            PulsedError: the configuration is not valid.
+        """
+        for url in self._urls():
+            client = DaemonClient(url, self._settings)
+            try:
+                client.json("/version")["version"]
+            except (PulsedError, KeyError, TypeError):
+                continue
+            return Connection(client, client.address)
+        return Connection(self._start(), "own source, as no daemon runs here")
+
+    def _start(self) -> DaemonClient:
+        port = _free_port()
+        command = [
+            *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
+            "--set=state_dir=",  # that of the configuration is for the daemon
+        ]
+        self.stop()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        self._process = process = subprocess.Popen(
+            dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
+        )
+        client = DaemonClient(f"http://127.0.0.1:{port}", ClientSettings(START_SECONDS))
+        deadline = time.monotonic() + START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                client.request("/-/healthy")
+            except PulsedError:
+                time.sleep(0.05)
+                continue
+            return client
+        message = f"the own source did not start: {_last_line(self._log)}"
+        self.stop()
+        raise OwnSourceFailed(message, "Give the URL of a running pulsed")
+
+    def stop(self) -> None:
+        """End the own daemon, if it runs."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -12,7 +12,7 @@ from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity, severity_of
-from pulsed.errors import ConfigError
+from pulsed.errors import ConfigError, did_you_mean
 from pulsed.model.health import RAISED_STATES, State
 from pulsed.settings import (
     NOT_ALLOWED,
@@ -28,7 +28,6 @@ from pulsed.settings import (
     one_of,
     setting,
 )
-from pulsed.suggestions import did_you_mean
 
 _R = TypeVar("_R", bound=Rule)
 

@@ -14,10 +14,9 @@ from typing import Any
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.errors import UsageError
+from pulsed.errors import UsageError, did_you_mean
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
-from pulsed.suggestions import did_you_mean
 
 Number = Callable[[Reading, Result], Value]
 

@@ -1,4 +1,4 @@
-"""pulsed's metrics about itself and its sources, in a registry of its own.
+"""pulsed's metrics about itself and its sources, in a registry of its own, and those of every process of pulsed.
 
 The state of targets is read from the target store when the page is rendered; only durations and requests are counted
 here. There are no `_created` series: each would be a family of its own.
@@ -6,6 +6,7 @@ here. There are no `_created` series: each would be a family of its own.
 
 from __future__ import annotations
 
+import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +22,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import Target, TargetStore
-from pulsed.present.exposition.process_families import RequestCounts, build_info
 from pulsed.present.exposition.text_format import lines
 
 LAYERS = ("read", "translate", "compute", "present")
@@ -217,3 +218,30 @@ def _state_families(state: StateWrites) -> Iterator[Metric]:
         "Accounts of ended owners that were not written, because too many waited",
         value=state.lost_accounts,
     )
+
+
+def build_info(name: str) -> Metric:
+    """Return the family of the versions; its name without `_info`."""
+    labels = {"version": __version__, "python": platform.python_version()}
+    return InfoMetricFamily(name, "Version of pulsed and Python", value=labels)
+
+
+class RequestCounts:
+    """Counts answered HTTP requests."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def count(self, path: str, code: int) -> None:
+        """Count a request; `path` is the route's template, never what the client asked for."""
+        key = (path, str(code))
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def family(self) -> Metric:
+        """Return the counts."""
+        found = CounterMetricFamily(
+            "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
+        )
+        for labels, count in self._counts.items():
+            found.add_metric(labels, count)
+        return found

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
-from pulsed.errors import UsageError
+from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules, waste_rules
@@ -21,7 +21,6 @@ from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels
 from pulsed.present.promql.saturation import saturation_rules
 from pulsed.present.promql.use_alerts import dcgm_use_alerts, use_alerts
 from pulsed.present.promql.utilization import utilization_rules
-from pulsed.suggestions import nearest
 
 Kind = Literal["recording", "alerting", "all"]
 Metrics = Literal["dcgm", "pulsed", "both"]

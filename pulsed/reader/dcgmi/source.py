@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pulsed.backoff import Backoff
 from pulsed.errors import (
     CommandMissing,
     ConfigError,
@@ -28,6 +27,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
+from pulsed.pauses import Backoff
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
 from pulsed.reader.dcgmi.host_engine import PROC, engine_epoch

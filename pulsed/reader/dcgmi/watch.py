@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from pulsed.backoff import Backoff
 from pulsed.errors import (
     FieldRefused,
     NotPermitted,
@@ -21,6 +20,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
+from pulsed.pauses import Backoff
 from pulsed.reader.dcgmi.stream import DmonStream
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from pulsed.reader.demo.page import FIXED
-from pulsed.reader.demo.scenes import Activity, Noise, Scene, Wobble
-from pulsed.reader.demo.troubles import HEALTHY
+from pulsed.reader.demo.scenes import HEALTHY, Activity, Noise, Scene, Wobble
 
 # NVIDIA H100 80GB HBM3: limits as nvidia-smi shows them; temperatures in the T.Limit form -8/-2/0 of 87 °C.
 POWER_LIMIT_WATTS = FIXED["DEV_ENFORCED_POWER_LIMIT"]

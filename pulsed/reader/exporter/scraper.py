@@ -13,8 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
-from pulsed.http.body import BadBody, Body
-from pulsed.http.body_budget import BodyBudget, Reservation
+from pulsed.http.body import BadBody, Body, BodyBudget, Reservation
 from pulsed.http.credentials import (
     BadCredentials,
     basic_authorization,

@@ -1,7 +1,12 @@
-"""Parse the text of a kernel log as it grows: lines, and entries of `journalctl -o export`.
+"""Parse the text of a kernel log as it grows: lines, entries of `journalctl -o export`, and messages of the driver.
 
 An entry has a line a field and an empty line after it. A value with line feeds follows its size: what looks like an
-entry inside of a value is none. What is kept of a text is bounded. This module does no I/O.
+entry inside of a value is none. What is kept of a text is bounded. This module does no I/O and has no clock.
+
+Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
+Process and channel are optional and have changed between driver versions. On MIG GPUs the instances follow the PCI
+address. Messages of other parts of the kernel may quote what looks like one of the driver, such as the name of a
+control group: only the beginning of a message counts.
 """
 
 from __future__ import annotations
@@ -11,7 +16,6 @@ from collections.abc import Iterator
 
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line, plausible
-from pulsed.reader.kernel_log.messages import DRIVERS, parse_message
 
 LONGEST_LINE = 8192
 """Bytes of a line that count: as many as a record of /dev/kmsg has (`CONSOLE_EXT_LOG_MAX`)."""
@@ -168,3 +172,70 @@ def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, float] | Non
     stamp = next((fields[name] for name in _TIMES if _MICROSECONDS.fullmatch(fields.get(name, ""))), "")
     time = plausible(int(stamp) / 1e6, now) if stamp else None
     return None if time is None else (fields.get("MESSAGE", ""), time)
+
+
+BUS_LOSS_XID = 79
+"""The XID of a GPU that has fallen off the bus; the driver does not always print it beside the plain message."""
+
+DRIVERS = (b"NVRM:", b"nvidia-nvswitch")
+"""How the messages of NVIDIA's drivers begin."""
+
+_DRIVERS = tuple(name.decode() for name in DRIVERS)
+_LONGEST_TEXT = 500
+_LONGEST_MESSAGE = 1000
+_PCI = r"(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
+_INSTANCES = r"(?: GPU-I:\d{1,4})?(?: GPU-CI:\d{1,4})?"
+_CODE = r"(?P<code>[0-9]{1,6})(?![0-9])"
+_XID = re.compile(rf"NVRM: Xid \({_PCI}{_INSTANCES}\): {_CODE}(?P<rest>.*)", re.DOTALL)
+_SXID = re.compile(rf"nvidia-nvswitch[0-9]{{0,4}}: SXid \({_PCI}\): {_CODE}(?P<rest>.*)", re.DOTALL)
+_BUS_LOSS = re.compile(rf"NVRM: [^:]{{0,40}}?\b{_PCI}\b.{{0,120}}?fallen off the bus", re.DOTALL)
+_PROCESS = re.compile(r",\s*pid='?(?P<pid>[^,']*)'?(?:,\s*name=(?P<name>[^,]*))?")
+_PID = re.compile(r"[0-9]{1,10}")
+_FATAL = re.compile(r",\s*(?P<non>Non-)?fatal\b", re.IGNORECASE)
+
+
+def parse_message(message: str, time: float) -> KernelEvent | None:
+    """Parse one kernel message; return None for messages that report no fault of a GPU or NVSwitch.
+
+    Args:
+        message: text of the message, without priority and time.
+        time: when it was logged, in Unix seconds.
+    """
+    if not message.startswith(_DRIVERS):  # nearly all messages end here
+        return None
+    message = message[:_LONGEST_MESSAGE]
+    if match := _XID.match(message):
+        pid, name = _process(match["rest"])
+        return KernelEvent("xid", int(match["code"]), time, _address(match["pci"]), pid, name, None, _text(match))
+    if match := _SXID.match(message):
+        fatal = _FATAL.match(match["rest"])
+        is_fatal = None if fatal is None else fatal["non"] is None
+        return KernelEvent(
+            "sxid", int(match["code"]), time, _address(match["pci"]), is_fatal=is_fatal, text=_text(match)
+        )
+    if match := _BUS_LOSS.match(message):
+        return KernelEvent("bus_loss", BUS_LOSS_XID, time, _address(match["pci"]), text=_clean(match[0]))
+    return None
+
+
+def _process(rest: str) -> tuple[int | None, str]:
+    match = _PROCESS.match(rest)
+    if match is None:
+        return None, ""
+    pid, name = match["pid"].strip(), (match["name"] or "").strip()
+    number = int(pid) if _PID.fullmatch(pid) else 0
+    return number or None, "" if name == "<unknown>" else _clean(name)
+
+
+def _address(text: str) -> str:
+    """Return a PCI address in DCGM's form: eight digits of domain, upper case, with a function."""
+    domain, bus, slot = text.split(":")
+    return f"{domain.zfill(8)}:{bus}:{slot if '.' in slot else f'{slot}.0'}".upper()
+
+
+def _text(match: re.Match[str]) -> str:
+    return _clean(f"{match['code']}{match['rest']}")
+
+
+def _clean(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST_TEXT]

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
-from pulsed.aligned_sleep import next_multiple
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
     DriverHung,
@@ -27,6 +26,7 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
+from pulsed.pauses import next_multiple
 from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest

@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
 from pulsed.reader.dmon.parser import message_of
-from pulsed.reader.record.lines import SESSION_MARK
+from pulsed.reader.record_lines import SESSION_MARK
 from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.regular_file import open_regular
 

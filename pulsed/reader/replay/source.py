@@ -4,7 +4,7 @@ A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi d
 exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
 streamed, so that their size does not matter.
 
-A record has its own times, targets and pace, see `record_player`. CSV has its own times. The others have none (`dcgmi
+A record has its own times, targets and pace, see `RecordPlayer`. CSV has its own times. The others have none (`dcgmi
 dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a
 gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
 """
@@ -25,8 +25,7 @@ from pulsed.reader.dmon.parser import DmonParser, DmonTick
 from pulsed.reader.exposition.parser import Page, PageParser
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
-from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback
-from pulsed.reader.replay.record_player import RecordPlayer, recorded_targets
+from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback, RecordPlayer, recorded_targets
 from pulsed.reader.replay.recording import (
     BREATH,
     BROKEN_FILE,

@@ -7,11 +7,11 @@ from typing import Any
 
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import Layout, RawTick, Series
-from pulsed.reader.record.lines import RecordReader, RecordWriter, Session
+from pulsed.reader.record_lines import RecordReader, RecordWriter, Session
 from support.bench.ticks import raw_ticks
 from support.fuzz.json_mutator import mutate_json
 from support.fuzz.target import FuzzTarget
-from tests.reader.record.ticks import record, said, session, tick
+from tests.reader.record_ticks import record, said, session, tick
 
 _Found = list[Session | RawTick]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pulsed.reader.record.file import RecordFailed, open_record
+from pulsed.reader.record_file import RecordFailed, open_record
 from support.fuzz.target import FuzzTarget
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="pulsed-fuzz-"))

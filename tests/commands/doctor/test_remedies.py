@@ -11,8 +11,7 @@ from pulsed.commands.doctor.remedies import FILE, Supply, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.configuration import Config
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, name_for
-from pulsed.translate.fields import BY_NAME, ExporterVersion
+from pulsed.translate.fields import ANY, BY_NAME, CLASSIC, NEWEST, ExporterVersion, name_for
 
 VERSIONS = (ANY, *(ExporterVersion(*v) for v in ((3, 1, 0), (3, 6, 1), (4, 1, 0), (4, 5, 2), (4, 8, 4))), NEWEST)
 

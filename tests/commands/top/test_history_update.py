@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulsed.commands.top.feed import newest_points, with_newest
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import write_points
+from pulsed.present.api.routes.history import write_points
 from tests.present.api.test_history_points import at, in_state
 from tests.present.boards import gpu
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.commands.top.run import theme_of
-from pulsed.commands.top.targets import Opening, local_urls, opening
+from pulsed.commands.top.run import Opening, local_urls, opening, theme_of
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition import passthrough
-from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.page import Pages, PageSettings
+from pulsed.present.exposition.passthrough import XID, exporter_layout
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.fields import BY_SHORT
 from pulsed.translate.translator import Translator

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from pulsed.present.web.assets import FOLDER, Assets
+from pulsed.present.web import FOLDER, Assets
 from support.daemon import Daemon, serving
 from tests.server.test_users import hashed
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.model.raw_tick import KernelEvent
-from pulsed.reader.kernel_log.messages import parse_message
+from pulsed.reader.kernel_log.log_text import parse_message
 
 GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
 

@@ -13,13 +13,13 @@ import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.replay.record_player import recorded_targets
+from pulsed.reader.replay.playback import recorded_targets
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
 from support.sources import FakeClock, arrivals, turns_during
-from tests.reader.record.ticks import record, said, session, tick
+from tests.reader.record_ticks import record, said, session, tick
 
 TICKS = [tick(float(n), 50.25 + n) for n in range(4)]
 MIXED = [tick(float(n), 50.0 + n / 10, "abc"[n % 3]) for n in range(12)]

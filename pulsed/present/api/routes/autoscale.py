@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from pulsed.errors import NumberUnknown
+from pulsed.errors import NumberUnknown, did_you_mean
 from pulsed.model.computed_tick import Result
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
@@ -20,7 +20,6 @@ from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswe
 from pulsed.present.api.sample_fields import GAUGES, getter
 from pulsed.present.api.schema import TIME, Member, Shape, listed, shape_of
 from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, PodGpu, WorkloadKey, workload_number
-from pulsed.suggestions import did_you_mean
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
 

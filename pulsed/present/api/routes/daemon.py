@@ -13,7 +13,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from pulsed import __version__
-from pulsed.attribution.processes import ListedProcess, are_visible, listed_processes
+from pulsed.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import ApiParts

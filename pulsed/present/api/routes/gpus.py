@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 
 from pulsed.background import in_background
 from pulsed.compute.health.checks import BY_ID
+from pulsed.errors import did_you_mean
 from pulsed.present.api.documents import GPU, GPU_HEALTH, GPUS, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import GPU_COLUMNS, MAX_ROWS, SUMMARY_FIELDS, summary_document
 from pulsed.present.api.gpu_matches import matches
@@ -28,7 +29,6 @@ from pulsed.present.api.routing import (
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.api.schema import listed
 from pulsed.present.health_report import health_line
-from pulsed.suggestions import did_you_mean
 
 
 def gpu_router(parts: ApiParts) -> APIRouter:

@@ -13,7 +13,7 @@ from pulsed import __version__
 from pulsed.present.api.routing import ApiParts
 from pulsed.present.exposition.negotiation import accepts_gzip
 from pulsed.present.table import table
-from pulsed.present.web.assets import CONTENT_SECURITY_POLICY, Asset, Assets
+from pulsed.present.web import CONTENT_SECURITY_POLICY, Asset, Assets
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 

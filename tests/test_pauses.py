@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pulsed.backoff import Backoff
+from pulsed.pauses import Backoff
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:

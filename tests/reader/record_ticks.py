@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
-from pulsed.reader.record.lines import RecordWriter, Session
+from pulsed.reader.record_lines import RecordWriter, Session
 
 
 def session(*targets: str, interval: float = 1.0) -> Session:

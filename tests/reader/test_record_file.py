@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.reader.record import file as record_file
-from pulsed.reader.record.file import RecordFailed, open_record
+from pulsed.reader import record_file as record_file
+from pulsed.reader.record_file import RecordFailed, open_record
 from pulsed.reader.replay.recording import open_bytes
 
 MEMBER_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Layout, RawTick, RawValue, Series
-from pulsed.reader.record.lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
-from tests.reader.record.ticks import ONE, layout, record, said, session, tick
+from pulsed.reader.record_lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
+from tests.reader.record_ticks import ONE, layout, record, said, session, tick
 
 texts = st.text(max_size=5)
 some = settings(max_examples=100)
