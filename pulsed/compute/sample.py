@@ -34,13 +34,11 @@ class SampleDecision(NamedTuple):
         elapsed: seconds since the previous counted sample, 0 or more; by the wall clock after a restart of the clock; 0
             for `first` and `repeat`.
         covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, else 0.
-        gap_intervals: `elapsed` in intervals, for `gap` and `restart`; else 0.
     """
 
     kind: SampleKind
     elapsed: float = 0.0
     covered: float = 0.0
-    gap_intervals: float = 0.0
 
     @property
     def is_interrupted(self) -> bool:
@@ -107,10 +105,10 @@ class SampleClock:
             if 0.0 < elapsed <= limit:
                 decision = SampleDecision("next", elapsed, elapsed)
             elif elapsed > limit:
-                decision = _late("gap", elapsed, tick.interval)
+                decision = SampleDecision("gap", elapsed)
             elif elapsed < -limit:
                 self._clock_restarts += 1
-                decision = _late("restart", max(tick.time - self.time, 0.0), tick.interval)
+                decision = SampleDecision("restart", max(tick.time - self.time, 0.0))
                 self._shift = self.now + decision.elapsed - tick.clock
             else:
                 return REPEAT
@@ -125,9 +123,9 @@ class SampleClock:
             return FIRST
         elapsed = self.now - last.now
         if last.clock_restarts != self._clock_restarts:
-            return _late("restart", elapsed, interval)
+            return SampleDecision("restart", elapsed)
         is_next = elapsed <= _limit(interval)
-        return SampleDecision("next", elapsed, elapsed) if is_next else _late("gap", elapsed, interval)
+        return SampleDecision("next", elapsed, elapsed) if is_next else SampleDecision("gap", elapsed)
 
 
 def _limit(interval: float) -> float:
@@ -135,22 +133,17 @@ def _limit(interval: float) -> float:
     return (GAP_INTERVALS + ROUNDING) * interval
 
 
-def _late(kind: SampleKind, elapsed: float, interval: float) -> SampleDecision:
-    return SampleDecision(kind, elapsed, 0.0, elapsed / interval if interval > 0.0 else GAP_INTERVALS + 1.0)
-
-
 VITAL = (
     "temperature_celsius",
     "power_watts",
     "gpu_utilization_ratio",
     "sm_clock_hertz",
-    "memory_used_bytes",
     "graphics_engine_active_ratio",
     "energy_joules_total",
 )
-"""A GPU without any of these does not answer; settings and limits may come from a cache."""
+"""A GPU without any of these is not measured: settings, limits and the memory in use may come from a cache."""
 
-InputState = Literal["present", "repeated", "blank", "stale"]
+InputState = Literal["present", "repeated", "unmeasured", "blank", "stale"]
 
 FRESH_SECONDS = 10.0
 FRESH_INTERVALS = 3.0
@@ -169,7 +162,8 @@ class Freshness:
 
     Attributes:
         state: of the newest sample. `present`: it has vital values, and differs from the sample before; `repeated`: it
-            does not differ; `stale`: repeated until its values are certainly old; `blank`: it has no vital value.
+            does not differ; `stale`: repeated until its values are certainly old; `unmeasured`: it has no vital value,
+            but the memory in use, so that the GPU answers; `blank`: it has neither.
         age: seconds since its vital values were current; None if there never were any.
         refresh: seconds between the last two samples that differ; None before two of them.
         is_fresh: whether `age` is short enough to rely on the inputs.
@@ -190,7 +184,7 @@ class Freshness:
     @property
     def is_answered(self) -> bool:
         """Whether the GPU answered in the newest sample."""
-        return self.state == "present" or self.state == "repeated"
+        return self.state != "blank" and self.state != "stale"
 
     @property
     def is_same_measurement(self) -> bool:
@@ -209,7 +203,7 @@ class Freshness:
         last = self._last
         if reading != last:
             if _vital(reading) == _NO_VITAL:
-                self.state = "blank"
+                self.state = "blank" if reading.memory_used_bytes is None else "unmeasured"
             else:
                 self.state = "present"
                 if last is not NOTHING:
@@ -226,7 +220,7 @@ class Freshness:
             self._current, self.age, self.is_fresh = now, 0.0, True
         elif self.age is not None:
             self.age = now - (self._since if self.state == "stale" else self._current)
-            self.is_fresh = self.state == "blank" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
+            self.is_fresh = self.state != "stale" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
 
     def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
         if not settings.enabled or now - self._since < settings.frozen_seconds:

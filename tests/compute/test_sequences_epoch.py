@@ -277,6 +277,8 @@ def test_what_does_not_pass_by_itself_is_held_while_its_input_is_blank(
             ),
             "ok crit crit",
         ),
+        ("xid_warning", (xid(0)._replace(epoch=Epoch("a")), xid(94), xid(0)._replace(epoch=Epoch("b"))), "ok warn ok"),
+        ("xid_warning", (xid(48)._replace(epoch=Epoch("a")), xid(0)._replace(epoch=Epoch("b"))), "warn ok"),
         (
             "row_remap_failed",
             (Step({"row_remap_failure": 1.0}, epoch=Epoch("a")), Step(times=8, epoch=Epoch("b"))),
@@ -291,6 +293,8 @@ def test_what_does_not_pass_by_itself_is_held_while_its_input_is_blank(
         "blank after it",
         "host engine only",
         "worn memory",
+        "a code that is a warning",
+        "a code of unknown age",
         "failed repair",
     ],
 )

@@ -152,15 +152,12 @@ class Restarts:
         known, self.driver_version = self.driver_version, version or self.driver_version
         return is_another(version, known)
 
-    def has_no_xid(self, reading: Reading, gauge: int | None) -> bool:
-        """Take a reading with which the GPU answers; return whether it proves that the host engine has no XID.
+    def has_no_xid(self, gauge: int | None) -> bool:
+        """Take a sample with which the GPU answers without a last XID; return whether the host engine has none.
 
         Args:
-            reading: the newest one.
             gauge: the last XID before; None for none so far. Of an engine whose epoch is known it is only unread now.
         """
-        if reading[_XID] is not None:
-            return False
         self.absent += 1
         return self.absent >= ABSENT_SAMPLES and (gauge is None or not self.epoch.engine)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pulsed.compute.health.check import MOST_REMEMBERED
+from pulsed.compute.health.check import HISTORY_SECONDS, MOST_REMEMBERED
 from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.restarts import Resets, Restarts
@@ -180,7 +180,8 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         if latched is not None and latched[1] > gpu.now:
             state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
     for check in gpu.rules.checks:
-        check.history = saved.history.get(check.state.id, ())[-MOST_REMEMBERED:]
+        before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
+        check.history = tuple(before[-MOST_REMEMBERED:])
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 

@@ -120,7 +120,7 @@ class XidRule(Rule):
             since = record.last + CRITICAL_SECONDS
             is_over = record.cleared or inputs.xids.gauge == 0
             return (None, since) if now < since else (None if is_over else "warn", inf)
-        if code == FOLLOWER or severity == "ok":
+        if code == FOLLOWER or severity == "ok" or record.cleared:
             return None, inf
         return self._kept("info" if severity == "info" else "warn", record, now)
 

@@ -11,6 +11,8 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.saved_state import VERSION
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.raw_tick import Epoch
 from tests.compute.health.sim import GPU, Sim
 
 COUNTERS: dict[str, float | None] = {
@@ -113,3 +115,31 @@ def test_a_restart_with_fewer_checks_ignores_the_others() -> None:
     health = sim.health(row_remap_pending=1.0, ecc_dbe_volatile_total=1.0)
     assert health.check("ecc_uncorrectable").since == since
     assert "row_remap_pending" not in saved(sim)["states"]
+
+
+@pytest.mark.parametrize("moments", [[1e20, 2e20], [-1e20, -2e20], [1.0, 2.0] * 50])
+def test_a_history_of_any_numbers_does_no_harm(moments: list[float]) -> None:
+    sim = Sim()
+    for volatile in (1.0, 0.0):
+        sim.health(ecc_dbe_volatile_total=volatile)
+    document = sim.health_evaluator.dump()
+    gpus: Any = document["gpus"]
+    (gpu,) = gpus.values()
+    assert gpu["history"] == {"ecc_uncorrectable": [0.0]}
+    gpu["history"] = {"ecc_uncorrectable": moments}
+    sim.restart()
+    sim.health_evaluator.restore(document, sim.time)
+    check = sim.check("ecc_uncorrectable", ecc_dbe_volatile_total=1.0)
+    assert ("raised 8 times" in check.message) is (len(moments) > 2)
+    assert len(saved(sim)["history"]["ecc_uncorrectable"]) == (8 if len(moments) > 2 else 1)
+
+
+def test_epochs_and_totals_are_saved() -> None:
+    sim = Sim()
+    sim.epoch = Epoch("a", "b", "c", "d", 5.0)
+    sim.health(Extras(xid_totals=((13, 2.0),)), temperature_celsius=40.0)
+    state = saved(sim)
+    assert [state[name] for name in ("boot_id", "driver", "engine", "exporter")] == ["a", "b", "c", "d"]
+    assert state["xid_totals"] == {"13": 2.0}
+    sim.health(Extras(xid_totals=tuple((code, 1.0) for code in range(257))), temperature_celsius=40.0)
+    assert saved(sim)["xid_totals"] is None

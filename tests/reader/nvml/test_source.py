@@ -49,6 +49,17 @@ async def test_a_tick_has_the_time_at_which_it_was_read(h100: LoadedStandin) -> 
     assert (tick.time, tick.clock, tick.interval, tick.target) == (clock.wall(), 100.0, 1.0, "libnvidia-ml.so.1")
 
 
+async def test_the_epoch_of_xids_is_the_start_of_the_source(h100: LoadedStandin) -> None:
+    epochs = []
+    for begin in (100.0, 200.0):
+        async with source(clock=FakeClock(begin)) as nvml:
+            ticks = [await nvml.read() for _ in range(2)]
+        assert ticks[0].epoch is ticks[1].epoch
+        assert ticks[0].epoch.engine == ticks[0].epoch.exporter != ""
+        epochs.append(ticks[0].epoch)
+    assert epochs[0] != epochs[1]
+
+
 async def test_a_cancelled_read_may_be_repeated(h100: LoadedStandin) -> None:
     clock = FakeClock(100.0)
     async with source(clock=clock) as nvml:
