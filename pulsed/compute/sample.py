@@ -61,7 +61,7 @@ class Moment(NamedTuple):
     Attributes:
         tick: its number, from 1; 0: none.
         clock_restarts: of the source's clock before it.
-        now: seconds between the first tick and it.
+        now: seconds of the clock of the ticks.
     """
 
     tick: int = 0
@@ -76,17 +76,19 @@ class SampleClock:
     """The time of one target, advanced by its ticks.
 
     Attributes:
-        now: seconds since the first tick; never decreases.
+        now: of the newest tick, in seconds of the clock of the ticks: that of the source, which goes on over its
+            restarts. It never decreases, and is the same for all sources that have the clock of one host.
         time: of the newest tick, in Unix seconds.
         ticks: how many were counted.
     """
 
-    __slots__ = ("_clock", "_clock_restarts", "now", "ticks", "time")
+    __slots__ = ("_clock", "_clock_restarts", "_shift", "now", "ticks", "time")
 
     def __init__(self) -> None:
         self.now = self.time = 0.0
         self.ticks = 0
         self._clock: float | None = None
+        self._shift = 0.0  # of the clock of the ticks against the source's, since that began anew
         self._clock_restarts = 0
 
     @property
@@ -107,10 +109,11 @@ class SampleClock:
             elif elapsed < -limit:
                 self._clock_restarts += 1
                 decision = SampleDecision("restart", max(tick.time - self.time, 0.0))
+                self._shift = self.now + decision.elapsed - tick.clock
             else:
                 return REPEAT
         self._clock, self.time = tick.clock, tick.time
-        self.now += decision.elapsed
+        self.now = max(self.now, tick.clock + self._shift) if self.ticks else tick.clock
         self.ticks += 1
         return decision
 

@@ -226,6 +226,9 @@ class ComputedTick(Tick):
         node_health: all of its GPUs together; None before any was evaluated.
         removed: GPUs that were missing and are not expected any more.
         xids: that happened since the sample before.
+        now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
+            and is the same for all targets that are read on one host: durations follow it.
+        standby: positions in `devices` of GPUs whose counters follow another target, which shows them, too.
     """
 
     devices: tuple[Device, ...]
@@ -239,3 +242,5 @@ class ComputedTick(Tick):
     node_health: NodeHealth | None = None
     removed: tuple[Removal, ...] = ()
     xids: tuple[XidEvent, ...] = ()
+    now: float = 0.0
+    standby: frozenset[int] = frozenset()

@@ -157,7 +157,7 @@ def test_no_time_is_counted_twice(stream: list[tuple[float, float, tuple[Device,
     before: dict[GpuTrack, float] = {}
     for step, wall_step, devices in stream:
         time += wall_step
-        roster, decision, _ = target.tick(*devices, after=step, time=time)
+        roster, decision, *_ = target.tick(*devices, after=step, time=time)
         elapsed += decision.elapsed
         assert [track.device for track in roster.tracks] == list(devices)
         assert len({id(track) for track in (*roster.tracks, *roster.missing)}) == len(roster.tracks + roster.missing)

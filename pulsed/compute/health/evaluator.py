@@ -120,7 +120,7 @@ class HealthEvaluator:
             readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
         """
-        gpus, decision, removed = tracked
+        gpus, decision, removed, _ = tracked
         for track in removed:
             self._drop(track)
         if gpus is not self._tick_gpus:
