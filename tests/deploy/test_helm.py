@@ -338,7 +338,11 @@ def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
     spec = only(manifests, kind)["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
-    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"}]
+    assert endpoint["relabelings"] == [
+        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+        {"action": "labeldrop", "regex": "namespace|pod|container|service|endpoint"},
+    ]
     labels = pod_template(manifests)["metadata"]["labels"].items()
     assert spec["selector"]["matchLabels"].items() <= labels
     assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]

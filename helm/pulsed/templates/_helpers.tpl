@@ -229,10 +229,14 @@ tlsConfig: {{- . | nindent 2 }}
 {{- with $monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if or $monitor.nodeAsInstance $monitor.relabelings }}
+{{- if or $monitor.nodeAsInstance $monitor.dropLabels $monitor.relabelings }}
 relabelings:
   {{- if $monitor.nodeAsInstance }}
   - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
+  - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
+  {{- end }}
+  {{- with $monitor.dropLabels }}
+  - {action: labeldrop, regex: {{ join "|" . }}}
   {{- end }}
   {{- with $monitor.relabelings }}
   {{- toYaml . | nindent 2 }}
