@@ -342,10 +342,10 @@ def test_a_gpu_is_forgotten_by_request() -> None:
 def test_another_target_that_reports_the_gpu_has_taken_it_over() -> None:
     node = Node(A, B)
     node.poll(3)
-    node.elsewhere["GPU-1"] = node.time
+    node.elsewhere["GPU-1"] = node.time - START
     node.poll(3, A)
     assert node.lost == ["GPU-1"], "a sample from before proves nothing"
-    node.elsewhere["GPU-1"] = node.time
+    node.elsewhere["GPU-1"] = node.time - START
     node.poll(1)
     assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "moved")])
 

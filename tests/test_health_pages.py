@@ -189,14 +189,15 @@ def test_after_a_restart_of_the_host_engine_the_same_code_counts_again(is_reset:
     assert dict(node.health[0].xid_events)[79] == 2
 
 
-def test_a_failure_of_dcgm_stands_beside_a_check_that_is_ok() -> None:
+def test_a_failure_of_dcgm_counts_only_without_own_inputs_and_as_a_warning() -> None:
     node = Exporter()
     node.watches = {"NVLINK": 20}
-    assert node.poll(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL=0).state == "crit"
     for _ in range(100):
-        node.poll(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL=0)
-        assert node.check("nvlink_errors").state in ("unknown", "ok")
-        assert node.check("dcgm_health").state == "crit"
+        assert node.poll(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL=0).state == "ok"
+    node = Exporter()
+    node.watches = {"NVLINK": 20}
+    assert node.poll(20).state == "ok"
+    assert node.poll(2).state == "warn"
     node.watches = {"NVLINK": 0}
     node.poll(41)
     assert node.check("dcgm_health").state == "ok"
@@ -225,18 +226,15 @@ def test_a_narrow_link_of_an_idle_gpu_is_ok() -> None:
     assert node.check("pcie_link").state == "crit"
 
 
-@pytest.mark.parametrize(
-    ("interval", "seconds", "state"),
-    [(0.1, 1.1, "ok"), (0.1, 11, "warn"), (0.1, 61, "crit"), (15, 40, "ok"), (15, 61, "warn"), (15, 160, "crit")],
-)
-def test_a_short_stall_of_a_fast_source_is_no_problem(interval: float, seconds: float, state: str) -> None:
+@pytest.mark.parametrize("interval", [0.1, 15])
+@pytest.mark.parametrize("seconds", [1.1, 11, 61, 160])
+def test_a_stall_of_the_source_is_no_problem_of_its_gpus(interval: float, seconds: float) -> None:
     node = Exporter(interval=interval)
     node.poll(5)
     node.pause(seconds - interval)
-    node.poll()
-    assert node.check("telemetry").state == state
-    node.poll(3)
-    assert node.check("telemetry").state == "ok"
+    for _ in range(4):
+        assert node.poll().state == "ok"
+        assert node.check("telemetry").state == "ok"
 
 
 @pytest.mark.parametrize("seconds", [0, 5])

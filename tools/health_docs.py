@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
 from pulsed.compute.health.rule import DAY
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
@@ -25,13 +26,15 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
-  `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
-  counters started again.
+  `state_dir` also over a restart of pulsed. A reset ends it, except `xid_repeat` and `retired_pages`: the driver was
+  reloaded, the node restarted, or the GPU's counters started again.
 * While its input is absent, as with a dying driver, an event is kept for its time, and a state that does not pass by
   itself (errors, a pending repair, a defect) for a day.
 * An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it. The XID of a host
   engine that was restarted is a new event, also if its code is that of before: the engine has another process on this
   machine, or has shown no last XID for two samples.
+* A GPU whose readings are not current is `unknown`, never `ok`. So it is while its *source* does not deliver, as during
+  an update of dcgm-exporter: then the source is what is wrong. Only what is kept without input stays as it is.
 
 Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
 `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.
@@ -80,6 +83,16 @@ XIDS_HEAD = """
 By severity and action. Codes of one row have their meanings (`a / b`) in the same order. Other codes are `warn`.
 """
 
+DCGM_HEAD = """
+## DCGM's codes
+
+Codes of DCGM's health watches, without `DCGM_FR_`, and what they raise in [`dcgm_health`](#dcgm_health) where none of
+the checks of the last column has inputs. For other codes the checks of the same part count.
+
+|code|state|meaning|what to do|instead|
+|-|-|-|-|-|
+"""
+
 ALERTS_HEAD = """
 ## Alerts
 
@@ -92,7 +105,16 @@ def health() -> str:
     """Return the text of HEALTH.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
     head = HEAD.format(guest=guest, xids=_names(XID_INPUTS))
-    return head + "".join(_checks()) + XIDS_HEAD + "".join(_xids()) + ALERTS_HEAD + "".join(_alerts())
+    return (
+        head
+        + "".join(_checks())
+        + XIDS_HEAD
+        + "".join(_xids())
+        + DCGM_HEAD
+        + "".join(_dcgm_codes())
+        + ALERTS_HEAD
+        + "".join(_alerts())
+    )
 
 
 def _checks() -> Iterator[str]:
@@ -121,13 +143,29 @@ def _inputs(check: Check) -> str:
 
 def _problem_and_action(check: Check) -> str:
     """Return the title, and the remedy without the problem that it begins with (`PROBLEM (details): action`)."""
-    remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", "do what the [XID](#xids) needs"))
+    remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", f"do what the {_code_of(check)} needs"))
     begin = re.match(r"[^:(]*(\(.*?\))?: ", remedy)
     details = f" {begin[1]}" if begin and begin[1] else ""
     action = remedy[begin.end() :] if begin else remedy
     days = f"{HISTORY_SECONDS / DAY:g} days"
     recurs = f" If raised before within {days}: {check.recurs[0].lower()}{check.recurs[1:]}" if check.recurs else ""
     return f"{check.title}{details}. {action[0].upper()}{action[1:]}{recurs}"
+
+
+def _code_of(check: Check) -> str:
+    return "[code](#dcgms-codes)" if check.id == "dcgm_health" else "[XID](#xids)"
+
+
+def _dcgm_codes() -> Iterator[str]:
+    """Yield a row for each meaning of DCGM's codes."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for code in DCGM_CODES.values():
+        checks = _names(code.checks) or FALSE_ALARMS.get(code.false_alarm, "")
+        if code.checks and code.false_alarm:
+            checks += f"; {FALSE_ALARMS[code.false_alarm]}"
+        rows.setdefault((code.severity, code.meaning, code.remedy, checks), []).append(code.code)
+    for (severity, meaning, remedy, checks), codes in rows.items():
+        yield f"|{', '.join(name.removeprefix('DCGM_FR_') for name in codes)}|{severity}|{meaning}|{remedy}|{checks}|\n"
 
 
 def _names(names: Iterable[str]) -> str:

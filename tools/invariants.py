@@ -189,7 +189,7 @@ def daemon(path: Path, folder: Path) -> None:
         until(lambda: "the source has ended" in process.log() or "ended" in process.log(), seconds=120)
         for each in PATHS:
             answer = process.get(each)
-            body = masked(answer.text).replace(str(process.port), "PORT")
+            body = masked(answer.text).replace(f":{process.port}", ":PORT")  # not as a part of a time
             (folder / re.sub(r"[^\w.=-]", "_", f"daemon {path.name} {each}")).write_text(f"{answer.status}\n{body}")
 
 

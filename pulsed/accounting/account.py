@@ -87,8 +87,10 @@ class GpuAccount:
 
     Attributes:
         device: the GPU.
-        since: when the owner got it, in Unix seconds; None while it does not have it.
+        since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
         held: seconds that it had it before `since`.
+        left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
+        is_announced: whether subscribers were told that the owner has it.
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
         share: an equal share of these.
@@ -97,13 +99,15 @@ class GpuAccount:
         memory_bytes: size of its device memory.
         bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.
         energy: the GPU's energy counter in joules, and its Unix time, when the account was last charged.
-        bridge: the same from before a restart of pulsed, until the GPU is seen again.
+        bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
     """
 
     device: Device
     since: float | None = None
     held: float = 0.0
+    left: float | None = None
+    is_announced: bool = False
     alone: CounterVector = EMPTY
     shared: CounterVector = EMPTY
     share: CounterVector = EMPTY
@@ -113,7 +117,7 @@ class GpuAccount:
     extremes: Extremes = field(default_factory=Extremes)
     bridged_joules: float = 0.0
     energy: tuple[float, float] | None = None
-    bridge: tuple[float, float] | None = None
+    bridge: tuple[float, float, int] | None = None
     violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
     events: list[OwnerEvent] = field(default_factory=list)
 
@@ -133,8 +137,25 @@ class GpuAccount:
         return observed(self.alone) + observed(self.shared)
 
     def held_seconds(self, now: float) -> float:
-        """Return how long the owner has had it, at a Unix time."""
+        """Return how long the owner has had it, at a moment of the clock of the ticks."""
         return self.held + (max(now - self.since, 0.0) if self.since is not None else 0.0)
+
+    def begin(self, now: float, known_at: float) -> float:
+        """Note that the owner has the GPU from a moment on; return since when.
+
+        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did.
+
+        Args:
+            known_at: when the owners of the GPU were last known before.
+        """
+        self.since = self.left if self.left is not None and known_at <= self.left else now
+        self.left = None
+        return self.since
+
+    def end(self, now: float) -> None:
+        """Note that the owner has lost the GPU, if it had it."""
+        if self.since is not None:
+            self.held, self.since, self.left = self.held_seconds(now), None, now
 
     def charge(self, counters: CounterVector, sharers: int) -> None:
         """Add counters of the GPU over a time in which so many owners had it, this one included."""
@@ -161,6 +182,8 @@ class GpuAccount:
 class OwnerAccount:
     """What an owner got out of its GPUs.
 
+    Unix times are stamps; durations follow the clock of the ticks.
+
     Attributes:
         owner: as last seen.
         begin: Unix time.
@@ -168,6 +191,9 @@ class OwnerAccount:
         last_seen: Unix time of the newest one.
         left: Unix time at which it lost its last GPU; None while it has one.
         end: the same, once it has not come back; else None.
+        now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
+        elapsed: seconds between `begin` and `now`.
+        first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
         gpus: by GPU.
         holding: the GPUs that it has now.
         absent_ticks: ticks since it had a GPU.
@@ -178,10 +204,30 @@ class OwnerAccount:
     first_seen: float
     last_seen: float
     end: float | None = None
+    now: float = 0.0
+    elapsed: float = 0.0
+    first: float = -inf
     left: float | None = None
     gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0
+
+    def advance(self, now: float, time: float) -> None:
+        """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
+        if now > self.now:
+            self.elapsed += now - self.now
+            self.now, self.last_seen = now, time
+
+    def resume(self, now: float, time: float) -> None:
+        """Go on after a restart of pulsed, at a moment of the new clock, which is a Unix time.
+
+        The wall clock alone has the length of the gap.
+        """
+        gap = max(time - self.last_seen, 0.0)
+        for gpu in self.gpus.values():
+            gpu.end(self.now)
+            gpu.left = None if gpu.left is None else now - gap
+        self.now = now - gap
 
     def on(self, device: Device) -> GpuAccount:
         """Return the account on a GPU, a new one if it had not had it."""
@@ -212,6 +258,9 @@ class AccountedGpu:
         reading: at the start of the segment.
         extremes: of the segment.
         observed: seconds of observed time up to the newest sample.
+        first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
+        is_known: whether its owners are known; free counts.
+        known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
     """
 
     device: Device
@@ -222,6 +271,9 @@ class AccountedGpu:
     reading: Reading | None = None
     extremes: Extremes = field(default_factory=Extremes)
     observed: float = 0.0
+    first_energy: tuple[float, float] | None = None
+    is_known: bool = False
+    known_at: float = -inf
 
     def take(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
@@ -230,7 +282,7 @@ class AccountedGpu:
         self.extremes.take(tick.readings[self.position], seen - self.observed, is_idle=result.workload.used is False)
         self.observed = seen
         for account in self.owners:
-            account.last_seen = tick.time
+            account.advance(tick.now, tick.time)
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it goes on."""

@@ -18,7 +18,7 @@ from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
-from pulsed.model.vocabulary import Reading
+from pulsed.model.vocabulary import Reading, Value
 
 SILENT_SECONDS = 600.0
 """The owners of a target that delivers nothing for so long have ended with its last tick."""
@@ -47,26 +47,28 @@ class OwnedGpu(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _TargetView:
-    """The GPUs of a target's ticks, and its newest tick."""
+    """The GPUs of a target's ticks, and its newest tick; the newest at the last sweep, and when that was noticed."""
 
     tick: ComputedTick
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
+    swept: ComputedTick | None = None
+    swept_at: float = 0.0
     leaked: frozenset[GpuKey] = frozenset()
     _held_since: dict[GpuKey, float] = field(default_factory=dict)
 
     def find_leaks(self, tick: ComputedTick) -> bool:
         """Find the GPUs whose memory has leaked; return whether they are others than before."""
         held = {
-            device.entity.key: min(self._held_since.get(device.entity.key, tick.clock), tick.clock)
+            device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
             if result.idle_kind == "held" and device.owners == () and position not in tick.lost
         }
         self._held_since = held
         before, self.leaked = (
             self.leaked,
-            frozenset([key for key, since in held.items() if tick.clock - since >= LEAK_SECONDS]),
+            frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS]),
         )
         return self.leaked != before
 
@@ -75,26 +77,32 @@ class OwnerAccounting:
     """The accounts of all owners.
 
     Args:
-        ended_at: returns when a source lost an owner, in Unix seconds, if that is known more exactly than by ticks.
+        ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
+            exactly than by ticks.
         on_end: called with the account of each owner that has ended.
+        on_return: called with the account of each owner that has returned after that.
     """
 
     def __init__(
         self,
         ended_at: Callable[[Owner], float | None] = lambda owner: None,
         on_end: Callable[[OwnerAccount], object] = lambda account: None,
+        on_return: Callable[[OwnerAccount], object] = lambda account: None,
     ) -> None:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}
-        self._owners = OwnerRoster(self._gpus, ended_at, on_end)
+        self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
 
     def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
         """Account for the next tick of a target; return the owners that began and ended."""
         view = self._views.get(tick.target)
+        if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
+            self._drop(view)
+            view = None
         if view is None:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
         is_changed = view.find_leaks(tick) or view.tick.devices is not tick.devices or not view.is_current
-        if is_changed or tick.passing:
+        if is_changed or view.tick.standby is not tick.standby or tick.passing:
             self._update(view, tick)
         for gpu in view.owned:
             gpu.take(tick)
@@ -133,17 +141,28 @@ class OwnerAccounting:
                     yield OwnedGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
 
     def sweep(self, now: float) -> Sequence[OwnerChange]:
-        """End owners of targets that have been silent, and those that did not return after a restart; `now` is Unix."""
-        for target, view in list(self._views.items()):
-            if now - view.tick.time > max(SILENT_SECONDS, 10.0 * view.tick.interval):
-                for gpu in view.gpus.values():
-                    self._release(gpu, view)
-                del self._views[target]
-                for other in self._views.values():
-                    other.is_current = False
-        self._owners.sweep(now, self._views)
+        """End owners of targets that have been silent; `now` is monotonic seconds.
+
+        The clock of the ticks stands still while there are none. To be called regularly: a target is silent from the
+        first call on that finds no newer tick.
+        """
+        for view in list(self._views.values()):
+            if view.swept is not view.tick:
+                view.swept, view.swept_at = view.tick, now
+            elif now - view.swept_at > _silent_seconds(view.tick):
+                self._drop(view)
+        self._owners.sweep(self._views)
         self._forget_gpus()
         return self._owners.take_changes()
+
+    def _drop(self, view: _TargetView) -> None:
+        """Take all GPUs from a target that is silent."""
+        for gpu in view.gpus.values():
+            self._release(gpu, view)
+        del self._views[view.tick.target]
+        self._owners.sweep(self._views)
+        for other in self._views.values():
+            other.is_current = False
 
     def _forget_gpus(self) -> None:
         """Forget GPUs that are in no target's ticks, if they are many: MIG instances come and go."""
@@ -169,33 +188,32 @@ class OwnerAccounting:
         for position, device in enumerate(tick.devices):
             key = device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
-            if position in tick.lost or is_divided or key in found:
+            if position in tick.lost or position in tick.standby or is_divided or key in found:
                 continue
-            gpu = self._claim(key, device, tick)
-            if gpu is not None:
-                found[key] = gpu
-                self._move(
-                    gpu,
-                    tick,
-                    position,
-                    self._accounts((NOBODY,) if key in view.leaked else device.owners or (), tick),
-                    passing.get(position, ()),
-                )
+            gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
+            found[key] = gpu
+            owners = self._accounts((NOBODY,) if key in view.leaked else device.owners or (), tick)
+            self._move(gpu, tick, position, owners, passing.get(position, ()))
         for key, gpu in view.gpus.items():
             if key not in found:
                 self._release(gpu, view)
         view.gpus, view.is_current = found, True
         view.owned = [gpu for gpu in found.values() if gpu.owners]
 
-    def _claim(self, key: GpuKey, device: Device, tick: ComputedTick) -> AccountedGpu | None:
-        """Return a GPU; None if another target delivers it."""
+    def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
+        """Return a GPU, which this target delivers from now on."""
         gpu = self._gpus.get(key)
         if gpu is None:
             gpu = self._gpus[key] = AccountedGpu(device, tick.target)
+            gpu.first_energy = None if joules is None else (joules, tick.time)
         elif gpu.target != tick.target:
-            if (other := self._views.get(gpu.target)) is not None and other.gpus.get(key) is gpu:
-                return None
-            gpu.target, gpu.base = tick.target, None
+            other = self._views.get(gpu.target)
+            if other is not None and other.gpus.get(key) is gpu:  # it is late
+                if (last := self._last(gpu)) is not None:
+                    gpu.close(*last)
+                del other.gpus[key]
+                other.owned = [one for one in other.owned if one is not gpu]
+            gpu.target = tick.target
         return gpu
 
     def _accounts(self, owners: Owners, tick: ComputedTick) -> Accounts:
@@ -221,6 +239,9 @@ class OwnerAccounting:
         if last is None and gpu.base is not None and gpu.reading is not None:  # it was away
             last = (gpu.base, gpu.reading)
         before, gpu.device = gpu.owners, tick.devices[position]
+        if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
+            gpu.known_at = view.tick.now
+        gpu.is_known = gpu.device.owners is not None
         follows = last is not None and gpu.base is not None and last[0].created == now.created
         if follows and set(owners) == set(before) and not passing:
             gpu.position = position
@@ -237,7 +258,7 @@ class OwnerAccounting:
                 self._owners.leave(account, gpu.device, tick)
         for account in owners:
             if account not in before:
-                self._owners.enter(account, gpu.device, tick, reading)
+                self._owners.enter(account, gpu, tick)
         for account in passing:
             self._owners.pass_between(account, gpu.device, tick)
         if not set(owners) <= set(before):
@@ -249,7 +270,13 @@ class OwnerAccounting:
         gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
         for account in gpu.owners:
             self._owners.leave(account, gpu.device, view.tick)
+        if gpu.is_known:
+            gpu.is_known, gpu.known_at = False, view.tick.now
         gpu.owners = ()
+
+
+def _silent_seconds(tick: ComputedTick) -> float:
+    return max(SILENT_SECONDS, 10.0 * tick.interval)
 
 
 def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:

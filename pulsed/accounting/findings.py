@@ -120,9 +120,9 @@ class FindingDetector:
 
     def add(self, tick: ComputedTick) -> Sequence[FindingChange]:
         """Return the findings that begin or end with a tick that the accounting has already taken."""
-        if tick.time < self._due <= tick.time + STEP_SECONDS:
+        if tick.now < self._due <= tick.now + STEP_SECONDS:
             return ()
-        self._due = tick.time + STEP_SECONDS
+        self._due = tick.now + STEP_SECONDS
         return list(self._evaluate(tick.time))
 
     def states(self, device: Device) -> Mapping[FindingName, bool]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence, Sized
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.account import AccountedGpu, OwnerAccount
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
-from pulsed.model.vocabulary import Reading
 
 ABSENT_TICKS = 2
 """An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""
@@ -25,6 +25,9 @@ RESUME_SECONDS = 120.0
 
 MAX_DROPPED = 4096
 """Owners without an account of their own that are remembered, so that each is counted once."""
+
+MAX_RETURNING = 128
+"""Owners with a UID that have ended and are remembered: one that returns is the same, and continues its account."""
 
 OTHER = Owner("nobody", "other")
 
@@ -43,20 +46,27 @@ class OwnerRoster:
 
     Args:
         gpus: all GPUs; their number limits that of the owners.
-        ended_at: returns when a source lost an owner, in Unix seconds, if that is known more exactly than by ticks.
+        ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
+            exactly than by ticks.
         on_end: called with the account of each owner that has ended.
+        on_return: called with the account of each owner that has returned after that.
 
     Attributes:
         dropped: owners that were accounted as `OTHER`.
     """
 
     def __init__(
-        self, gpus: Sized, ended_at: Callable[[Owner], float | None], on_end: Callable[[OwnerAccount], object]
+        self,
+        gpus: Sized,
+        ended_at: Callable[[Owner], float | None],
+        on_end: Callable[[OwnerAccount], object],
+        on_return: Callable[[OwnerAccount], object],
     ) -> None:
-        self._gpus, self._ended_at, self._on_end = gpus, ended_at, on_end
+        self._gpus, self._ended_at, self._on_end, self._on_return = gpus, ended_at, on_end, on_return
         self._running: dict[tuple[str, str], OwnerAccount] = {}
         self._absent: dict[OwnerAccount, str] = {}
         self._saved: dict[tuple[str, str], OwnerAccount] = {}
+        self._ended: OrderedDict[tuple[str, str], OwnerAccount] = OrderedDict()
         self._resumes_until: float | None = None
         self._changes: list[OwnerChange] = []
         self._dropped: dict[tuple[str, str], None] = {}
@@ -76,6 +86,11 @@ class OwnerRoster:
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
         self._saved = {account.owner.key: account for account in accounts}
+        parts = [part for account in self._saved.values() for part in account.gpus.values() if part.since is not None]
+        sharers = Counter(part.device.entity.key for part in parts)
+        for part in parts:
+            if part.energy is not None:
+                part.bridge = (*part.energy, sharers[part.device.entity.key])
 
     def take_changes(self) -> Sequence[OwnerChange]:
         """Return the changes since the last call."""
@@ -99,53 +114,73 @@ class OwnerRoster:
         if saved is not None and owner.continues(saved.owner):
             account = saved
             account.owner = owner
+            account.resume(tick.now, tick.time)
+        elif (returned := self._returned(owner)) is not None:
+            account = returned
         else:
             if saved is not None:
                 self._end(saved, saved.last_seen)
             begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
-            newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time)
+            newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time, now=tick.now)
+            account.elapsed, account.first = tick.time - begin, tick.now
             if newer is not None and newer.begin > begin:  # the id has been used again since
                 return account
         self._running[owner.key] = account
         return account
 
-    def enter(self, account: OwnerAccount, device: Device, tick: ComputedTick, reading: Reading) -> None:
+    def _returned(self, owner: Owner) -> OwnerAccount | None:
+        """Return the account of an owner that has ended and is certainly the same; None without one."""
+        ended = self._ended.get(owner.key)
+        if ended is None or not owner.uid or owner.uid != ended.owner.uid or not owner.continues(ended.owner):
+            return None
+        del self._ended[owner.key]
+        ended.end = None
+        self._on_return(ended)
+        return ended
+
+    def enter(self, account: OwnerAccount, gpu: AccountedGpu, tick: ComputedTick) -> None:
         """Note that an owner got a GPU."""
+        device = gpu.device
         on_gpu = account.on(device)
         if on_gpu.since is None:
-            is_first = tick.time - account.first_seen <= 2.0 * tick.interval
-            on_gpu.since = account.begin if is_first and not on_gpu.held else tick.time
-            if not on_gpu.held:
-                self._changes.append(OwnerChange("begin", account.owner, device, on_gpu.since))
-        if on_gpu.bridge is not None and reading.energy_joules_total is not None:
-            (joules, time), on_gpu.bridge = on_gpu.bridge, None
-            gained = reading.energy_joules_total - joules
-            if 0.0 < gained <= MAX_WATTS * (tick.time - time):
-                on_gpu.bridged_joules += gained
+            is_first = not on_gpu.held and tick.now - account.first <= 2.0 * tick.interval
+            since = on_gpu.begin(account.now - account.elapsed if is_first else tick.now, gpu.known_at)
+            if not on_gpu.is_announced:
+                on_gpu.is_announced = True
+                time = tick.time - (tick.now - since)
+                self._changes.append(OwnerChange("begin", account.owner, device, time))
+        if on_gpu.bridge is not None and gpu.first_energy is not None:
+            (before, then, sharers), (joules, time) = on_gpu.bridge, gpu.first_energy
+            if 0.0 < joules - before <= MAX_WATTS * (time - then):
+                on_gpu.bridged_joules += (joules - before) / sharers
+        on_gpu.bridge = None
         account.holding.add(device.entity.key)
-        account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
+        account.advance(tick.now, tick.time)
+        account.left, account.absent_ticks = None, 0
         self._absent.pop(account, None)
 
     def pass_between(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
         """Note an owner that had a GPU between two ticks, and in neither of both."""
-        on_gpu, is_new = account.on(device), account.first_seen == tick.time
-        if is_new:
-            account.last_seen = account.begin
-            on_gpu.held += max(self._left(account, tick) - account.begin, 0.0)
+        on_gpu = account.on(device)
+        if account.first == tick.now:  # it is new
+            account.now, account.elapsed, account.last_seen = account.now - account.elapsed, 0.0, account.begin
+            on_gpu.held += max(self._left(account, tick) - account.now, 0.0)
+            on_gpu.is_announced = True
             self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
         self._note_absence(account, tick)
 
     def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
         """Note that an owner lost a GPU."""
         account.holding.discard(device.entity.key)
-        on_gpu = account.on(device)
-        if on_gpu.since is not None:
-            on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None
+        account.on(device).end(self._left(account, tick))
         self._note_absence(account, tick)
 
     def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
         if not account.holding:
-            account.left, self._absent[account] = self._left(account, tick), tick.target
+            last_seen, now = account.last_seen, self._left(account, tick)
+            account.left = tick.time - (tick.now - now)
+            account.advance(now, last_seen)
+            self._absent[account] = tick.target
 
     def advance(self, tick: ComputedTick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
@@ -155,17 +190,18 @@ class OwnerRoster:
                 replaced = self._running.get(account.owner.key) is not account
                 if account.absent_ticks >= ABSENT_TICKS or replaced:
                     self._end(account, account.left or tick.time)
-        if self._resumes_until is None:
-            self._resumes_until = tick.time + RESUME_SECONDS
+        if self._saved:
+            if self._resumes_until is None:
+                self._resumes_until = tick.now + RESUME_SECONDS
+            if tick.now > self._resumes_until:
+                for account in self._saved.values():
+                    self._end(account, account.last_seen)
+                self._saved.clear()
 
-    def sweep(self, now: float, targets: Container[str]) -> None:
-        """End owners of targets that are gone, and those that did not return after a restart; `now` is Unix."""
+    def sweep(self, targets: Container[str]) -> None:
+        """End owners of targets that are gone."""
         for account in [each for each, target in self._absent.items() if target not in targets]:
             self._end(account, account.left or account.last_seen)
-        if self._resumes_until is not None and now > self._resumes_until:
-            for account in self._saved.values():
-                self._end(account, account.last_seen)
-            self._saved.clear()
 
     def _count_dropped(self, owner: Owner) -> None:
         """Count an owner without an account of its own, once."""
@@ -176,9 +212,10 @@ class OwnerRoster:
                 del self._dropped[next(iter(self._dropped))]
 
     def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
-        """Return when an owner that is not in a tick lost its GPU: after its last sample, and not after the tick."""
+        """Return when an owner that is not in a tick lost its GPU, in seconds of the clock of the ticks: after its last
+        sample, and not after the tick."""
         ended = self._ended_at(account.owner)
-        return tick.time if ended is None or ended < account.last_seen else min(ended, tick.time)
+        return tick.now if ended is None or ended < account.now else min(ended, tick.now)
 
     def _end(self, account: OwnerAccount, time: float) -> None:
         account.end = time
@@ -186,7 +223,12 @@ class OwnerRoster:
         if self._running.get(account.owner.key) is account:
             del self._running[account.owner.key]
         for on_gpu in account.gpus.values():
-            if on_gpu.since is not None:  # it did not get this GPU again after a restart of pulsed
-                on_gpu.held, on_gpu.since = on_gpu.held_seconds(account.last_seen), None
+            on_gpu.end(account.now)  # it did not get this GPU again after a restart of pulsed
+            on_gpu.is_announced = False
             self._changes.append(OwnerChange("end", account.owner, on_gpu.device, time))
+        if account.owner.uid:
+            self._ended[account.owner.key] = account
+            self._ended.move_to_end(account.owner.key)
+            if len(self._ended) > MAX_RETURNING:
+                self._ended.popitem(last=False)
         self._on_end(account)

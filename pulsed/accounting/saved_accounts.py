@@ -65,10 +65,11 @@ class _SavedOwner:
     last_seen: _Moment
     end: _Moment | None
     gpus: list[_SavedGpu]
+    elapsed: _Amount | None = None  # of an earlier version, whose durations followed the wall clock
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
-_PLAIN = ("since", "held", "sharers", "memory_bytes", "bridged_joules", "energy", "events")
+_PLAIN = ("held", "sharers", "memory_bytes", "bridged_joules", "energy", "events")
 _VECTORS = ("alone", "shared", "share", "boundary")
 """Fields of `GpuAccount` that are saved as they are, and as counters by name."""
 
@@ -81,7 +82,8 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "first_seen": account.first_seen,
         "last_seen": account.last_seen,
         "end": account.end,
-        "gpus": [_dump_gpu(each) for each in account.gpus.values()],
+        "elapsed": account.elapsed,
+        "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
     }
 
 
@@ -94,7 +96,11 @@ def load_account(saved: object) -> OwnerAccount:
     try:
         found = _ADAPTER.validate_python(saved)
         account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
-        for each in map(_load_gpu, found.gpus):
+        moment = found.last_seen if found.end is None else found.end
+        account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
+        for saved_gpu in found.gpus:
+            each = _load_gpu(saved_gpu, found.last_seen)
+            each.is_announced = found.end is None
             account.gpus[each.device.entity.key] = each
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -107,11 +113,12 @@ def load_account(saved: object) -> OwnerAccount:
     return account
 
 
-def _dump_gpu(account: GpuAccount) -> SavedAccount:
-    device = account.device
+def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
+    device, since = account.device, account.since
     named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
     return {
         "device": {name: value for name, value in named.items() if value},
+        "since": None if since is None else owner.last_seen - (owner.now - since),
         **{name: getattr(account, name) for name in _PLAIN},
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),
@@ -119,19 +126,21 @@ def _dump_gpu(account: GpuAccount) -> SavedAccount:
     }
 
 
-def _load_gpu(saved: _SavedGpu) -> GpuAccount:
+def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
+    """Return the account of a GPU; the moment of the owner's last sample is 0."""
     named: dict[str, Any] = {"gpu": ""} | saved.device
     model, mig_uuid = named.pop("model", ""), named.pop("mig_uuid", "")
     if named.get("kind") not in get_args(EntityKind):
         raise TypeError(f"{named.get('kind')!r} is not a kind of device")
     same: dict[str, Any] = {name: getattr(saved, name) for name in _PLAIN}
     same |= {name: load(getattr(saved, name)) for name in _VECTORS}
+    if saved.since is not None:
+        same["since"] = saved.since - last_seen
     return GpuAccount(
         Device(Entity(**named), model, mig_uuid=mig_uuid),
         **same,
         extremes=saved.extremes,
         violations=[saved.violations.get(name) for name in VIOLATIONS],
-        bridge=saved.energy,
     )
 
 
@@ -163,6 +172,10 @@ class EndedAccounts:
         """Return whether an account is kept as one that ended no earlier than this one was seen."""
         kept = self._kept.get(_key(account))
         return kept is not None and account.last_seen <= kept[1]
+
+    def drop(self, account: OwnerAccount) -> None:
+        """Forget an account that goes on after all."""
+        self._drop(_key(account))
 
     def load(self, line: bytes) -> None:
         """Keep an account of an earlier run.

@@ -53,14 +53,15 @@ class Attribution:
 
     Args:
         wall: returns the Unix time.
+        clock: returns monotonic seconds, which are those of the ticks of this host.
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
         gpu_processes: the processes that ticks list.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        self._wall = wall
+    def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._clock = wall, clock
         self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
         self._states: tuple[SourceState, ...] = ()
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -73,8 +74,7 @@ class Attribution:
     @property
     def states(self) -> Sequence[SourceState]:
         """The states of all sources in the order of precedence, without those that this host never had."""
-        last = self._labels.last_success
-        self._labels.up = last is not None and self._wall() - last <= LABELS_SECONDS
+        self._labels.up = self._labels.age(self._clock()) <= LABELS_SECONDS
         states = [*self._states, self._labels]
         if self._completion is not None:
             states.append(self._completion.state)
@@ -82,7 +82,7 @@ class Attribution:
 
     def note_labels(self) -> None:
         """Note that the labels of a page name owners."""
-        self._labels.last_success = self._wall()
+        self._labels.succeed(self._wall(), self._clock())
 
     def apply(self, sources: Iterable[AttributionSource]) -> None:
         """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""
@@ -138,7 +138,7 @@ class Attribution:
         return [each for each in self._departures if each.number > number]
 
     def ended_at(self, owner: Owner) -> float | None:
-        """Return the Unix time of the first look at which an owner was gone; None if no source of this host had it."""
+        """Return when the first look found that an owner was gone, in monotonic seconds; None if no source had it."""
         return self._ends.get(owner.key)
 
     async def _look(self, source: AttributionSource, state: SourceState) -> None:
@@ -164,7 +164,7 @@ class Attribution:
             log.info("attribution works again", extra={"source": state.name})
         state.up, state.message = claims is not None, ""
         if claims is not None:
-            state.last_success = self._wall()
+            state.succeed(self._wall(), self._clock())
             for reason, count in claims.rejected.items():
                 state.errors[reason] = state.errors.get(reason, 0) + count
             if any(len(owners) > MAX_SHARERS for owners in claims.owners.values()):
@@ -178,7 +178,7 @@ class Attribution:
             log.warning("attribution failed", extra={"source": state.name, "error": message})
         state.up, state.message = False, message
         state.errors[reason] = state.errors.get(reason, 0) + 1
-        if state.last_success is None or self._wall() - state.last_success > KEPT_SECONDS:
+        if state.age(self._clock()) > KEPT_SECONDS:
             self._set(state, NO_CLAIMS)
 
     def _set(self, state: SourceState, claims: Claims) -> None:
@@ -188,7 +188,7 @@ class Attribution:
             for key, owner in before - now:
                 self._departures.append(Departure(self.departed + 1, key, owner))
             gone = {owner.key for _, owner in before} - {owner.key for _, owner in now}
-            self._ends |= dict.fromkeys(gone, self._wall())
+            self._ends |= dict.fromkeys(gone, self._clock())
             while len(self._ends) > KEPT_ENDS:
                 self._ends.popitem(last=False)
             self.version += 1

@@ -11,15 +11,19 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.attribution.source import Claims
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import ProcessesHidden
 from pulsed.model.owner import Owner, OwnerKind, Owners
 from pulsed.model.raw_tick import GpuProcess
+
+if TYPE_CHECKING:
+    import psutil
 
 KEPT_SECONDS = 60.0
 """How long a list counts when no other follows it."""
@@ -114,7 +118,7 @@ def _owner_of(pid: int) -> Owner | None:
             user, user_id = leader.username(), str(leader.uids().real)
             if group is None:
                 return Owner(
-                    "process", str(leader.pid), leader.create_time(), user=user, user_id=user_id, name=leader.name()
+                    "process", str(leader.pid), start_of(leader), user=user, user_id=user_id, name=leader.name()
                 )
             return Owner("slurm_job", group.id, user=user, user_id=user_id) if group.kind == "slurm_job" else None
     except (psutil.Error, OSError):
@@ -179,11 +183,30 @@ def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
                     owner,
                     process.username(),
                     process.memory_info().rss,
-                    process.create_time(),
+                    start_of(process),
                     _command(pid),
                 )
         except (psutil.Error, OSError):  # it has ended, or is hidden
             continue
+
+
+@cache
+def _booted() -> float:
+    """Return when this host started, in Unix seconds by the clock of the first call."""
+    import psutil
+
+    return float(psutil.boot_time())
+
+
+def start_of(process: psutil.Process) -> float:
+    """Return when a process started, in Unix seconds. A later step of the wall clock does not change it.
+
+    The kernel counts from the start of the host, which psutil dates by the clock of now.
+    """
+    import psutil
+
+    first, now = _booted(), psutil.boot_time()
+    return float(process.create_time()) - (now - first)
 
 
 def _command(pid: int) -> str:

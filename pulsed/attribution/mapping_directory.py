@@ -13,7 +13,7 @@ import math
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -63,18 +63,19 @@ class MappingDirectory:
     Args:
         path: of the directory. Without one the source is absent, which is normal.
         every: seconds between two looks.
-        booted: when the host started, in Unix seconds.
+        boot_time: returns when the host started, in Unix seconds by the clock of now.
         queue: where jobs are looked up whose files lack something.
     """
 
     path: str
     every: float = 1.0
-    booted: float = 0.0
+    boot_time: Callable[[], float] = field(default=lambda: 0.0, compare=False)
     queue: SlurmQueue | None = None
     # What the last look found; `_begins` has when each job got its first device, by job id.
     _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
     _begins: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
     _claims: Claims = field(default=NO_CLAIMS, init=False, compare=False)
+    _booted: float = field(default=math.inf, init=False, compare=False)
     _is_absent: bool = field(default=False, init=False, compare=False)
     _thread: SharedCall[Claims | None] = field(
         default_factory=lambda: SharedCall("mapping-directory"), init=False, compare=False
@@ -141,7 +142,7 @@ class MappingDirectory:
             except (OSError, ValueError):  # ValueError: not text
                 rejected["unreadable_file"] = rejected.get("unreadable_file", 0) + 1
                 continue
-            if mapping is None or mapping.modified < self.booted:
+            if mapping is None or mapping.modified < self._since_boot(mapping.modified):
                 continue
             files[name] = mapping
             if not unchanged and mapping.jobs.bad_lines:
@@ -151,6 +152,12 @@ class MappingDirectory:
             owners = _owners(files.values(), self._begins)
             self._claims = Claims(owners, self._claims.is_complete or bool(owners))
         return replace(self._claims, rejected=rejected) if rejected else self._claims
+
+    def _since_boot(self, modified: float) -> float:
+        """Return when the host started, by the earliest clock since pulsed started: it may have been set back."""
+        if modified < self._booted:
+            self._booted = min(self._booted, self.boot_time())
+        return self._booted
 
     def _begins_of(self, files: Mapping[str, _Mapping]) -> Mapping[str, float]:
         """Return when each job got its first device.

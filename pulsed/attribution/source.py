@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from pulsed.model.owner import Owners
@@ -35,6 +36,7 @@ class SourceState:
         up: whether the last look succeeded.
         claims: in force now.
         last_success: Unix time of the last look that succeeded; None before the first, and then it is not published.
+        succeeded: the same in monotonic seconds.
         errors: failed looks and unreadable entries, by reason.
         message: the error of the last look; empty while up.
     """
@@ -43,8 +45,17 @@ class SourceState:
     up: bool = False
     claims: Claims = NO_CLAIMS
     last_success: float | None = None
+    succeeded: float = -inf
     errors: dict[str, int] = field(default_factory=dict)
     message: str = ""
+
+    def succeed(self, time: float, now: float) -> None:
+        """Note that a look succeeded at a Unix time, which is a moment in monotonic seconds."""
+        self.last_success, self.succeeded = time, now
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the last look that succeeded, at a moment in monotonic seconds; infinite if none."""
+        return now - self.succeeded
 
 
 class AttributionSource(Protocol):

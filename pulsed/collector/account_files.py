@@ -214,7 +214,7 @@ class AccountFiles:
             await aligned_sleep(LOOK_SECONDS)
             is_due = time.monotonic() - written >= WRITE_SECONDS
             if is_due:
-                on_change(self._accounting.sweep(time.time()))
+                on_change(self._accounting.sweep(time.monotonic()))
             files = self._files
             if files is not None and (is_due or (files.ended and not files.ended.status.is_failing)):
                 written = time.monotonic()
@@ -244,6 +244,8 @@ class AccountFiles:
         if document.get("version") != VERSION or not isinstance(saved, list):
             raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
         accounts = [account for account in map(load_account, saved) if not self._ended.has(account)]
+        for account in accounts:
+            self._ended.drop(account)  # it had ended, and has returned
         for account in accounts:
             if account.end is not None:
                 self.end(account)

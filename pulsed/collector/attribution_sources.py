@@ -32,10 +32,10 @@ def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[
     """
     if config.source.is_synthetic:
         return ()
-    jobs, socket, booted = config.attribution.jobs, config.attribution.kubelet.socket, boot_time()
+    jobs, socket = config.attribution.jobs, config.attribution.kubelet.socket
     kubelet = [Kubelet(socket)] if socket != "off" else []
     directories = [
-        MappingDirectory(path, jobs.interval, booted, SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None)
+        MappingDirectory(path, jobs.interval, boot_time, SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None)
         for path in dict.fromkeys(jobs.directories)
     ]
     own = [ProcessOwners(processes)] if config.attribution.process_owners else []

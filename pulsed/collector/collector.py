@@ -16,6 +16,7 @@ from pulsed.background import in_background, turn
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
+from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
@@ -49,8 +50,9 @@ class Pipeline:
         kernel_log: path of the kernel log of that node; empty: it is not read.
         in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
-        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
+        counters: of all GPUs of the process, whichever target shows them.
 
     Attributes:
         computer: Compute, with all state of the GPUs.
@@ -66,10 +68,11 @@ class Pipeline:
         kernel_log: str = "",
         in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
-        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
         max_gpus: int = MAX_GPUS,
+        counters: CounterRegistry | None = None,
     ) -> None:
-        self.computer = ComputeLayer(settings, is_elsewhere)
+        self.computer = ComputeLayer(settings, is_elsewhere, counters, node)
         self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._devices: tuple[Device, ...] | None = None

@@ -23,6 +23,7 @@ from pulsed.collector.this_host import (
     node_of_source,
     selection_of,
 )
+from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
@@ -58,8 +59,15 @@ async def collect(
     sources = await found_sources(config)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
+    counters = CounterRegistry()
     pipelines = [
-        Pipeline(settings, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
+        Pipeline(
+            settings,
+            node_of_source(source, config),
+            selection=selection,
+            max_gpus=config.source.max_gpus,
+            counters=counters,
+        )
         for source in sources
     ]
 
@@ -137,6 +145,7 @@ class CollectorPool:
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution)
+        self._counters = CounterRegistry()
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -266,6 +275,7 @@ class CollectorPool:
                 self.attribution,
                 self._store.has_reported,
                 max_gpus=config.source.max_gpus,
+                counters=self._counters,
             )
             if self._saved is not None:
                 self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())

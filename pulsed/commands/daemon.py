@@ -120,7 +120,9 @@ class Daemon:
         )
         self._collectors = CollectorPool(self._store, self._telemetry.observe, consumers.take, self._saved)
         self._ended = EndedAccounts()
-        self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._end_account)
+        self._accounting = OwnerAccounting(
+            self._collectors.attribution.ended_at, self._end_account, self._resume_account
+        )
         self._workloads = WorkloadTotals()
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
@@ -289,6 +291,11 @@ class Daemon:
         """Keep the account of an owner that has ended, and add it to its workload."""
         self._account_files.end(account)
         self._workloads.end(account)
+
+    def _resume_account(self, account: OwnerAccount) -> None:
+        """Go on with the account of an owner that had ended and has returned."""
+        self._ended.drop(account)
+        self._workloads.skip([account])
 
     def _announce(self, changes: Sequence[OwnerChange]) -> None:
         """Send the begins and ends of owners to subscribers."""

@@ -44,12 +44,12 @@ class AbsenceTracker:
     Args:
         tracks: all GPUs of the target that are remembered.
         forget_after: seconds after which an absent GPU is forgotten; 0: never.
-        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
 
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
         missing: those of them that are watched.
-        expires: when `update` is due although the devices stay the same, in seconds of the target's clock.
+        expires: when `update` is due although the devices stay the same, in seconds of the clock of the ticks.
     """
 
     def __init__(self, tracks: GpuTracks, forget_after: float, is_elsewhere: Callable[[str, float], bool]) -> None:
@@ -76,14 +76,14 @@ class AbsenceTracker:
         self._expected = (target, tuple(gpus))
 
     def add_expected(self, tick: CanonicalTick, now: float) -> set[str]:
-        """Add the GPUs of an earlier run to the first tick with GPUs, at seconds of the target's clock; return the keys
+        """Add the GPUs of an earlier run to the first tick with GPUs, at a moment of the clock; return the keys
         of those whose node was restarted since."""
         (target, gpus), self._expected = self._expected, ("", ())
         restarted: set[str] = set()
         for device, last_seen, before in gpus if target == tick.target else ():
             if (track := self._tracks.add(device, now)) is None:
                 continue
-            track.status, track.last_seen, track.missed_since = "gone", last_seen, tick.time
+            track.status, track.last_seen, track.missed_since = "gone", last_seen, now
             track.gone_at = now - max(tick.time - last_seen, 0.0)
             if is_another(tick.epoch.boot, before):
                 restarted.add(track.key)
@@ -98,7 +98,7 @@ class AbsenceTracker:
             tick: the tick.
             present: the tracks of its devices, by key.
             restarted: keys of GPUs of an earlier run whose node was restarted since.
-            now: seconds of the target's clock.
+            now: seconds of the clock of the ticks.
         """
         absent = self._tracks.others(present)
         new = [track.device for track in present.values() if track.status == "new" and not track.last_seen]
@@ -109,7 +109,7 @@ class AbsenceTracker:
         for track in absent[too_many:]:
             is_divided = track.device.entity.kind == "gpu" and _is_divided(track.device.entity, tick.devices)
             if is_divided or track.status != "gone" or track.gone_at == inf:
-                track.status, track.missed_since = "gone", tick.time
+                track.status, track.missed_since = "gone", now
                 track.gone_at = inf if is_divided else now
             if replacement := replacements.get(track.key):
                 self._remove(track, "replaced", tick.time, replacement)

@@ -27,11 +27,11 @@ class GpuTrack:
         inputs: freshness of its inputs.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
         time: of the newest tick of the target, in Unix seconds.
-        started: when it was first seen, in seconds of the target's clock.
+        started: when it was first seen, in seconds of the clock of the ticks.
         last_sample: the tick of its newest sample, up to date while it is absent.
-        gone_at: when it became absent, in seconds of the target's clock; `inf` for a board that is there by its parts.
+        gone_at: when it became absent, by the same clock; `inf` for a board that is there by its parts.
         last_seen: when an absent GPU was in a tick last, in Unix seconds; 0 if it was in none before.
-        missed_since: time of the first tick without an absent GPU, in Unix seconds.
+        missed_since: the first tick without an absent GPU, in seconds of the clock of the ticks.
     """
 
     def __init__(self, device: Device, keys: tuple[str, ...], started: float) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.bounds import media_of
 from pulsed.compute.derived_results import Deriver
+from pulsed.compute.gpu_counters import CountedSample, CounterRegistry, GpuCounters, Source
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.evaluator import HealthEvaluator, LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
@@ -28,7 +30,9 @@ class ComputeLayer:
 
     Args:
         settings: of all stages.
-        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
+        counters: of all GPUs, whichever target shows them.
+        node: the host of GPUs whose source does not name one.
 
     Attributes:
         health_evaluator: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
@@ -37,8 +41,12 @@ class ComputeLayer:
     def __init__(
         self,
         settings: ComputeSettings,
-        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
+        counters: CounterRegistry | None = None,
+        node: str = "",
     ) -> None:
+        self._counters, self._node = counters or CounterRegistry(), node
+        self._standby: frozenset[int] = frozenset()
         self._settings, self._deriver = settings, Deriver(settings)
         self._tracker = Tracker(settings.plausibility, settings.health.forget_after, is_elsewhere)
         self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
@@ -56,7 +64,7 @@ class ComputeLayer:
         self.health_evaluator.reconfigure(settings.health)
         for stages in self._stages.values():
             stages.debouncer.reconfigure(settings.workload.hold)
-            stages.accumulator.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
+            stages.counters.accumulator.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
             stages.plausibility.reconfigure(settings.plausibility)
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
@@ -71,6 +79,7 @@ class ComputeLayer:
     def forget(self, track: GpuTrack) -> tuple[Removal, ComputedTick | None]:
         """Forget an absent GPU; return the removal, and the newest tick without the GPU."""
         removal, last = self._tracker.forget(track), self._last
+        self._counters.drop(self._key(track))
         health = self.health_evaluator.forget(track)
         if last is None or health is None:
             return removal, last
@@ -91,13 +100,23 @@ class ComputeLayer:
         tracked = self._tracker.track(tick)
         if tracked.gpus is not self._gpus:
             self._enroll(tracked.gpus)
+        for track, removal in tracked.removed.items():
+            if removal.reason != "moved":
+                self._counters.drop(self._key(track))
         settings, tracks = self._settings, tracked.gpus.tracks
         readings, anomalies = self._filter(tick, tracks)
         health = self.health_evaluator.evaluate(tick, readings, tracked)
         deriver, boards = self._deriver, self._boards
         bounds, rounding = list(map(deriver.bounds, readings)), tick.layout.rounding
+        transcoding = {
+            instance  # any of them: media engines are measured of the board alone
+            for position, board in boards.items()
+            if media_of(readings[position]) >= settings.workload.thresholds.idle_media_ratio
+            for instance in board.instances
+        }
         results: list[Result] = []
         changes: list[ClassChange] = []
+        standby: list[int] = []
         for position, (track, stages, device, reading, gpu_health, shares) in enumerate(
             zip(
                 tracks,
@@ -116,11 +135,17 @@ class ComputeLayer:
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
             utilization, workload, saturation = deriver.derive(device, reading, own, rounding)
+            if position in transcoding and not workload.has_other_work:
+                workload = replace(workload, has_other_work=None)
             before = stages.debouncer.held
-            held = stages.take(track, device, reading, utilization.ratio, workload, settings.workload.hold)
+            held = stages.take(
+                tracked.now, tick.interval, track, reading, utilization.ratio, workload, settings.workload.hold
+            )
+            if not stages.is_counted:
+                standby.append(position)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
-            counters = stages.accumulator.snapshot()
+            counters = stages.counters.accumulator.snapshot()
             results.append(
                 Result(
                     utilization,
@@ -132,9 +157,11 @@ class ComputeLayer:
                     shares,
                     unpartitioned,
                     narrow,
-                    stages.accumulator.idle_kind,
+                    stages.counters.accumulator.idle_kind,
                 )
             )
+        if standby or self._standby:
+            self._standby = self._standby if self._standby == frozenset(standby) else frozenset(standby)
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
         self._last = ComputedTick(
@@ -142,6 +169,8 @@ class ComputeLayer:
             devices=self._with_lost(tick.devices, health.lost) if lost else tick.devices,
             readings=(*readings, *([NOTHING] * len(lost))),
             results=tuple(results),
+            now=tracked.now,
+            standby=self._standby,
             anomalies=anomalies,
             passing=tick.passing,
             changes=tuple(changes),
@@ -179,7 +208,7 @@ class ComputeLayer:
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
-        counters = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
+        counters = stages.counters.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
         derived = self._deriver.derive(gone.device, NOTHING, self._deriver.bounds(NOTHING))
         return Result(*derived, counters=counters, health=gone.health)
 
@@ -190,9 +219,20 @@ class ComputeLayer:
         for track in gpus.tracks:
             stages = self._stages.get(track)
             if stages is None:
-                stages = self._stages[track] = _Stages(self._settings, track.time)
+                stages = self._stages[track] = _Stages(self._settings, self._counters_of(track))
             self._tick_stages.append(stages)
         self._boards = _partitioned_boards(gpus)
+
+    def _counters_of(self, track: GpuTrack) -> GpuCounters:
+        settings = self._settings
+        return self._counters.of(
+            self._key(track),
+            lambda: Accumulator(track.time, settings.real_utilization.histogram, settings.idle.held_memory),
+        )
+
+    def _key(self, track: GpuTrack) -> str:
+        """Return the key of a GPU among those of all targets."""
+        return track.key if track.device.entity.node else f"{self._node}{track.key}"
 
 
 class _PartitionedBoard(NamedTuple):
@@ -218,23 +258,37 @@ def _partitioned_boards(gpus: TickGpus) -> dict[int, _PartitionedBoard]:
 class _Stages:
     """The stages of one GPU that keep state."""
 
-    __slots__ = ("accumulator", "debouncer", "plausibility")
+    __slots__ = ("__weakref__", "_source", "counters", "debouncer", "is_counted", "plausibility")
 
-    def __init__(self, settings: ComputeSettings, created: float) -> None:
+    def __init__(self, settings: ComputeSettings, counters: GpuCounters) -> None:
         self.debouncer = ClassDebouncer(settings.workload.hold)
-        self.accumulator = Accumulator(created, settings.real_utilization.histogram, settings.idle.held_memory)
+        self.counters = counters
+        self.is_counted = True
+        self._source: Source = ref(self)
         self.plausibility = PlausibilityFilter(settings.plausibility)
 
     def take(
-        self, track: GpuTrack, device: Device, reading: Reading, ratio: Value, workload: Workload, hold: float
+        self,
+        now: float,
+        interval: float,
+        track: GpuTrack,
+        reading: Reading,
+        ratio: Value,
+        workload: Workload,
+        hold: float,
     ) -> HeldWorkload:
-        """Count the newest sample and debounce its class; return the held one."""
-        sample, debouncer, accumulator = track.decision, self.debouncer, self.accumulator
-        if sample.kind == "next":
-            accumulator.add(sample.covered, device, reading, ratio, workload, track.inputs.refresh)
-            debouncer.update(workload, sample.covered, track.time)
-        elif sample.kind != "repeat":
-            accumulator.start(device, reading, ratio, workload)
+        """Count the newest sample, if no other target's is counted, and debounce its class; return the held one."""
+        sample, debouncer = track.decision, self.debouncer
+        kind, covered = sample.kind, sample.covered
+        if kind == "repeat":
+            return debouncer.held
+        self.is_counted = self.counters.take(
+            self._source,
+            CountedSample(kind, covered, now, interval, track.device, reading, ratio, workload, track.inputs.refresh),
+        )
+        if kind == "next":
+            debouncer.update(workload, covered, track.time)
+        else:
             if sample.continued(hold):
                 debouncer.update(workload, 0.0, track.time)  # too short to forget the class, and no proof of another
             else:

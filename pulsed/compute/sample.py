@@ -34,13 +34,11 @@ class SampleDecision(NamedTuple):
         elapsed: seconds since the previous counted sample, 0 or more; by the wall clock after a restart of the clock; 0
             for `first` and `repeat`.
         covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, else 0.
-        gap_intervals: `elapsed` in intervals, for `gap` and `restart`; else 0.
     """
 
     kind: SampleKind
     elapsed: float = 0.0
     covered: float = 0.0
-    gap_intervals: float = 0.0
 
     @property
     def is_interrupted(self) -> bool:
@@ -63,7 +61,7 @@ class Moment(NamedTuple):
     Attributes:
         tick: its number, from 1; 0: none.
         clock_restarts: of the source's clock before it.
-        now: seconds between the first tick and it.
+        now: seconds of the clock of the ticks.
     """
 
     tick: int = 0
@@ -78,17 +76,19 @@ class SampleClock:
     """The time of one target, advanced by its ticks.
 
     Attributes:
-        now: seconds since the first tick; never decreases.
+        now: of the newest tick, in seconds of the clock of the ticks: that of the source, which goes on over its
+            restarts. It never decreases, and is the same for all sources that have the clock of one host.
         time: of the newest tick, in Unix seconds.
         ticks: how many were counted.
     """
 
-    __slots__ = ("_clock", "_clock_restarts", "now", "ticks", "time")
+    __slots__ = ("_clock", "_clock_restarts", "_shift", "now", "ticks", "time")
 
     def __init__(self) -> None:
         self.now = self.time = 0.0
         self.ticks = 0
         self._clock: float | None = None
+        self._shift = 0.0  # of the clock of the ticks against the source's, since that began anew
         self._clock_restarts = 0
 
     @property
@@ -105,14 +105,15 @@ class SampleClock:
             if 0.0 < elapsed <= limit:
                 decision = SampleDecision("next", elapsed, elapsed)
             elif elapsed > limit:
-                decision = _late("gap", elapsed, tick.interval)
+                decision = SampleDecision("gap", elapsed)
             elif elapsed < -limit:
                 self._clock_restarts += 1
-                decision = _late("restart", max(tick.time - self.time, 0.0), tick.interval)
+                decision = SampleDecision("restart", max(tick.time - self.time, 0.0))
+                self._shift = self.now + decision.elapsed - tick.clock
             else:
                 return REPEAT
         self._clock, self.time = tick.clock, tick.time
-        self.now += decision.elapsed
+        self.now = max(self.now, tick.clock + self._shift) if self.ticks else tick.clock
         self.ticks += 1
         return decision
 
@@ -122,9 +123,9 @@ class SampleClock:
             return FIRST
         elapsed = self.now - last.now
         if last.clock_restarts != self._clock_restarts:
-            return _late("restart", elapsed, interval)
+            return SampleDecision("restart", elapsed)
         is_next = elapsed <= _limit(interval)
-        return SampleDecision("next", elapsed, elapsed) if is_next else _late("gap", elapsed, interval)
+        return SampleDecision("next", elapsed, elapsed) if is_next else SampleDecision("gap", elapsed)
 
 
 def _limit(interval: float) -> float:
@@ -132,22 +133,17 @@ def _limit(interval: float) -> float:
     return (GAP_INTERVALS + ROUNDING) * interval
 
 
-def _late(kind: SampleKind, elapsed: float, interval: float) -> SampleDecision:
-    return SampleDecision(kind, elapsed, 0.0, elapsed / interval if interval > 0.0 else GAP_INTERVALS + 1.0)
-
-
 VITAL = (
     "temperature_celsius",
     "power_watts",
     "gpu_utilization_ratio",
     "sm_clock_hertz",
-    "memory_used_bytes",
     "graphics_engine_active_ratio",
     "energy_joules_total",
 )
-"""A GPU without any of these does not answer; settings and limits may come from a cache."""
+"""A GPU without any of these is not measured: settings, limits and the memory in use may come from a cache."""
 
-InputState = Literal["present", "repeated", "blank", "stale"]
+InputState = Literal["present", "repeated", "unmeasured", "blank", "stale"]
 
 FRESH_SECONDS = 10.0
 FRESH_INTERVALS = 3.0
@@ -166,7 +162,8 @@ class Freshness:
 
     Attributes:
         state: of the newest sample. `present`: it has vital values, and differs from the sample before; `repeated`: it
-            does not differ; `stale`: repeated until its values are certainly old; `blank`: it has no vital value.
+            does not differ; `stale`: repeated until its values are certainly old; `unmeasured`: it has no vital value,
+            but the memory in use, so that the GPU answers; `blank`: it has neither.
         age: seconds since its vital values were current; None if there never were any.
         refresh: seconds between the last two samples that differ; None before two of them.
         is_fresh: whether `age` is short enough to rely on the inputs.
@@ -187,7 +184,7 @@ class Freshness:
     @property
     def is_answered(self) -> bool:
         """Whether the GPU answered in the newest sample."""
-        return self.state == "present" or self.state == "repeated"
+        return self.state != "blank" and self.state != "stale"
 
     @property
     def is_same_measurement(self) -> bool:
@@ -206,7 +203,7 @@ class Freshness:
         last = self._last
         if reading != last:
             if _vital(reading) == _NO_VITAL:
-                self.state = "blank"
+                self.state = "blank" if reading.memory_used_bytes is None else "unmeasured"
             else:
                 self.state = "present"
                 if last is not NOTHING:
@@ -223,7 +220,7 @@ class Freshness:
             self._current, self.age, self.is_fresh = now, 0.0, True
         elif self.age is not None:
             self.age = now - (self._since if self.state == "stale" else self._current)
-            self.is_fresh = self.state == "blank" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
+            self.is_fresh = self.state != "stale" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
 
     def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
         if not settings.enabled or now - self._since < settings.frozen_seconds:

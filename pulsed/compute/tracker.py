@@ -43,11 +43,13 @@ class TrackedTick(NamedTuple):
         gpus: the GPUs, each with the decision of its own sample.
         decision: of the tick as a whole: how it relates to the previous tick of the target.
         removed: whole GPUs that were missing and are not expected any more.
+        now: seconds of the clock of the ticks; see `SampleClock`.
     """
 
     gpus: TickGpus
     decision: SampleDecision
     removed: Mapping[GpuTrack, Removal]
+    now: float
 
 
 class Tracker:
@@ -59,7 +61,7 @@ class Tracker:
     Args:
         settings: how long values may be constant before they are stale.
         forget_after: seconds without a GPU after which it is forgotten; 0: never.
-        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
 
     Attributes:
         absence: which GPUs are absent.
@@ -69,7 +71,7 @@ class Tracker:
         self,
         settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY,
         forget_after: float = FORGET_SECONDS,
-        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
     ) -> None:
         self._settings = settings
         self._tracks = GpuTracks()
@@ -115,7 +117,7 @@ class Tracker:
             track.now, track.time = now - track.started, time
             if is_new:
                 track.inputs.update(NOTHING, track.now, interval, settings)
-        return TrackedTick(self._gpus, decision, self.absence.pop_removed())
+        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), now)
 
     def _leave_tick(self) -> None:
         """Note the time of the newest sample of all GPUs of the tick, which is that of the newest tick."""

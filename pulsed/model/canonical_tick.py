@@ -19,14 +19,17 @@ class Extras(NamedTuple):
         xid_counts: by XID, how many samples of the last minutes had it. A code that stays in the driver's gauge is
             counted with every sample: a number above 0 means that it was there, not how often it happened.
         xid_totals: by XID, how often it happened since the exporter was started (dcgm-exporter 4.8.3 and newer).
-        health_watches: by watch of DCGM (`PCIE`, `MEM`, ...), 0 pass, 10 warning, 20 failure.
+        health_watches: by watch of DCGM (`PCIE`, `MEM`, ...) and error code (`DCGM_FR_...`, empty if none is named), 0
+            pass, 10 warning, 20 failure.
         clock_events: by reason (`hw_thermal`, ...), how many samples of the last minutes had it.
+        nvlink_states: by number of the NVLink, 0 not up, 1 up, 2 asleep.
     """
 
     xid_counts: tuple[tuple[int, float], ...] | None = None
     xid_totals: tuple[tuple[int, float], ...] | None = None
-    health_watches: tuple[tuple[str, float], ...] | None = None
+    health_watches: tuple[tuple[tuple[str, str], float], ...] | None = None
     clock_events: tuple[tuple[str, float], ...] | None = None
+    nvlink_states: tuple[tuple[int, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,13 +86,14 @@ class Workload:
         raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
         bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
         candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
-        has_other_work: whether an engine works that no rule of the class table considers, such as NVLink.
+        has_other_work: whether an engine works that no rule of the class table considers, such as NVLink; None if a
+            MIG instance may be the one whose media engines work.
     """
 
     raw_class: str
     bottleneck: str
     candidates: tuple[str, ...] = ()
-    has_other_work: bool = False
+    has_other_work: bool | None = False
 
     @property
     def used(self) -> bool | None:
@@ -102,9 +103,9 @@ class Workload:
         """
         if self.has_other_work:
             return True
-        if self.raw_class == UNKNOWN:
-            return None if "idle" in self.candidates else True
-        return self.raw_class != "idle"
+        if "idle" not in (self.raw_class, *self.candidates):
+            return True
+        return None if self.candidates or self.has_other_work is None else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,9 @@ class ComputedTick(Tick):
         node_health: all of its GPUs together; None before any was evaluated.
         removed: GPUs that were missing and are not expected any more.
         xids: that happened since the sample before.
+        now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
+            and is the same for all targets that are read on one host: durations follow it.
+        standby: positions in `devices` of GPUs whose counters follow another target, which shows them, too.
     """
 
     devices: tuple[Device, ...]
@@ -238,3 +242,5 @@ class ComputedTick(Tick):
     node_health: NodeHealth | None = None
     removed: tuple[Removal, ...] = ()
     xids: tuple[XidEvent, ...] = ()
+    now: float = 0.0
+    standby: frozenset[int] = frozenset()

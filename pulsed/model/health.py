@@ -26,11 +26,13 @@ SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerat
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """The result of one check for one GPU; message and remedy are empty while it is not raised.
+    """The result of one check for one GPU.
 
     Attributes:
         since: when the state was entered, in Unix seconds; None for a check that was never evaluated.
         last_event: in Unix seconds; None for none or an unknown time.
+        message, remedy: what is wrong and what to do; empty while it is not raised, but for `telemetry` while the
+            source does not deliver, and for what `dcgm_health` ignores.
         evidence: the numbers that decided, by name, as they were when the state was entered.
         covered: whether its inputs are present. A latched state outlives them.
         applies: whether the check makes sense for this device. If not it is unknown and not part of the coverage.

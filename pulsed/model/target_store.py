@@ -107,11 +107,11 @@ class TargetStore:
         return self._base + sum(target.version for target in self.targets)
 
     def has_reported(self, uuid: str, since: float) -> bool:
-        """Return whether a tick after a time, in Unix seconds, has a GPU."""
+        """Return whether a tick after a moment of the clock of the ticks has a GPU."""
         return bool(uuid) and any(
             uuid == one.entity.uuid and position not in tick.lost
             for target in self.targets
-            if (tick := target.tick) is not None and tick.time > since
+            if (tick := target.tick) is not None and tick.now > since
             for position, one in enumerate(tick.devices)
         )
 

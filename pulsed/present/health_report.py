@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pulsed.model.health import SEVERITY, STATES, State
+from pulsed.model.health import SEVERITY, STATES
 from pulsed.present.time_text import moment_of
 from pulsed.printable import clean
 
@@ -15,21 +15,15 @@ OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 _WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 Row = Mapping[str, Any]
-"""An element of `/health/gpus`: a GPU, or a target without any."""
+"""An element of `/health/gpus`: a GPU, or a target that does not deliver."""
 
 
 def exit_code_of(rows: Sequence[Row]) -> int:
     """Return the exit code: the worst of critical and warning, else unknown if any GPU or target is, else ok."""
-    worst = max((SEVERITY[_state(row)] for row in rows), default=SEVERITY["unknown"])
+    worst = max((SEVERITY[row["state"]] for row in rows), default=SEVERITY["unknown"])
     if worst >= SEVERITY["warn"]:
         return CRITICAL if worst == SEVERITY["crit"] else WARNING
-    return UNKNOWN if not rows or any(_state(row) == "unknown" for row in rows) else OK
-
-
-def _state(row: Row) -> State:
-    """Return the state of a row; a stale one that was not raised is unknown."""
-    state: State = row["state"]
-    return "unknown" if row["stale"] and SEVERITY[state] < SEVERITY["warn"] else state
+    return UNKNOWN if not rows or any(row["state"] == "unknown" for row in rows) else OK
 
 
 def health_table(rows: Sequence[Row]) -> str:
@@ -49,7 +43,7 @@ def health_table(rows: Sequence[Row]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    return f"{_name(row)}  {_state(row)}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
+    return f"{_name(row)}  {row['state']}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
 
 
 def health_line(rows: Sequence[Row]) -> str:
@@ -88,7 +82,7 @@ def _summary(rows: Sequence[Row]) -> str:
 
 
 def _count(rows: Sequence[Row], state: str) -> int:
-    return sum(_state(row) == state for row in rows)
+    return sum(row["state"] == state for row in rows)
 
 
 def _coverage(rows: Sequence[Row]) -> int:

@@ -126,7 +126,7 @@ def _card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list
         ),
         line(f"PCIe {_pcie(gpu)} NVL {text('nvlink_bytes_per_second')} /s"),
         line(f"lim {_limit(gpu)}  {energy}  replay {rate(gpu.replays_per_second)}/s"),
-        line(Segment(gpu.problem, health.style) if gpu.problem and not gpu.stale else _card_owner(gpu)),
+        line(Segment(gpu.problem, health.style) if gpu.problem else _card_owner(gpu)),
     ]
     framed = [line(Segment("│ ", edge), *each.fitted(inner), Segment(" │", edge)) for each in body]
     return [top.fitted(width), *framed, styled(f"└{'─' * (width - 2)}┘", edge)]

@@ -177,6 +177,7 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
     checks = detail.get("health", {}).get("checks", [])
     for check in sorted(checks, key=lambda each: HEALTH_ORDER.index(each["state"])):
         if check["state"] in ("ok", "unknown"):
+            yield from wrapped(check["message"], width, "  ")
             continue
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
                              for name, value in check["evidence"].items())  # fmt: skip
@@ -186,7 +187,7 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
         yield styled(f"  evidence: {evidence}", "dim")
         yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
     if unknown := sum(check["state"] == "unknown" for check in checks):
-        yield styled(f"  {unknown} of {len(checks)} checks are unknown: their inputs are missing", "dim")
+        yield styled(f"  {unknown} of {len(checks)} checks are unknown: they have no data", "dim")
 
 
 def _date(time: str) -> str:

@@ -276,9 +276,11 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
     replays = _replay_rates(summary, daemon.before) if daemon.before is not None else nothing
     since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
     histories = _histories(daemon.history)
-    found = []
+    is_silent, found = waited > LOST_SECONDS, []
     for at, row in enumerate(zip(*fields.values(), strict=True) if fields else [()] * size):
-        stale = bool(summary["stale"][at]) or waited > LOST_SECONDS
+        values, stale, problem = dict(zip(fields, row, strict=True)), bool(summary["stale"][at]), problems[at] or ""
+        if is_silent:
+            stale, problem, values["health_state"] = True, "", "unknown"
         node, gpu, uuid, mig_id, profile, model = (
             gpus[name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
         )
@@ -292,13 +294,13 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
                 mig_id,
                 profile,
                 model.removeprefix("NVIDIA "),
-                dict(zip(fields, row, strict=True)),
+                values,
                 stale,
                 max(0.0, time - summary["sample_time"][at]) + waited,
                 None if owners is None else tuple(owners),
                 None if since[at] is None else max(wall_time - since[at], 0.0),
                 tuple(candidates[at] or ()),
-                problems[at] or "",
+                problem,
                 None if stale else replays[at],
                 daemon.details.get(path, {}),
                 daemon.class_reasons.get(path, {}),

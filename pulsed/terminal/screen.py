@@ -137,7 +137,7 @@ def _freshness(model: Model, view: ViewState) -> Segment:
 def _sums(model: Model, shown: Sequence[GpuState]) -> Iterator[tuple[int, Line]]:
     """Yield sums over the shown GPUs, with importances; a sum that is not of all of them has their number."""
     fresh, count = [gpu for gpu in shown if not gpu.stale], len(shown)
-    uses, states = Counter(gpu.use for gpu in shown), Counter(gpu.health for gpu in fresh)
+    uses, states = Counter(gpu.use for gpu in shown), Counter(gpu.health for gpu in shown)
     of_all = "" if count == len(model.gpus) else f"/{len(model.gpus)}"
     yield 10, line("GPUs ", Segment(f"{count}{of_all}", "bold"))
     if used := [f"{name} {uses[name]}" for name in ("busy", "held", "free", "idle", "unknown") if uses[name]]:

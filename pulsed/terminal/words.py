@@ -54,8 +54,8 @@ def class_words(gpu: GpuState) -> Line:
 
 
 def health_words(gpu: GpuState) -> Segment:
-    """Return the health of a GPU in at most 10 cells."""
-    if gpu.stale:
+    """Return the health of a GPU in at most 10 cells; of a stale one its age, unless a check is raised."""
+    if gpu.stale and gpu.health in ("unknown", "ok"):
         return Segment(f"STALE {duration(gpu.age)}", "stale")
     mark = HEALTH_MARKS.get(gpu.health)
     if mark is None:

@@ -16,18 +16,26 @@ from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import is_blank
 
-_FAMILIES: Mapping[str, tuple[str, str]] = {
-    "DCGM_EXP_XID_ERRORS_COUNT": ("xid_counts", "xid"),
-    "DCGM_EXP_XID_ERRORS_TOTAL": ("xid_totals", "xid"),
-    "DCGM_EXP_GPU_HEALTH_STATUS": ("health_watches", "health_watch"),
-    "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", "clock_event"),
+_FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "DCGM_EXP_XID_ERRORS_COUNT": ("xid_counts", ("xid",)),
+    "DCGM_EXP_XID_ERRORS_TOTAL": ("xid_totals", ("xid",)),
+    "DCGM_EXP_GPU_HEALTH_STATUS": ("health_watches", ("health_watch", "health_error_code")),
+    "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", ("clock_event",)),
+    "DCGM_FI_DEV_NVLINK_GET_STATE": ("nvlink_states", ("nvlink",)),
+    "DCGM_FI_DEV_NVLINK_LINK_STATUS": ("nvlink_states", ("nvlink",)),
 }
-"""By metric: the attribute of `Extras` that it fills, and the label with its code."""
+"""By metric: the attribute of `Extras` that it fills, and the labels with its code, of which the first is needed."""
+
+_OF_LINKS = frozenset(name for name, (attribute, _) in _FAMILIES.items() if attribute == "nvlink_states")
+"""Metrics of links, whose rows name the GPU by `gpu_uuid` or `gpu`."""
 
 _CODE = re.compile(r"[0-9]{1,9}")
 
-_Slot = tuple[int, str]
-"""Position in the layout, and the value of the label; empty on the one series that an exporter gives for no XID."""
+_Code = tuple[str, ...]
+"""The values of the labels; the first is empty on the one series that an exporter gives for no XID."""
+
+_Slot = tuple[int, _Code]
+"""Position in the layout, and the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +53,9 @@ class ExtrasPlan:
         return Extras(
             xid_counts=_codes(found.get("xid_counts")),
             xid_totals=_codes(found.get("xid_totals")),
-            health_watches=_texts(found.get("health_watches")),
+            health_watches=_watches(found.get("health_watches")),
             clock_events=_texts(found.get("clock_events")),
+            nvlink_states=_numbers(found.get("nvlink_states")),
         )
 
 
@@ -80,13 +89,15 @@ def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[En
     if layout.dialect != "exporter":
         return {}
     slots: dict[Entity, dict[str, list[_Slot]]] = {}
-    for subject in entities:
-        owner = subject.parent or subject
-        for position, _ in subject.series:
-            series = layout.series[position]
-            if family := _FAMILIES.get(series.name):
-                attribute, label = family
-                slot = (position, dict(series.labels).get(label, ""))
+    owners = {position: subject.parent or subject for subject in entities for position, _ in subject.series}
+    boards = [subject for subject in entities if subject.parent is None]
+    for position, series in enumerate(layout.series):
+        if family := _FAMILIES.get(series.name):
+            labels = dict(series.labels)
+            owner = owners.get(position) or (_board_of(labels, boards) if series.name in _OF_LINKS else None)
+            if owner is not None:
+                attribute, names = family
+                slot = (position, tuple([labels.get(name, "") for name in names]))
                 slots.setdefault(owner.entity, {}).setdefault(attribute, []).append(slot)
     return {
         entity: ExtrasPlan({attribute: tuple(of_attribute) for attribute, of_attribute in of_entity.items()})
@@ -94,25 +105,39 @@ def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[En
     }
 
 
-def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[str, float] | None:
-    """Return the largest value by label, or None if no series has a value."""
-    found: dict[str, float] = {}
+def _board_of(labels: Mapping[str, str], boards: Sequence[SeriesEntity]) -> SeriesEntity | None:
+    """Return the GPU of a link: by UUID, else by index if only one GPU has it."""
+    uuid, gpu = labels.get("gpu_uuid", ""), labels.get("gpu", "")
+    found = [board for board in boards if (board.entity.uuid == uuid if uuid else gpu and board.entity.gpu == gpu)]
+    return found[0] if len(found) == 1 else None
+
+
+def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[_Code, float] | None:
+    """Return the largest value by code, or None if no series has a value."""
+    found: dict[_Code, float] = {}
     is_there = False
-    for position, label in slots:
+    for position, code in slots:
         value = values[position]
         if isinstance(value, (int, float)) and value >= 0 and not is_blank(value, "int64"):
             is_there = True
-            if label:
-                found[label] = max(value, found.get(label, 0.0))
+            if code[0]:
+                found[code] = max(value, found.get(code, 0.0))
     return found if is_there else None
 
 
-def _codes(found: Mapping[str, float] | None) -> tuple[tuple[int, float], ...] | None:
+def _numbers(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
     if found is None:
         return None
-    codes = ((int(label), value) for label, value in found.items() if _CODE.fullmatch(label))
-    return tuple(sorted((code, value) for code, value in codes if code))
+    return tuple(sorted((int(label), value) for (label,), value in found.items() if _CODE.fullmatch(label)))
 
 
-def _texts(found: Mapping[str, float] | None) -> tuple[tuple[str, float], ...] | None:
-    return None if found is None else tuple(sorted(found.items()))
+def _codes(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
+    return None if found is None else tuple([each for each in _numbers(found) or () if each[0]])
+
+
+def _texts(found: Mapping[_Code, float] | None) -> tuple[tuple[str, float], ...] | None:
+    return None if found is None else tuple(sorted((label, value) for (label,), value in found.items()))
+
+
+def _watches(found: Mapping[_Code, float] | None) -> tuple[tuple[tuple[str, str], float], ...] | None:
+    return None if found is None else tuple(sorted(((watch, code), value) for (watch, code), value in found.items()))

@@ -124,15 +124,20 @@ def _states_have_causes(sequence: Sequence[Step], done: Replay) -> Iterator[tupl
 
 
 def _used_is_sound(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    """Whatever is hidden, a GPU that works is never unused, and an idle one never used."""
+    """Whatever else is hidden, a GPU that works is never unused, and an idle one never used.
+
+    Without a value of the media engines they count as idle: most sources never have any.
+    """
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
             if step.shown[target].is_repeated:
                 continue
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
                 if position not in tick.lost and (gpu := step.gpus.get(device.entity.uuid)) is not None:
-                    used = result.workload.used
-                    if used is not None and used != (gpu.work != "idle"):
+                    used, works = result.workload.used, gpu.work != "idle"
+                    if gpu.work == "transcode" and tick.readings[position].encoder_utilization_ratio is None:
+                        continue
+                    if used is not None and used != works:
                         yield at, f"used is {used} of {device.entity.uuid}, whose work is {gpu.work}"
 
 

@@ -27,7 +27,7 @@ WORK: Mapping[str, Mapping[str, float]] = {
     "tensor": {"sm": 0.9, "tensor": 0.7, "dram": 0.5, "graphics": 0.98},
     "memory": {"sm": 0.4, "dram": 0.8, "graphics": 0.9},
     "copy": {"dram": 0.1, "pcie": 2e10},
-    "transcode": {"encoder": 85.0, "decoder": 60.0},
+    "transcode": {"dram": 0.03, "encoder": 85.0, "decoder": 60.0},
     "tiny": {"sm": 0.01, "graphics": 1.0},
 }
 """What a GPU can do: shares of its engines, percent of its media engines, bytes a second."""

@@ -9,13 +9,14 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import value
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
-from tests.compute.streams import GPU, OTHER, sample
+from tests.compute.streams import DAY, GPU, OTHER, sample
 
 
 def job(id: str, begin: float | None = None) -> Owner:
@@ -28,12 +29,21 @@ A, B, C = job("a"), job("b"), job("c")
 class Node:
     """A node whose GPUs have owners: ticks go through Compute and the accounting."""
 
-    def __init__(self, interval: float = 1.0, accounting: OwnerAccounting | None = None) -> None:
-        self.interval = interval
+    def __init__(
+        self,
+        interval: float = 1.0,
+        accounting: OwnerAccounting | None = None,
+        counters: CounterRegistry | None = None,
+        target: str = "test",
+    ) -> None:
+        self.interval, self.target = interval, target
         self.ended: list[OwnerAccount] = []
         self.accounting = accounting or OwnerAccounting(on_end=self.ended.append)
-        self.layer = ComputeLayer(ComputeSettings(real_utilization=RealUtilizationSettings(histogram=())))
+        self.layer = ComputeLayer(
+            ComputeSettings(real_utilization=RealUtilizationSettings(histogram=())), counters=counters
+        )
         self.clock = 0.0
+        self.wall = DAY
         self.tick: ComputedTick | None = None
         self._devices: tuple[Device, ...] = ()
 
@@ -47,7 +57,9 @@ class Node:
         """Take a tick in which the first GPUs have these owners and readings."""
         self.clock += self.interval if after is None else after
         owned = [replace(device, owners=owners) for device, (owners, _) in zip(devices, gpus, strict=False)]
-        given = sample(self.clock, *(reading for _, reading in gpus), devices=owned, interval=self.interval)
+        readings = [reading for _, reading in gpus]
+        given = sample(self.clock, *readings, devices=owned, interval=self.interval, time=self.wall + self.clock)
+        given = replace(given, raw=replace(given.raw, target=self.target))
         if given.devices == self._devices:
             given = replace(given, devices=self._devices)
         self._devices = given.devices

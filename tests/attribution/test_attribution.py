@@ -49,7 +49,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def attribution(clock: ManualClock) -> AsyncIterator[Attribution]:
-    made = Attribution(clock)
+    made = Attribution(lambda: 1000.0, clock)
     yield made
     await made.stop()
 

@@ -15,6 +15,7 @@ from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, bo
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
 from pulsed.model.owner import MAX_SHARERS, Owner
+from support.clocks import ManualClock
 from support.waiting import SECONDS, returned
 
 DAY = 1767225600.0
@@ -116,8 +117,18 @@ def test_a_file_written_in_place_is_read_again(tmp_path: Path) -> None:
 def test_files_from_before_the_start_of_the_host_do_not_count(tmp_path: Path) -> None:
     write(tmp_path / "0", "4711", DAY - 1)
     write(tmp_path / "1", "4712", DAY + 1)
-    assert ids(look(MappingDirectory(str(tmp_path), booted=DAY))) == {"1": ["4712"]}
+    assert ids(look(MappingDirectory(str(tmp_path), boot_time=lambda: DAY))) == {"1": ["4712"]}
     assert 0.0 < boot_time() < time.time()
+
+
+def test_a_clock_that_is_set_back_hides_no_new_file(tmp_path: Path) -> None:
+    booted = ManualClock(DAY)
+    source = MappingDirectory(str(tmp_path), boot_time=booted)
+    write(tmp_path / "0", "4711", DAY + 5)
+    assert ids(look(source)) == {"0": ["4711"]}
+    booted.now -= 3600.0
+    write(tmp_path / "1", "4712", DAY - 3590)
+    assert ids(look(source)) == {"0": ["4711"], "1": ["4712"]}
 
 
 def test_unreadable_entries_are_counted_and_cost_nothing_else(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from pulsed.attribution.gpu_processes import (
     listed_processes,
     masked_command,
     owner_of_cgroup,
+    start_of,
 )
 from support.tools import missing
 
@@ -67,6 +70,14 @@ def test_with_hidepid_processes_are_known_to_be_hidden() -> None:
     command = ["unshare", "--mount", "sh", "-c", mount, sys.executable, code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False []\n"
     assert are_visible() is (Path("/proc/2/comm").read_text() == "kthreadd\n")
+
+
+def test_a_step_of_the_wall_clock_does_not_date_processes_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    process, started = psutil.Process(), start_of(psutil.Process())
+    booted = psutil.boot_time()
+    monkeypatch.setattr(psutil, "boot_time", lambda: booted + 3600.0)
+    stepped = SimpleNamespace(create_time=lambda: process.create_time() + 3600.0)
+    assert start_of(stepped) == pytest.approx(started)  # type: ignore[arg-type]  # has all that is needed
 
 
 def test_processes_by_their_number() -> None:

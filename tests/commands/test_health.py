@@ -135,8 +135,11 @@ def test_a_stale_gpu_is_not_ok(server: Server) -> None:
     made = target("a", tick([with_health(0, judged("ok"))]), arrived=95.0)
     made.stale_after = 2.0
     server.answer = health_document(store_of(made), 100.25)
-    assert (server.answer[0]["stale"], server.answer[0]["state"]) == (True, "ok")
-    assert pulsed("health", f"http://127.0.0.1:{server.server_port}").returncode == 3
+    assert (server.answer[0]["stale"], server.answer[0]["state"]) == (True, "unknown")
+    done = pulsed("health", f"http://127.0.0.1:{server.server_port}")
+    assert done.returncode == 3
+    assert done.stdout.startswith("UNKNOWN: 2 unknown (0 % of the checks have data; 1 without data)")
+    assert "a  UNKNOWN  telemetry\n  No data from a: it does not answer\n" in done.stdout
 
 
 def test_a_fleet_is_as_well_as_its_daemons(server: Server) -> None:

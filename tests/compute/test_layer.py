@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.absence import KEPT
+from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.tracker import Tracker
@@ -136,7 +137,7 @@ def test_a_gpu_that_is_named_twice_is_counted_once() -> None:
 
 def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first() -> None:
     many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(KEPT + 2)]
-    computer = ComputeLayer(ComputeSettings())
+    computer = ComputeLayer(ComputeSettings(), counters=CounterRegistry(kept=0))
 
     def see(device: Device, clock: float) -> float:
         return counted(computer.compute(sample(clock, IDLE, devices=[device])), "observed_seconds")

@@ -76,4 +76,5 @@ def document(
     """Return the document of a job that has ended."""
     end = begin + hours * HOUR
     account = OwnerAccount(owner, begin, begin, end, end, gpus={each.device.entity.key: each for each in gpus})
+    account.elapsed = hours * HOUR
     return account_document(account, "here", prices)

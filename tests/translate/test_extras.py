@@ -31,10 +31,27 @@ def test_labelled_metrics_go_to_their_gpu() -> None:
         1: Extras(
             xid_counts=(),
             xid_totals=((13, 4.0),),
-            health_watches=(("MEM", 20.0),),
+            health_watches=((("MEM", "DCGM_FR_X"), 20.0),),
             clock_events=(("hw_thermal", 3.0),),
         ),
     }
+
+
+LINKS = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
+DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-1",Hostname="n"} 41
+DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="0",gpu="0",gpu_uuid="GPU-0",hostname="n"} 1
+DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="17",gpu="0",gpu_uuid="GPU-0",hostname="n"} 0
+DCGM_FI_DEV_NVLINK_LINK_STATUS{nvlink="2",gpu="1",hostname="n"} 1
+DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="3",gpu="7",gpu_uuid="GPU-7",hostname="n"} 0
+DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="4",gpu="1",hostname="n"} 9223372036854775794
+"""
+
+
+def test_the_states_of_links_go_to_their_gpu() -> None:
+    found = extras(LINKS)
+    assert [device.entity.uuid for device in found.devices] == ["GPU-0", "GPU-1"]
+    assert found.extras == {0: Extras(nvlink_states=((0, 1.0), (17, 0.0))), 1: Extras(nvlink_states=((2, 1.0),))}
 
 
 def test_a_page_without_these_metrics_has_no_extras() -> None:

@@ -106,7 +106,7 @@ class GpuCheck:
         self.state = CheckState(check.id, "unknown")
         self.events = 0
         self.history: tuple[float, ...] = ()
-        self._decider: tuple[int, int | None, tuple[str, ...]] | None = None
+        self._decider: tuple[int, int | None, tuple[str, ...]] = (0, None, ())
 
     @property
     def is_covered(self) -> bool:
@@ -136,7 +136,11 @@ class GpuCheck:
         )
         if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
-        decider = (worst, self.rules[worst].xid, self.rules[worst].suspects) if severity > 0 else None
+        rule = self.rules[worst]
+        if severity > 0:
+            decider = (worst, rule.xid, (rule.detail, *rule.suspects))
+        else:
+            decider = (0, None, (rule.ignored,) if severity == 0 else ())
         last_event = self._last_event(time, now)
         if decider == self._decider and (severity, covered, applies, last_event) == (
             old.severity,
@@ -150,8 +154,8 @@ class GpuCheck:
         if severity > 0 >= old.severity and check.recurs:
             self.history = (*[at for at in self.history if now - at < HISTORY_SECONDS][1 - MOST_REMEMBERED :], now)
         self._decider = decider
-        state, xid, suspects = STATES[severity + 1], self.rules[worst].xid, self.rules[worst].suspects
-        evidence = check.rules[worst].evidence(self.rules[worst], inputs) if severity >= 0 else ()
+        state = STATES[severity + 1]
+        evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of the time when it was entered
         self.state = CheckState(
@@ -159,13 +163,19 @@ class GpuCheck:
             state=state,
             since=old.since if state == old.state else time,
             last_event=last_event,
-            message=_message(check, xid, suspects, self._before(time, now)) if severity > 0 else "",
+            message=self._message(rule, time, now) if severity > 0 else rule.ignored if severity == 0 else "",
             evidence=evidence,
-            remedy=_remedy(check, state, xid, suspects, evidence, len(self.history) > 1) if severity > 0 else "",
+            remedy=_remedy(check, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
         return True
+
+    def _message(self, rule: RuleState, time: float, now: float) -> str:
+        detail = rule.detail if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}"
+        title = f"{self.check.title}: {detail}" if detail else self.check.title
+        cause = f"; each time of {_either(rule.suspects)}" if rule.suspects else ""
+        return f"{title}{cause}{self._before(time, now)}"
 
     def _before(self, time: float, now: float) -> str:
         """Return in words when it was raised before, at a moment in Unix seconds and by the GPU's clock."""
@@ -186,25 +196,16 @@ class GpuCheck:
         return before if before is not None and abs(last_event - before) < JITTER else last_event
 
 
-def _message(check: Check, xid: int | None, suspects: tuple[str, ...], before: str) -> str:
-    code = "" if xid is None else f": XID {xid}, {xid_of(xid).description}"
-    cause = f"; each time of {' or '.join(suspects)}" if suspects else ""
-    return f"{check.title}{code}{cause}{before}"
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
 
 
-def _remedy(
-    check: Check,
-    state: State,
-    xid: int | None,
-    suspects: tuple[str, ...],
-    evidence: tuple[tuple[str, float], ...],
-    recurs: bool,
-) -> str:
-    if suspects:
-        return f"XID {xid} repeats with one program: look for its error in the log of {' or '.join(suspects)}."
-    numbers: dict[str, float | str] = dict(evidence)
-    if xid is not None:
-        known = xid_of(xid)
+def _remedy(check: Check, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...], recurs: bool) -> str:
+    if rule.suspects:
+        return f"XID {rule.xid} repeats with one program: look for its error in the log of {_either(rule.suspects)}."
+    numbers: dict[str, float | str] = dict(evidence) | ({"advice": rule.advice} if rule.advice else {})
+    if rule.xid is not None:
+        known = xid_of(rule.xid)
         numbers["advice"] = advice("crit" if "crit" in (state, known.severity) else state, known.action)
     try:
         return check.remedy.format_map(numbers) + (f" {check.recurs}" if recurs else "")

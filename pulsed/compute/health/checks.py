@@ -12,6 +12,7 @@ from operator import eq, gt, lt
 
 from pulsed.compute.health.check import Check, check
 from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
+from pulsed.compute.health.dcgm_rule import MILD_RESULT, DcgmResult, LinksDown
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, When, duration
 from pulsed.compute.health.rule_kinds import (
@@ -23,22 +24,17 @@ from pulsed.compute.health.rule_kinds import (
     difference,
     distance,
     faults,
-    gap_of,
     of_data_centre,
     pcie_replay_limit,
     pcie_width_ratio,
     ratio,
     step,
     total,
-    watches,
 )
 from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
 from pulsed.compute.health.xids import RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.model.health import State
-
-_GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
-"""By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""
 
 _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
 
@@ -126,17 +122,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "telemetry",
-        "Readings are late or blank",
-        *(
-            Level(
-                "sample_gap_intervals",
-                {state: intervals},
-                f"intervals and {duration(seconds)} between two samples",
-                number="above {:g}",
-                by=gap_of(seconds),
-            )
-            for state, intervals, seconds in _GAPS
-        ),
+        "Readings are blank or frozen",
         Level(
             "inputs_blank_ratio",
             {"warn": 0.5},
@@ -147,11 +133,11 @@ CHECKS: tuple[Check, ...] = (
         Level(
             "inputs_age_seconds",
             {"warn": FRESH_SECONDS},
-            "and 3 intervals without a current temperature, power, clock, utilization, memory or energy",
+            "and 3 intervals without a current temperature, power, clock, utilization or energy",
             number="after {:g} s",
         ),
         note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
-        "is warn or worse; without a sample for more than 10 intervals all other checks are unknown",
+        "is warn or worse; while its source does not deliver, it is unknown but for events that came before",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
         "driver.",
         source="pulsed",
@@ -493,6 +479,23 @@ CHECKS: tuple[Check, ...] = (
         source="DCGM's NVLink watches",
     ),
     check(
+        "nvlink_down",
+        "NVLinks are not up",
+        LinksDown(
+            "nvlinks_down",
+            {"crit": 1},
+            "NVLinks that have been up, or that all boards of the model have, not up",
+            ("nvlink_states",),
+            number="with {:g} or more",
+            other_inputs=("mig_mode",),
+            enter=MINUTE,
+        ),
+        note="links that are off by design do not count: without a bridge, in a partition of one GPU, with MIG; needs "
+        "DCGM_FI_DEV_NVLINK_GET_STATE (a series per link) in the counters file of dcgm-exporter",
+        remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
+        source="NVML's state of each link, DCGM field 1508",
+    ),
+    check(
         "fabric_link",
         "The NVLink fabric is not usable",
         Codes("fabric_manager_status", text="fabric manager status", codes={"crit": (1, 4, 5, 6)}, enter=MINUTE),
@@ -512,34 +515,19 @@ CHECKS: tuple[Check, ...] = (
     check(
         "dcgm_health",
         "A DCGM health watch reports a problem",
-        Level(
+        DcgmResult(
             "dcgm_health_result",
-            {"info": 5, "warn": 10, "crit": 20},
-            "of a DCGM health watch (10 warning, 20 failure; a POWER warning counts as 5), unless pulsed's own check "
-            "of the same part is raised and as severe",
+            {"info": MILD_RESULT, "warn": 10},
+            f"of a DCGM health watch (10 warning, 20 failure; {MILD_RESULT:g} for codes that are only info)",
             ("health_watches",),
             number="at result {:g} or more",
-            by=watches(
-                {
-                    "PCIE": ("pcie_replay",),
-                    "NVLINK": ("nvlink_errors", "fabric_link"),
-                    "MEM": (
-                        "ecc_uncorrectable",
-                        "memory_unrepairable",
-                        "row_remap_failed",
-                        "row_remap_pending",
-                        "row_remap_growth",
-                        "retired_pages",
-                    ),
-                    "THERMAL": ("thermal_hw", "thermal_sw", "temp_margin", "temp_gpu"),
-                    "POWER": ("power_brake",),
-                    "INFOROM": ("config_drift",),
-                },
-                mild=frozenset({"POWER"}),
-            ),
+            other_inputs=("recovery_action",),
+            enter=5 * MINUTE,
             hold=10 * MINUTE,
         ),
-        remedy="A DCGM health watch reports a problem: read its message and run a level-2 diagnostic.",
+        note="only where pulsed has no inputs for the same cause, as DCGM keeps a result for as long as the host "
+        "engine runs; never crit; known false alarms are ignored, and named in the message",
+        remedy="A DCGM health watch reports a problem for which pulsed has no inputs: {advice}.",
         source="DCGM's health watches, through dcgm-exporter",
     ),
     check(

@@ -28,7 +28,11 @@ FORGET_SECONDS = HISTORY_SECONDS
 """Age at which saved health is dropped: nothing in it matters for longer."""
 
 EMPTY_POLLS = 2
-"""Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
+"""Samples in a row without any GPU that are tolerated."""
+
+EMPTY_SECONDS = 60.0
+"""Time without any GPU that is tolerated: an exporter that has just been started has none yet, dcgm-exporter for its
+interval of 30 s by default."""
 
 MOST_WAITING_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
@@ -84,7 +88,7 @@ class HealthEvaluator:
         self._boards: list[tuple[int, GpuTrack, GpuHealth]] = []
         self._missing: list[tuple[GpuTrack, GpuHealth]] = []
         self._lost: tuple[LostGpu, ...] = ()
-        self._empty = 0
+        self._empty, self._empty_seconds = 0, 0.0
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
@@ -116,12 +120,13 @@ class HealthEvaluator:
             readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
         """
-        gpus, decision, removed = tracked
+        gpus, decision, removed, _ = tracked
         for track in removed:
             self._drop(track)
         if gpus is not self._tick_gpus:
             self._enroll(gpus)
             self._target = tick.target
+        self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
         self._empty = 0 if tick.devices else self._empty + 1
         extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
@@ -158,7 +163,7 @@ class HealthEvaluator:
     @property
     def _is_empty_tolerated(self) -> bool:
         """Whether the tick has no GPU, and so few before it had none that the source may still be starting."""
-        return 0 < self._empty <= EMPTY_POLLS
+        return self._empty > 0 and (self._empty <= EMPTY_POLLS or self._empty_seconds < EMPTY_SECONDS)
 
     def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""

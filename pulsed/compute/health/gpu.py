@@ -175,11 +175,11 @@ class GpuHealth:
         self._take_answer(track, reading, node)
         if extras != inputs.extras:
             inputs.extras = extras
-            rules.pending |= plan.on_watches | plan.on_xids
+            rules.pending |= plan.on_watches | plan.on_links | plan.on_xids
         activity = activity_of(reading)
         if inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now):
             rules.pending |= plan.on_parts
-        rules.compare(plan.select(reading) + self._facts(sample, freshness, reading, node, activity))
+        rules.compare(plan.select(reading) + self._facts(freshness, reading, node, activity))
         self._find_reset(reading, freshness)
         if rules.pending & plan.on_xids:
             self._take_xids(reading, answer)
@@ -226,13 +226,10 @@ class GpuHealth:
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
 
-    def _facts(
-        self, sample: SampleDecision, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value
-    ) -> tuple[Value, ...]:
+    def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
         """Return the values of `COMPARED_FACTS`."""
         age = freshness.age
         return (
-            sample.gap_intervals and round(sample.gap_intervals, 1),
             self.reachability.polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
             1.0 if node.reads_kernel_log else None,
@@ -250,6 +247,7 @@ class GpuHealth:
     def _reset(self, moment: float) -> None:
         """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
+        self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
         self.rules.resolve(moment)
         self.last_reset = self.epoch + moment
         self._take_news()

@@ -16,7 +16,6 @@ ACTIVITY = "gpu_activity_ratio"
 crosses the threshold of a condition."""
 
 COMPARED_FACTS = (
-    "sample_gap_intervals",
     "polls_missed",
     "inputs_age_seconds",
     "kernel_log",
@@ -28,8 +27,8 @@ COMPARED_FACTS = (
 """Facts whose change causes an evaluation. `kernel_log` is 1 while the kernel log is read, and `xid_counts` while
 dcgm-exporter counts XIDs; `activity_step` is the number of thresholds of conditions that the activity is above."""
 
-FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches")
-"""Inputs that are not in a reading; `health_watches` is no number, but in `GpuInputs.extras`."""
+FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches", "nvlink_states")
+"""Inputs that are not in a reading; the last two are no numbers, but in `GpuInputs.extras`."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
@@ -48,6 +47,8 @@ class GpuInputs:
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
+        links_up: numbers of the NVLinks that have been up.
+        uses_nvlink: whether data has been sent over any NVLink.
     """
 
     model: str = ""
@@ -58,6 +59,8 @@ class GpuInputs:
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0
+    links_up: frozenset[int] = frozenset()
+    uses_nvlink: bool = False
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
 

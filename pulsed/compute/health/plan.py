@@ -42,8 +42,8 @@ class HealthPlan:
         users: for each of them, then of `COMPARED_FACTS`, the rules to evaluate if it changes.
         selected: returns the rules of a bit mask: number, index of the check, and rule.
         activity_levels: the activities above which a condition about it has another outcome.
-        on_parts, on_gaps, on_xids, on_watches, on_blanks: the rules about duty, about duty or increases, about XIDs,
-            about `health_watches`, and about `inputs_blank_ratio`.
+        on_parts, on_gaps, on_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or increases,
+            about XIDs, `health_watches`, `nvlink_states`, and `inputs_blank_ratio`.
         on_resets: a bit of its own for the counters that show a reset.
         all_rules: all of them.
         critical_xids: codes that are counted from 0 on.
@@ -65,7 +65,8 @@ class HealthPlan:
                 users[name] = users.get(name, 0) | 1 << number
             for name in self.checks[position].applicability:
                 users.setdefault(name, 0)
-        self.on_blanks, self.on_watches = users.get("inputs_blank_ratio", 0), users.get("health_watches", 0)
+        self.on_blanks, self.on_links = users.get("inputs_blank_ratio", 0), users.get("nvlink_states", 0)
+        self.on_watches = users.get("health_watches", 0)
         names = [name for name in users if name in POSITION]
         self.readings, self.reasons = len(names), names.index(REASONS)
         self.select = itemgetter(*(POSITION[name] for name in names))
@@ -157,7 +158,7 @@ class GpuRules:
     def evaluate(self, inputs: GpuInputs, reading: Reading, activity: Value, now: float) -> Collection[int]:
         """Evaluate the rules that are pending or due; return the positions of the checks to conclude."""
         plan = self.plan
-        inputs.values = reading + self._compared[plan.readings :] + (self.blank_ratio, activity, None)
+        inputs.values = reading + self._compared[plan.readings :] + (self.blank_ratio, activity, None, None)
         rules, self.pending = self.pending & plan.all_rules, 0
         is_due = now >= self.due
         if is_due:
@@ -165,8 +166,8 @@ class GpuRules:
                 if state.due <= now:
                     rules |= 1 << number
         touched: set[int] = set()
-        self._run(rules, touched, inputs, now)
-        if touched:  # results of DCGM's watches count unless another check is raised
+        self._run(rules & ~plan.on_watches, touched, inputs, now)
+        if touched or rules & plan.on_watches:  # results of DCGM's watches count where other checks have no inputs
             self._run(plan.on_watches, touched, inputs, now)
         self._is_presence_changed = False
         if is_due:

@@ -48,6 +48,9 @@ class RuleState:
         events: number of events of the last evaluation, of rules that count them.
         event_at: time of the last event; None for none or an unknown time.
         xid: the code that decides, of rules about XIDs.
+        detail: what the message names beside the title; empty for nothing.
+        ignored: what is known to be a false alarm, and why.
+        advice: replaces `{advice}` in the remedy; empty: it has no own one.
         suspects: programs that explain the state instead of the GPU.
         kept_until: until when a raised severity is kept while its inputs are absent.
         increases: by counter, of rules about increases; None before the first, as most rules have none.
@@ -63,6 +66,9 @@ class RuleState:
     events: int = 0
     event_at: float | None = None
     xid: int | None = None
+    detail: str = ""
+    ignored: str = ""
+    advice: str = ""
     suspects: tuple[str, ...] = ()
     kept_until: float = -inf
     increases: dict[str, CounterIncrease] | None = None

@@ -13,7 +13,6 @@ from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease,
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
-from pulsed.compute.sample import has_passed
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
 
@@ -21,12 +20,6 @@ from pulsed.model.vocabulary import Value
 # would do with less, as links correct more; DCGM scales them all alike.
 _REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
 _UNKNOWN_LINK = (5, 16)
-
-_FAILURE = 20.0
-"""Result of a failure of a DCGM watch."""
-
-_MILD = 5.0
-"""Result of a warning of a DCGM watch whose warnings are noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,15 +116,6 @@ def of_data_centre(rule: Level, inputs: GpuInputs) -> float | None:
     return inputs.values[rule.positions[0]] if is_data_centre(inputs.model) else None
 
 
-def gap_of(seconds: float) -> Callable[[Level, GpuInputs], float | None]:
-    """Return a measure: the one input, intervals between two samples, if that is a gap of at least so many seconds."""
-
-    def measure(rule: Level, inputs: GpuInputs) -> float | None:
-        return inputs.values[rule.positions[0]] if has_passed(seconds, 0.0, inputs.gap_seconds) else 0.0
-
-    return measure
-
-
 def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, GpuInputs], float | None]:
     """Return a measure: how many fields of a bit mask report a fault.
 
@@ -144,35 +128,6 @@ def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, Gp
         if value is None:
             return None
         return float(sum(low <= int(value) >> shift & (1 << bits) - 1 <= high for shift, bits, low, high in fields))
-
-    return measure
-
-
-def watches(
-    own_checks: Mapping[str, tuple[str, ...]], mild: frozenset[str]
-) -> Callable[[Level, GpuInputs], float | None]:
-    """Return a measure: the worst result of DCGM's health watches for which no own check is raised.
-
-    A check that is ok does not refute DCGM, which has other inputs. A check that is less severe has another cause.
-
-    Args:
-        own_checks: by watch, the checks of the same part.
-        mild: watches whose warnings are noise.
-    """
-
-    def measure(rule: Level, inputs: GpuInputs) -> float | None:
-        if inputs.extras is None or inputs.extras.health_watches is None:
-            return None
-        worst = 0.0
-        for watch, result in inputs.extras.health_watches:
-            if watch.upper() in mild and result < _FAILURE:
-                result = min(result, _MILD)
-            severity, _ = rule.grade(result)
-            if not any(
-                inputs.severity_of_check(check, inputs) >= severity for check in own_checks.get(watch.upper(), ())
-            ):
-                worst = max(worst, result)
-        return worst
 
     return measure
 

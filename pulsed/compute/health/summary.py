@@ -77,29 +77,27 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
     return limited if is_known else replace(limited, state="unknown")
 
 
-def stale(health: Health, since: float, age_in_intervals: float) -> Health:
-    """Return the health of a GPU whose last sample is more than ten intervals old: only its age and events are known.
+def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
+    """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, all else is unknown.
+
+    That the GPU is not observed is no problem of the GPU: what is wrong is its source.
 
     Args:
         health: of the last sample.
         since: when the sample after it was due, in Unix seconds.
-        age_in_intervals: of the last sample, in nominal intervals.
+        age: of the last sample, in seconds.
+        reason: why the source does not deliver; the message of `telemetry`.
     """
     telemetry = BY_ID["telemetry"]
-    late = CheckState(
-        id=telemetry.id,
-        state="crit",
-        since=since,
-        message=telemetry.title,
-        evidence=(("sample_gap_intervals", round(age_in_intervals, 1)),),
-        remedy=telemetry.remedy,
-        covered=True,
-    )
-    checks = [
-        late if check.id == late.id else CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
-        for check in health.checks
-    ]
-    return _with_checks(health, tuple(checks))
+    checks: list[CheckState] = []
+    for check in health.checks:
+        if check.id == telemetry.id:
+            evidence = (("sample_age_seconds", round(age, 1)),)
+            check = CheckState(check.id, "unknown", since, None, reason, evidence, telemetry.remedy)
+        elif check.severity <= 0 or not (check.last_event or any(rule.lasts > age for rule in BY_ID[check.id].rules)):
+            check = CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
+        checks.append(check)
+    return _with_checks(health, tuple(checks), is_fresh=False)
 
 
 def roll_up(healths: Iterable[Health]) -> NodeHealth:

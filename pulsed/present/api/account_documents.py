@@ -160,11 +160,11 @@ _EVENT = Shape(
 
 
 class _OwnedGpu(NamedTuple):
-    """A GPU of an owner, until a Unix time."""
+    """A GPU of an owner, until a moment of the clock of the ticks."""
 
     account: GpuAccount
     node: str
-    moment: float
+    now: float
 
     @property
     def device(self) -> Device:
@@ -174,7 +174,7 @@ class _OwnedGpu(NamedTuple):
     @property
     def seconds(self) -> float:
         """Time for which the owner had it."""
-        return self.account.held_seconds(self.moment)
+        return self.account.held_seconds(self.now)
 
     @property
     def coverage(self) -> float | None:
@@ -229,17 +229,11 @@ class _Shown(NamedTuple):
     """An account with what follows from its GPUs."""
 
     account: OwnerAccount
-    moment: float
 
     @property
     def state(self) -> str:
         """Whether it goes on."""
         return "running" if self.account.end is None else "ended"
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """Time since its begin."""
-        return max(self.moment - self.account.begin, 0.0)
 
 
 ACCOUNT = Shape(
@@ -249,7 +243,7 @@ ACCOUNT = Shape(
     Member("begin", TIME, of="account.begin"),
     Member("end", TIME_OR_NULL, of="account.end"),
     Member("last_sample_time", TIME, of="account.last_seen"),
-    Member("elapsed_seconds", float),
+    Member("elapsed_seconds", float, of="account.elapsed"),
     # What follows is of `with_totals`.
     Member("gpu_count", int, of=None),
     Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
@@ -264,6 +258,5 @@ ACCOUNT = Shape(
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
-    moment = account.last_seen if account.end is None else account.end
-    gpus = [_GPU.of(_OwnedGpu(each, node_of(each.device, here), moment)) for each in account.gpus.values()]
-    return with_totals(ACCOUNT.of(_Shown(account, moment)), gpus, prices)
+    gpus = [_GPU.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()]
+    return with_totals(ACCOUNT.of(_Shown(account)), gpus, prices)

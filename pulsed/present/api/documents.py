@@ -21,7 +21,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import COUNTERS, OWNER
 from pulsed.present.api.derived_sections import SECTIONS, Derived
-from pulsed.present.api.gpu_matches import Match, age, current_result, health_of, is_stale, matches
+from pulsed.present.api.gpu_matches import Match, age, current_result, health_of, is_stale, matches, silence_of
 from pulsed.present.api.schema import (
     TEXT,
     TIME,
@@ -257,7 +257,7 @@ def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str)
 
 
 class _GpuHealth(NamedTuple):
-    """Health of one GPU, or of a target without any."""
+    """Health of one GPU, or of a target that does not deliver."""
 
     node: str
     device: Device | None
@@ -273,7 +273,7 @@ GPU_HEALTH = Shape(
     Member(
         "gpu",
         str | None,
-        "index; null for a target from which no GPU was read",
+        "index; null for a target that does not deliver",
         lambda row: row.device and row.device.entity.gpu,
     ),
     Member("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
@@ -292,23 +292,26 @@ GPU_HEALTH = Shape(
     ),
     Member("problems", listed(CHECK), "checks that are worse than ok"),
 )
-"""Health of one GPU, or of a target without any, for scripts."""
+"""Health of one GPU, or of a target that does not deliver, for scripts."""
 
 
 def health_document(store: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
     """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
 
-    A target without any GPU has one element, whose `gpu` is null: its GPUs are unknown.
+    A target that has not delivered any GPU, or is not fresh, has one element more, whose `gpu` is null and whose
+    problem is why: its GPUs are unknown.
 
     Args:
         checks: the ids of those that count, all if empty; a GPU on which none is raised and one is unknown is unknown.
     """
-    rows = [_gpu_health(match, now, checks) for match in matches(store, now)]
-    rows += [
-        _unknown_health(target, store.node)
-        for target in store.targets
-        if target.tick is None or not target.tick.devices
-    ]
+    shown = list(matches(store, now))
+    seen = {id(match.target) for match in shown}
+    rows = [_gpu_health(match, now, checks) for match in shown]
+    for target in store.targets:
+        if target.tick is None or not target.tick.devices:
+            rows.append(_source_health(target, store.node, f"No GPU has been read: {target.error or 'no data yet'}"))
+        elif id(target) in seen and not target.fresh(now):
+            rows.append(_source_health(target, store.node, silence_of(target)))
     return [GPU_HEALTH.of(row) for row in rows]
 
 
@@ -319,8 +322,7 @@ def _gpu_health(match: Match, now: float, checks: Collection[str]) -> _GpuHealth
     return _GpuHealth(match.node, match.device, match.target, is_stale(match, now), health, problems)
 
 
-def _unknown_health(target: Target, node: str) -> _GpuHealth:
-    """Return the health of the GPUs of a target without any."""
-    message = f"No GPU has been read: {target.error or 'no data yet'}"
+def _source_health(target: Target, node: str, message: str) -> _GpuHealth:
+    """Return the row of a target that does not deliver, with the reason as its problem."""
     check = CheckState("telemetry", "unknown", message=message, remedy=BY_ID["telemetry"].remedy)
     return _GpuHealth(node, None, target, True, Health("unknown", 0.0, ()), [check])

@@ -18,7 +18,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Value
 from pulsed.present.api.documents import SOURCES, Sources
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
-from pulsed.present.api.gpu_matches import Match, current_result, is_silent, is_stale, matches
+from pulsed.present.api.gpu_matches import Match, current_result, is_stale, matches
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document, Member, Shape, ValueKind
 from pulsed.present.time_text import rfc3339
@@ -101,9 +101,9 @@ def _class_since(result: Result) -> float | None:
 
 
 def _problem(result: Result) -> str | None:
-    """Return the message of the worst raised check; None if none is raised."""
-    raised = [check for check in result.health.checks if check.applies and check.severity > 0]
-    return max(raised, key=lambda check: check.severity).message if raised else None
+    """Return the message of the worst raised check, else why the source does not deliver; None if all is well."""
+    told = [check for check in result.health.checks if check.applies and check.message]
+    return max(told, key=lambda check: check.severity).message if told else None
 
 
 GPU_COLUMNS = Shape(
@@ -134,7 +134,12 @@ GPU_COLUMNS = Shape(
         "classes that raw_class may be while it is unknown; else empty",
         "columns.results",
     ),
-    Member("problem", _each(list[str | None], _problem), "message of the worst raised health check", "columns.results"),
+    Member(
+        "problem",
+        _each(list[str | None], _problem),
+        "message of the worst raised health check, or why there is no sample",
+        "columns.results",
+    ),
     *_STATE.via("columns"),
 )
 """The state of all GPUs as columns, in the order of the roster."""
@@ -161,7 +166,6 @@ class _Sent(NamedTuple):
 
     tick: ComputedTick
     stale: bool
-    silent: bool
 
 
 class ColumnReader:
@@ -196,9 +200,9 @@ class ColumnReader:
             tick = target.tick
             if tick is None:
                 continue
-            state = _Sent(tick, not target.fresh(now), is_silent(target, now))
+            state = _Sent(tick, not target.fresh(now))
             sent = self._sent.get(first)
-            if sent is not None and sent.tick is tick and sent[1:] == state[1:]:
+            if sent is not None and sent.tick is tick and sent.stale == state.stale:
                 continue
             if len(shown) >= MAX_ROWS:
                 is_complete = False

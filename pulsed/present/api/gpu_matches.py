@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pulsed.compute.health.summary import stale
+from pulsed.compute.health.summary import unobserved
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
 from pulsed.model.health import Health
@@ -25,12 +25,6 @@ IDENTITY = Shape(
     Member("node", str),
 )
 """What identifies a GPU or MIG instance, of a source with `device` and `node`."""
-
-SILENT_INTERVALS = 10.0
-"""After so many intervals without a sample the health of a GPU is unknown."""
-
-SILENT_SECONDS = 10.0
-"""The same in seconds, for fast sources."""
 
 
 class Identity(NamedTuple):
@@ -111,24 +105,23 @@ def is_stale(match: Match, now: float) -> bool:
     return match.lost or not match.target.fresh(now)
 
 
-def is_silent(target: Target, now: float) -> bool:
-    """Return whether a target has not delivered for so long that the health of its GPUs is unknown."""
-    silent = now - target.arrived > max(SILENT_INTERVALS * target.interval, SILENT_SECONDS)
-    return silent and target.tick is not None and not target.fresh(now)
+def silence_of(target: Target) -> str:
+    """Return why the GPUs of a target that is not fresh are unknown: its source is what is wrong."""
+    return f"No data from {target.name}: {target.error or 'it does not answer'}"
 
 
 def current_result(match: Match, now: float) -> Result:
-    """Return the result of a GPU; its health is unknown once its target has not delivered for a long time."""
+    """Return the result of a GPU; its health is unknown while its target is not fresh."""
     health = health_of(match, now)
     return match.result if health is match.result.health else match.result._replace(health=health)
 
 
 def health_of(match: Match, now: float) -> Health:
-    """Return the health of a GPU: unknown once its target has not delivered for a long time."""
+    """Return the health of a GPU: unknown while its target is not fresh, but for events and a loss that came before."""
     target, health = match.target, match.result.health
-    if match.lost or not is_silent(target, now):
+    if match.lost or target.fresh(now):
         return health
-    return stale(health, match.time + target.interval, (now - target.arrived) / target.interval)
+    return unobserved(health, match.time + target.interval, now - target.arrived, silence_of(target))
 
 
 def age(match: Match, now: float) -> float:

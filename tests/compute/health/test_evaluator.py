@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import roll_up, stale
+from pulsed.compute.health.summary import roll_up, unobserved
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -70,7 +70,7 @@ def test_an_exporter_without_any_gpu_gets_time() -> None:
     sim.tick(ALIVE, ALIVE)
     for present in ([GPU], [GPU, OTHER], [OTHER, GPU]):  # another one is missing, it returns, all return
         sim.tick(ALIVE, ALIVE, devices=present)
-        for _ in range(3):
+        for _ in range(5):
             assert GPU not in [lost.device for lost in sim.tick(devices=[]).lost]
         assert GPU in [lost.device for lost in sim.tick(devices=[]).lost]
 
@@ -209,12 +209,19 @@ def test_a_node_is_as_bad_as_its_worst_gpu() -> None:
     assert roll_up([]).state == "unknown"
 
 
-def test_of_old_readings_only_their_age_is_known() -> None:
-    health = stale(Sim().health(**ALIVE, row_remap_pending=1.0), 5.0, 12.0)
-    assert health.state == "crit"
-    assert [check.id for check in health.checks if check.state != "unknown"] == ["telemetry"]
-    assert health.check("row_remap_pending").message == ""
-    assert 0 < health.coverage < 0.05
+def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:
+    warm = Sim().health(**ALIVE, persistence_mode=0.0)
+    health = unobserved(warm, 5.0, 12.0, "connection refused")
+    assert (warm.state, health.state, health.coverage) == ("info", "unknown", 0.0)
+    assert {check.state for check in health.checks} == {"unknown"}
+    assert health.check("config_drift").message == ""
+    assert health.check("telemetry").message == "connection refused"
+
+
+@pytest.mark.parametrize(("hours", "state"), [(1, "crit"), (25, "unknown")])
+def test_a_defect_of_a_gpu_that_is_not_observed_is_kept_for_a_day(hours: int, state: str) -> None:
+    broken = Sim().health(**ALIVE, row_remap_failure=1.0)
+    assert unobserved(broken, 5.0, 3600.0 * hours, "connection refused").state == state
 
 
 def test_changes_tell_what_and_what_to_do() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.dcgm_rule import DcgmResult, LinksDown
 from pulsed.compute.health.gpu import Reachability
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase, Level
@@ -52,7 +53,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return record
 
-    for kind in (Level, Increase, Duty, XidRule):
+    for kind in (Level, Increase, Duty, XidRule, DcgmResult, LinksDown):
         monkeypatch.setattr(kind, "measure", recording(kind.measure))
     return names
 
@@ -69,9 +70,7 @@ def settled(measured: list[str], **values: float | None) -> Sim:
 def test_the_first_sample_evaluates_every_rule_once(measured: list[str]) -> None:
     sim = Sim()
     sim.health(**STEADY)
-    assert sorted(measured) == sorted(
-        [rule.name for rule in RULES] + ["dcgm_health_result"]  # once more, after the checks that absorb it
-    )
+    assert sorted(measured) == sorted([rule.name for rule in RULES])
 
 
 def test_a_sample_without_a_change_evaluates_nothing(measured: list[str]) -> None:
@@ -117,7 +116,7 @@ def test_a_change_evaluates_the_rules_that_depend_on_it(
 def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[str]) -> None:
     sim = settled(measured)
     sim.health(Extras(health_watches=()), **STEADY)
-    assert set(measured) == {"dcgm_health_result", *XIDS}
+    assert set(measured) == {"dcgm_health_result", "nvlinks_down", *XIDS}
     measured.clear()
     sim.health(Extras(health_watches=()), **STEADY)
     assert measured == []
@@ -126,7 +125,7 @@ def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[
 def test_a_gap_evaluates_duty_and_increases(measured: list[str]) -> None:
     sim = settled(measured)
     sim.health(after=60.0, **STEADY)
-    assert set(measured) == {*DUTIES, *INCREASES, "sample_gap_intervals", "dcgm_health_result"}
+    assert set(measured) == {*DUTIES, *INCREASES}
 
 
 def test_another_model_evaluates_everything_and_a_new_driver_the_xids(measured: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.summary import limited_to, roll_up, stale
+from pulsed.compute.health.summary import limited_to, roll_up, unobserved
 from pulsed.model.health import NOT_EVALUATED, SEVERITY, CheckState, Health, State
 from tests.compute.health.sim import Sim
 
@@ -61,16 +61,26 @@ def test_health_limited_to_some_checks(checks: tuple[str, ...], state: State, ex
     assert [check.id for check in health.checks] == [check.id for check in CHECKS if check.id in checks]
 
 
-def test_of_a_late_sample_only_telemetry_is_known() -> None:
-    health = stale(Health("warn", 0.5, CHECKS), since=77.0, age_in_intervals=12.345)
-    telemetry, *others = health.checks
-    assert (health.state, health.severity, health.coverage) == ("crit", 4, 1 / 3)
-    assert (telemetry.state, telemetry.since, telemetry.evidence) == ("crit", 77.0, (("sample_gap_intervals", 12.3),))
+@pytest.mark.parametrize(
+    ("event", "state", "coverage"),
+    [
+        (CheckState("xid_critical", "crit", 60.0, 60.0), "crit", 1 / 4),
+        (CheckState("xid_warning", "info", 60.0, 60.0), "unknown", 1 / 4),
+        (CheckState("xid_critical", "ok", 60.0, 60.0), "unknown", 0.0),
+    ],
+)
+def test_of_a_gpu_that_is_not_observed_only_events_are_known(event: CheckState, state: State, coverage: float) -> None:
+    health = unobserved(Health("warn", 0.5, (*CHECKS, event)), since=77.0, age=12.34, reason="connection refused")
+    telemetry, *others, last = health.checks
+    assert (health.state, health.severity, health.coverage) == (state, SEVERITY[state], coverage)
+    assert (telemetry.state, telemetry.since, telemetry.message) == ("unknown", 77.0, "connection refused")
+    assert telemetry.evidence == (("sample_age_seconds", 12.3),)
     assert [(check.state, check.since, check.applies) for check in others] == [
         ("unknown", 77.0, True),
         ("unknown", 77.0, True),
         ("unknown", 77.0, False),
     ]
+    assert last == event or (last.state, last.last_event) == ("unknown", 60.0)
 
 
 def test_without_fresh_inputs_a_gpu_is_unknown_unless_another_check_warns() -> None:

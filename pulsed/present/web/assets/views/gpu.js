@@ -9,7 +9,7 @@ import { BalancePanel } from "./gpu_balance.js";
 import { GpuCharts } from "./gpu_charts.js";
 import { AccountingPanel, IdentityPanel, InstancesPanel, OwnersPanel, ReadingsPanel } from "./gpu_facts.js";
 import { HealthPanel } from "./gpu_health.js";
-import { staleText } from "./gpu_reading.js";
+import { drawHealth } from "./gpu_reading.js";
 import { SaturationPanel } from "./gpu_saturation.js";
 import { WhyPanel } from "./gpu_why.js";
 import { TableView } from "./table.js";
@@ -94,8 +94,7 @@ export class GpuView {
   }
 
   draw(gpu, reason) {
-    const reading = { age: gpu.age_seconds };
-    this.chip.draw(gpu.stale ? "stale" : gpu.health.state, gpu.stale ? staleText(reading) : undefined);
+    drawHealth(this.chip, { isStale: gpu.stale, health: gpu.health.state, age: gpu.age_seconds });
     setText(this.age, "");
     for (const panel of Object.values(this.panels)) panel.draw(gpu, reason);
   }

@@ -51,6 +51,7 @@ function folded(checks, state, textOf) {
 const titleOf = (check) => loadedCatalog()?.checks[check.id]?.title ?? words(check.id);
 
 function unknownText(check) {
+  if (check.message) return check.message;
   const inputs = loadedCatalog()?.checks[check.id]?.inputs ?? [];
   if (!inputs.length) return "its inputs are missing";
   return `needs ${inputs.map(inputText).join(" or ")}`;

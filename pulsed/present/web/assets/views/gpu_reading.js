@@ -1,6 +1,7 @@
 // What tiles, table and cells show of a GPU, from the columns of the fleet.
 
 import { MISSING, percentRange, span, words } from "../text/format.js";
+import { SEVERITY } from "../text/states.js";
 
 export function readingOf(fleet, i) {
   const get = (name) => fleet.get(name, i);
@@ -30,4 +31,13 @@ export function classText(reading, since, now) {
   return since ? `${name}, ${span(now - since)}` : name;
 }
 
-export const staleText = (reading) => `stale ${reading.age === null ? "" : span(reading.age)}`.trim();
+/** Draws the chip of a GPU's health: of a stale GPU its age, unless a check is raised. */
+export function drawHealth(chip, reading) {
+  const state = shownHealth(reading);
+  chip.draw(state, state === "stale" ? staleText(reading) : undefined);
+}
+
+/** The health of a GPU, or `stale`. */
+export const shownHealth = ({ isStale, health }) => (isStale && !(SEVERITY[health] > 0) ? "stale" : health);
+
+const staleText = (reading) => `stale ${reading.age === null ? "" : span(reading.age)}`.trim();

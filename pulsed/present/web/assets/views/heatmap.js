@@ -4,7 +4,7 @@ import { celsius, ownersText, watts, words } from "../text/format.js";
 import { BOTTLENECKS, HEALTH, HEALTH_GLYPH } from "../text/states.js";
 import { colour, heat, themeChanges } from "../ui/palette.js";
 import { h, setText } from "../ui/dom.js";
-import { readingOf, ruText } from "./gpu_reading.js";
+import { readingOf, ruText, shownHealth } from "./gpu_reading.js";
 import { segmented } from "../ui/segmented.js";
 import { TableView } from "./table.js";
 
@@ -126,8 +126,11 @@ export class HeatmapView {
   cellOf(i) {
     const { fleet } = this.context;
     if (this.selected && !this.selected.has(i)) return "";
+    if (this.mode === "health") {
+      const state = shownHealth(readingOf(fleet, i));
+      return state === "stale" ? "~" : healthColour(state);
+    }
     if (fleet.isStale(i)) return "~";
-    if (this.mode === "health") return healthColour(fleet.get("health_state", i));
     if (this.mode === "bottleneck") {
       const bottleneck = fleet.get("bottleneck", i) ?? "unknown";
       return bottleneck === "unknown" ? "-" : colour(bottleneck);
@@ -205,7 +208,7 @@ export class HeatmapView {
     const power = reading.isStale ? null : fleet.get("power_watts", i);
     const parts = [
       `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`, `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
-      `health ${reading.isStale ? "stale" : reading.health}`, watts(power),
+      `health ${shownHealth(reading)}`, watts(power),
       celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet.owners[i]),
     ];
     return parts.join(", ");

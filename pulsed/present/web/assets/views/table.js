@@ -6,7 +6,7 @@ import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 import { direction } from "./fleet_order.js";
-import { readingOf, ruText, staleText } from "./gpu_reading.js";
+import { drawHealth, readingOf, ruText } from "./gpu_reading.js";
 
 const COLUMNS = [
   ["GPU", ""], ["Health", "health"], ["Real utilization", "ru"], ["Class", "class"], ["SM", "sm"], ["Tensor", "tensor"],
@@ -117,7 +117,7 @@ class Row {
     const i = this.position;
     const reading = readingOf(fleet, i);
     const get = (name) => (reading.isStale ? null : fleet.get(name, i));
-    this.chip.draw(reading.isStale ? "stale" : reading.health, reading.isStale ? staleText(reading) : undefined);
+    drawHealth(this.chip, reading);
     this.bar.draw(reading);
     setText(this.ru, ruText(reading));
     this.mark.draw(reading.isStale ? "unknown" : reading.bottleneck);

@@ -7,7 +7,7 @@ import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
 import { Sparkline } from "../ui/sparkline.js";
-import { classText, readingOf, ruText, staleText } from "./gpu_reading.js";
+import { classText, drawHealth, readingOf, ruText, shownHealth } from "./gpu_reading.js";
 
 const SECONDS = 600;
 const POINTS = 300;
@@ -103,8 +103,8 @@ class Tile {
     const { fleet } = this.context;
     const reading = readingOf(fleet, i);
     const get = (name) => (reading.isStale ? null : fleet.get(name, i));
-    setAttribute(this.element, "data-health", reading.isStale ? "stale" : reading.health);
-    this.chip.draw(reading.isStale ? "stale" : reading.health, reading.isStale ? staleText(reading) : undefined);
+    setAttribute(this.element, "data-health", shownHealth(reading));
+    drawHealth(this.chip, reading);
     this.mark.draw(reading.isStale ? "unknown" : reading.bottleneck);
     setText(this.ru, ruText(reading));
     const name = this.className(reading, i);

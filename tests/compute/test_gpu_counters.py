@@ -1,0 +1,142 @@
+"""The counters of a GPU that several targets show are those of one target that has all samples."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, counted, sample
+
+READINGS = (BUSY, IDLE, MEMORY)
+
+
+class Targets:
+    """Targets of one process that show the same GPU, which has a state of its own at any time."""
+
+    def __init__(self) -> None:
+        self.registry = CounterRegistry()
+        self.layers: dict[str, ComputeLayer] = {}
+        self.ticks: dict[str, ComputedTick] = {}
+
+    def show(self, target: str, clock: float, interval: float = 1.0, node: str = "") -> ComputedTick:
+        layer = self.layers.get(target)
+        if layer is None:
+            layer = ComputeLayer(
+                ComputeSettings(real_utilization=RealUtilizationSettings(histogram=(0.5,))),
+                counters=self.registry,
+                node="n1",
+            )
+            self.layers[target] = layer
+        number = int(clock)
+        reading = READINGS[number // 5 % 3]._replace(power_watts=300.0, energy_joules_total=7e5 + 300.0 * clock)
+        device = replace(GPU, entity=replace(GPU.entity, node=node))
+        tick = sample(clock, reading, devices=[device], interval=interval)
+        self.ticks[target] = layer.compute(replace(tick, raw=replace(tick.raw, target=target)))
+        return self.ticks[target]
+
+    def counters(self, target: str) -> CounterSnapshot:
+        return self.ticks[target].results[0].counters
+
+
+def alone(clocks: Sequence[float]) -> CounterSnapshot:
+    targets = Targets()
+    for clock in clocks:
+        targets.show("one", clock)
+    return targets.counters("one")
+
+
+def test_a_gpu_goes_on_with_another_exporter_when_one_stops() -> None:
+    targets, seen = Targets(), list[float]()
+    for clock in range(1, 41):
+        if clock <= 20:
+            targets.show("a", clock)
+        if clock > 2:
+            targets.show("b", clock)
+            seen.append(counted(targets.ticks["b"], "observed_seconds"))
+    assert seen == sorted(seen)
+    assert targets.counters("b") == alone(range(1, 41))
+
+
+@given(
+    st.lists(st.sets(st.sampled_from("abc"), min_size=1), min_size=2, max_size=60),
+    st.floats(-1e6, 1e9).map(round),
+)
+def test_samples_count_the_same_through_one_target_or_several(shown: list[set[str]], start: int) -> None:
+    """Whichever of them has a sample."""
+    targets = Targets()
+    before = -1.0
+    for number, names in enumerate([*shown, set("abc"), set("abc")]):
+        for name in sorted(names):
+            now = counted(targets.show(name, start + number), "observed_seconds")
+            assert now >= before, "counters never fall"
+            before = now
+    expected = alone([start + number for number in range(len(shown) + 2)])
+    found = targets.counters("c")
+    assert found.value("observed_seconds") == pytest.approx(expected.value("observed_seconds"))
+    joules = [
+        sum(each.value("class_energy_joules", name) or 0.0 for name in NAMES.values()) for each in (found, expected)
+    ]
+    assert joules[0] == pytest.approx(joules[1])
+
+
+def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
+    targets = Targets()
+    for clock in range(1, 11):
+        targets.show("a", clock)
+    del targets.layers["a"], targets.ticks["a"]
+    gc.collect()
+    for clock in range(12, 21):
+        targets.show("b", clock)
+    assert counted(targets.ticks["b"], "observed_seconds") == 19.0
+    assert targets.counters("b").created == alone([1]).created
+
+
+def test_a_source_with_another_clock_goes_on_where_one_was_removed() -> None:
+    """As a replay after a live source."""
+    targets = Targets()
+    for clock in range(1000, 1011):
+        targets.show("live", clock)
+    del targets.layers["live"], targets.ticks["live"]
+    gc.collect()
+    for clock in range(5):
+        targets.show("replay", clock)
+    assert counted(targets.ticks["replay"], "observed_seconds") == 14.0
+
+
+def test_a_node_is_the_same_with_and_without_a_name_in_the_source() -> None:
+    targets = Targets()
+    for clock in range(1, 6):
+        targets.show("a", clock, node="n1")
+        targets.show("b", clock)
+    assert counted(targets.ticks["b"], "observed_seconds") == 4.0
+
+
+def test_a_slow_standby_and_a_fast_one_lose_no_time() -> None:
+    targets = Targets()
+    for clock in range(1, 61):
+        if clock <= 30 and clock % 15 == 0:
+            targets.show("slow", clock, 15.0)
+        targets.show("fast", clock)
+    assert counted(targets.ticks["fast"], "observed_seconds") == 45.0 + 14.0
+
+
+def test_a_gpu_that_was_forgotten_is_another_one_when_it_returns() -> None:
+    targets = Targets()
+    for clock in range(1, 6):
+        targets.show("a", clock)
+    layer = targets.layers["a"]
+    layer.compute(sample(6.0, devices=[]))
+    (track,) = layer.absent
+    layer.forget(track)
+    targets.show("b", 7.0)
+    assert counted(targets.ticks["b"], "observed_seconds") == 0.0
