@@ -51,7 +51,7 @@ class Replay:
 def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
     """Return the results of a sequence at a time of day."""
     done = Replay()
-    accounting = OwnerAccounting(on_end=done.ended.append)
+    accounting = OwnerAccounting(on_end=done.ended.append, on_return=done.ended.remove)
     pipelines: dict[str, Pipeline] = {}
     settings = ComputeSettings()
     for step in steps:
@@ -240,9 +240,8 @@ def _accounts(done: Replay) -> dict[tuple[object, ...], tuple[float, float]]:
     for account in [*done.ended, *done.running]:
         number = numbers[account.owner.key] = numbers.get(account.owner.key, 0) + 1
         for key, on_gpu in account.gpus.items():
-            now = account.last_seen if account.end is None else account.end
             name = (*account.owner.key, number, key)
-            found[name] = (round(on_gpu.held_seconds(now), 3), round(on_gpu.observed, 6))
+            found[name] = (round(on_gpu.held_seconds(account.now), 3), round(on_gpu.observed, 6))
     return found
 
 

@@ -96,6 +96,7 @@ class XidLog:
     totals: dict[int, float] | None = None
     _gauge: int | None = None
     _has_none: bool = False
+    _is_blank: bool = False
     _counts: frozenset[int] | None = None
     _inputs: dict[int, _InputCounts] = field(default_factory=dict)
     _cleared_at: float = -inf
@@ -141,13 +142,15 @@ class XidLog:
         """
         events: list[tuple[str, int, int]] = []
         sticky: dict[int, None] = {}
+        was_blank, self._is_blank = self._is_blank, gauge is None
         if gauge is not None:
             code, before = int(gauge), self.gauge
             self._gauge, self._has_none = code, False
+            is_counted = was_blank and self.totals is not None and extras is not None and extras.xid_totals is not None
             if code and code != before:
                 if before is None:
                     sticky[code] = None
-                else:
+                elif not is_counted:  # totals also have what happened while the gauge was blank
                     events.append(("gauge", code, 1))
         if extras is not None:
             events += self._update_counts(extras, sticky)
