@@ -26,8 +26,8 @@ the [counters files](deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
-  `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
-  counters started again.
+  `state_dir` also over a restart of pulsed. A reset ends it, except `xid_repeat` and `retired_pages`: the driver was
+  reloaded, the node restarted, or the GPU's counters started again.
 * While its input is absent, as with a dying driver, an event is kept for its time, and a state that does not pass by
   itself (errors, a pending repair, a defect) for a day.
 * An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it. The XID of a host

@@ -67,7 +67,8 @@ _media = itemgetter(*(POSITION[name] for name in MEDIA))
 
 def media_of(reading: Reading) -> float:
     """Return how busy the busiest media engine is, 0..1; 0 if none is measured."""
-    return max(filter(None, _media(reading)), default=0.0)
+    values = _media(reading)
+    return max(filter(None, values)) if any(values) else 0.0  # 0 on most GPUs
 
 
 def activity_of(reading: Reading) -> Value:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.bounds import media_of
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_counters import CountedSample, CounterRegistry, GpuCounters, Source
 from pulsed.compute.gpu_tracks import GpuTrack
@@ -107,6 +108,12 @@ class ComputeLayer:
         health = self.health_evaluator.evaluate(tick, readings, tracked)
         deriver, boards = self._deriver, self._boards
         bounds, rounding = list(map(deriver.bounds, readings)), tick.layout.rounding
+        transcoding = {
+            instance  # any of them: media engines are measured of the board alone
+            for position, board in boards.items()
+            if media_of(readings[position]) >= settings.workload.thresholds.idle_media_ratio
+            for instance in board.instances
+        }
         results: list[Result] = []
         changes: list[ClassChange] = []
         standby: list[int] = []
@@ -128,6 +135,8 @@ class ComputeLayer:
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
             utilization, workload, saturation = deriver.derive(device, reading, own, rounding)
+            if position in transcoding and not workload.has_other_work:
+                workload = replace(workload, has_other_work=None)
             before = stages.debouncer.held
             held = stages.take(
                 tracked.now, tick.interval, track, reading, utilization.ratio, workload, settings.workload.hold

@@ -86,13 +86,14 @@ class Workload:
         raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
         bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
         candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
-        has_other_work: whether an engine works that no rule of the class table considers, such as NVLink.
+        has_other_work: whether an engine works that no rule of the class table considers, such as NVLink; None if a
+            MIG instance may be the one whose media engines work.
     """
 
     raw_class: str
     bottleneck: str
     candidates: tuple[str, ...] = ()
-    has_other_work: bool = False
+    has_other_work: bool | None = False
 
     @property
     def used(self) -> bool | None:
@@ -102,9 +103,9 @@ class Workload:
         """
         if self.has_other_work:
             return True
-        if self.raw_class == UNKNOWN:
-            return None if "idle" in self.candidates else True
-        return self.raw_class != "idle"
+        if "idle" not in (self.raw_class, *self.candidates):
+            return True
+        return None if self.candidates or self.has_other_work is None else False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pulsed.model.owner import Owner, Owners
 from pulsed.model.raw_tick import DECIMALS, Layout
 from pulsed.model.vocabulary import CLASSES, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser, decimals_of
-from tests.compute.streams import IDLE, OTHER, counted, sample
+from tests.compute.streams import IDLE, OTHER, activity, counted, sample
 
 H100 = Device(Entity("gpu", "0", "GPU-0"), model="NVIDIA H100 80GB HBM3")
 L4 = replace(H100, model="NVIDIA L4")
@@ -117,6 +117,18 @@ def test_idle_time_is_that_in_which_the_gpu_is_not_used(case: Idle) -> None:
     assert result.held.workload_class == case.name
     assert result.held.used is not bool(case.kinds)
     assert result.idle_kind == next(iter(case.kinds), None)
+
+
+def test_any_instance_may_be_the_one_that_transcodes() -> None:
+    """DCGM measures the media engines of a board as a whole."""
+    parts = [Device(Entity("mig", "0", "GPU-0", str(at), "1g.10gb"), model=H100.model, owners=POD) for at in range(2)]
+    still, works = Reading(**activity(0.0), memory_used_bytes=1e9), Reading(**activity(0.9))
+    for board, used in ((TRANSCODING, [True, None, True]), (STILL, [False, False, True])):
+        layer = ComputeLayer(ComputeSettings())
+        for clock in range(4):
+            tick = layer.compute(sample(clock, board, still, works, devices=(H100, *parts)))
+        assert [result.workload.used for result in tick.results] == used
+        assert counted(tick, "idle_seconds", "held", position=1) == (3.0 if used[1] is False else 0.0)
 
 
 # Printed numbers

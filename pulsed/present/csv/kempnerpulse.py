@@ -14,6 +14,7 @@ from functools import partial
 from math import isclose, isfinite
 from typing import NamedTuple, TextIO
 
+from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import Weights
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.gpu import Entity
@@ -78,7 +79,7 @@ def model(name: str) -> str:
 def real_utilization(sample: GpuSample, weights: Weights) -> float | None:
     """Return the percentage that the present inputs determine, 0..100; None if it would be an estimate."""
     found = sample.result.real_utilization
-    settled = found.lower if found.lower == found.upper else found.ratio if found.coverage >= 1 else None
+    settled = found.lower if found.upper - found.lower <= SETTLED else found.ratio if found.coverage >= 1 else None
     if settled is None:
         return None
     summed = _summed(sample.reading, weights)

@@ -78,6 +78,8 @@ LIMITS = (
     "The unit of DCGM_FI_DEV_GPU_UTIL_RATIO follows from DCGM 4.7's other names on the same GPU, not from HELP.",
     "A vGPU guest is recognized by its product name only.",
     "The activity of a board is not rolled up from its MIG instances.",
+    "Fractions are taken to have six decimals, as dcgm-exporter prints them; fewer can hide PCIe traffic.",
+    "Media engines of a board are not considered for its MIG instances, any of which may use them.",
     "Stuck and frozen counters are not detected; pulsed ignores them after a while.",
 )
 """Differences from Translate."""
