@@ -45,7 +45,7 @@ RAISED = ("warn", "hot", "crit", "suspected")
 
 
 @dataclass(slots=True)
-class Condition:
+class OwnerCondition:
     """What was wrong with a GPU while an owner had it, from its first to its last time.
 
     Attributes:
@@ -147,7 +147,7 @@ class GpuAccount:
     bridge: tuple[float, float, int] | None = None
     violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
     events: list[OwnerEvent] = field(default_factory=list)
-    conditions: dict[str, Condition] = field(default_factory=dict)
+    conditions: dict[str, OwnerCondition] = field(default_factory=dict)
 
     @property
     def estimate(self) -> CounterVector:
@@ -224,7 +224,7 @@ class GpuAccount:
             if known is not None and known.until is None and state != "unknown":
                 known.until = time
         elif known is None:
-            self.conditions[check] = Condition(check, state, time, None, message, remedy, was_raised)
+            self.conditions[check] = OwnerCondition(check, state, time, None, message, remedy, was_raised)
         else:
             known.until = None
             if RAISED.index(state) > RAISED.index(known.state):

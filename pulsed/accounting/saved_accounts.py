@@ -18,10 +18,10 @@ from pulsed.accounting.account import (
     MAX_EVENTS,
     RAISED,
     VIOLATIONS,
-    Condition,
     Extremes,
     GpuAccount,
     OwnerAccount,
+    OwnerCondition,
     OwnerEvent,
 )
 from pulsed.accounting.counter_vector import dump, load
@@ -49,7 +49,7 @@ class _SavedGpu:
     violations: dict[str, Value]
     events: Annotated[list[OwnerEvent], Field(max_length=MAX_EVENTS)]
     memory_bytes: Value = None
-    conditions: list[Condition] = field(default_factory=list)
+    conditions: list[OwnerCondition] = field(default_factory=list)
     alone: _Counters = field(default_factory=dict)
     shared: _Counters = field(default_factory=dict)
     share: _Counters = field(default_factory=dict)

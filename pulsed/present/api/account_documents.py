@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, Condition, GpuAccount, OwnerAccount
+from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.saved_accounts import EndedAccounts
@@ -195,7 +195,7 @@ class _OwnedGpu(NamedTuple):
         return coverage(self.account.observed, self.seconds)
 
     @property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[OwnerCondition]:
         """What was wrong with the GPU."""
         return list(self.account.conditions.values())
 
