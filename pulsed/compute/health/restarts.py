@@ -138,6 +138,8 @@ class Restarts:
             epoch.exporter or before.exporter,
             epoch.booted or before.booted,
         )
+        if is_another(epoch.boot, before.boot) or is_another(epoch.driver, before.driver):
+            self.signs = Resets()  # its counters begin again
         if is_another(epoch.boot, before.boot):
             booted = now - (time - epoch.booted) if epoch.booted else now
             return Restarted(min(max(booted, previous), now), engine=True, exporter=True)
@@ -150,7 +152,10 @@ class Restarts:
     def take_driver(self, version: str) -> bool:
         """Take the version of the driver; return whether it is another one than before."""
         known, self.driver_version = self.driver_version, version or self.driver_version
-        return is_another(version, known)
+        if not is_another(version, known):
+            return False
+        self.signs = Resets()
+        return True
 
     def has_no_xid(self, gauge: int | None) -> bool:
         """Take a sample with which the GPU answers without a last XID; return whether the host engine has none.
