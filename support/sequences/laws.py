@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.collector.collector import Pipeline
+from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
@@ -16,6 +17,7 @@ from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import RAISED_STATES
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
 from support.sequences.world import Step, World, raw_tick
 
 STEPS = 40
@@ -53,15 +55,18 @@ def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
     done = Replay()
     accounting = OwnerAccounting(on_end=done.ended.append, on_return=done.ended.remove)
     pipelines: dict[str, Pipeline] = {}
-    settings = ComputeSettings()
+    settings, counters, store = ComputeSettings(), CounterRegistry(), TargetStore("node-1")
     for step in steps:
         ticks: dict[str, ComputedTick] = {}
         for target, shown in step.shown.items():
             if target not in pipelines:
-                pipelines[target] = Pipeline(settings, "node-1")
+                elsewhere = store.has_reported
+                pipelines[target] = Pipeline(settings, "node-1", is_elsewhere=elsewhere, counters=counters)
+                store.targets.append(Target("exporter", target, interval, 10.0 * interval))
             raw = raw_tick(target, shown, step.clock, wall_clock(step.clock), interval)
             ticks[target] = pipelines[target].process(raw)
             accounting.add(ticks[target])
+            next(one for one in store.targets if one.name == target).accept(ticks[target], step.clock)
         done.ticks.append(ticks)
     done.running = accounting.unfinished
     return done
@@ -79,6 +84,10 @@ def broken_laws(seed: int, steps: int = STEPS) -> Iterator[str]:
     name = list(clocks)[seed % len(clocks)]
     for at, complaint in _same_results(done, replay(sequence, world.interval, clocks[name])):
         yield f"seed {seed}, step {at}: {name}: {complaint}"
+    if len(world.exporters) == 1:
+        for name, others in _through_two(sequence, world.exporters[0].target).items():
+            for key, complaint in _same_totals(done, replay(others, world.interval, lambda clock: DAY + clock)):
+                yield f"seed {seed}, step {steps}: {name}: {key}: {complaint}"
 
 
 def _other_clocks(sequence: Sequence[Step]) -> dict[str, Clock]:
@@ -90,13 +99,44 @@ def _other_clocks(sequence: Sequence[Step]) -> dict[str, Clock]:
     }
 
 
+def _through_two(sequence: Sequence[Step], target: str) -> dict[str, list[Step]]:
+    """Return the same samples as they come through two targets: both have all, or the second one takes over."""
+    second = "http://second:9400/metrics"
+    half = len(sequence) // 2
+    both = [replace(step, shown={name: step.shown[target] for name in (target, second) if step.shown}) for step in sequence]
+    turns = [
+        replace(step, shown={target if at < half else second: step.shown[target]} if step.shown else {})
+        for at, step in enumerate(sequence)
+    ]
+    return {"two targets": both, "one target after another": turns}
+
+
+def _same_totals(done: Replay, other: Replay) -> Iterator[tuple[str, str]]:
+    first, second = (_totals(one) for one in (done, other))
+    for uuid, counters in first.items():
+        pairs = zip(COUNTER_POSITION, counters, second.get(uuid, ()), strict=False)
+        for name, wanted, got in pairs:
+            if abs((wanted or 0.0) - (got or 0.0)) > TOLERANCE * max(1.0, wanted or 0.0):
+                yield uuid, f"{name} is {got}, not {wanted}"
+
+
+def _totals(done: Replay) -> dict[str, CounterVector]:
+    """Return the last counters of every GPU."""
+    return {
+        device.entity.uuid: result.counters.values
+        for ticks in done.ticks
+        for tick in ticks.values()
+        for device, result in zip(tick.devices, tick.results, strict=True)
+    }
+
+
 def _counters_never_fall(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    highest: dict[tuple[str, str], CounterVector] = {}
+    highest: dict[str, CounterVector] = {}
     names = list(COUNTER_POSITION)
     for at, ticks in enumerate(done.ticks):
-        for target, tick in ticks.items():
+        for tick in ticks.values():
             for device, result in zip(tick.devices, tick.results, strict=True):
-                key = (target, device.entity.uuid)
+                key = device.entity.uuid
                 before, now = highest.get(key), result.counters.values
                 for name, old, new in zip(names, before or (), now, strict=False):
                     if old is not None and (new is None or new < old):
