@@ -14,6 +14,7 @@ from pulsed.compute.bounds import media_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -37,6 +38,31 @@ class OwnerEvent(NamedTuple):
     after: str
     message: str
     remedy: str = ""
+
+
+RAISED = ("warn", "hot", "crit", "suspected")
+"""States in which something is wrong, the worst last but for findings, which have one."""
+
+
+@dataclass(slots=True)
+class OwnerCondition:
+    """What was wrong with a GPU while an owner had it, from its first to its last time.
+
+    Attributes:
+        check: id of the check, or name of the finding.
+        state: the worst.
+        since: Unix time; before the owner had the GPU if it was raised already.
+        until: Unix time at which it was no longer raised; None if it was until the end.
+        was_raised: whether it was raised when the owner got the GPU.
+    """
+
+    check: str
+    state: str
+    since: float
+    until: float | None
+    message: str
+    remedy: str
+    was_raised: bool = False
 
 
 @dataclass(slots=True)
@@ -101,6 +127,7 @@ class GpuAccount:
         energy: the GPU's energy counter in joules, and its Unix time, when the account was last charged.
         bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
+        conditions: what was wrong, by check.
     """
 
     device: Device
@@ -120,6 +147,7 @@ class GpuAccount:
     bridge: tuple[float, float, int] | None = None
     violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
     events: list[OwnerEvent] = field(default_factory=list)
+    conditions: dict[str, OwnerCondition] = field(default_factory=dict)
 
     @property
     def estimate(self) -> CounterVector:
@@ -173,9 +201,34 @@ class GpuAccount:
                 self.violations[at] = (self.violations[at] or 0.0) + seconds
 
     def add_event(self, event: OwnerEvent) -> None:
-        """Keep an event, unless there are `MAX_EVENTS` before it."""
+        """Keep an event, unless there are `MAX_EVENTS` before it, and what it means for the condition of the GPU."""
+        if event.check:
+            self._note(event.check, event.after, event.time, event.message, event.remedy)
         if len(self.events) < MAX_EVENTS:
             self.events.append(event)
+
+    def inspect(self, health: Health, time: float) -> None:
+        """Note the condition of the GPU when the owner gets it, at a Unix time."""
+        for check in health.checks:
+            if check.state not in RAISED:
+                self._note(check.id, check.state, time)
+            elif check.id not in self.conditions:
+                since = time if check.since is None else min(check.since, time)
+                self._note(check.id, check.state, since, check.message, check.remedy, was_raised=True)
+
+    def _note(
+        self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
+    ) -> None:
+        known = self.conditions.get(check)
+        if state not in RAISED:
+            if known is not None and known.until is None and state != "unknown":
+                known.until = time
+        elif known is None:
+            self.conditions[check] = OwnerCondition(check, state, time, None, message, remedy, was_raised)
+        else:
+            known.until = None
+            if RAISED.index(state) > RAISED.index(known.state):
+                known.state, known.message, known.remedy = state, message, remedy
 
 
 @dataclass(slots=True, eq=False)

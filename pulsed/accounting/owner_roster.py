@@ -154,6 +154,7 @@ class OwnerRoster:
             if 0.0 < joules - before <= MAX_WATTS * (time - then):
                 on_gpu.bridged_joules += (joules - before) / sharers
         on_gpu.bridge = None
+        on_gpu.inspect(tick.results[gpu.position].health, tick.time)
         account.holding.add(device.entity.key)
         account.advance(tick.now, tick.time)
         account.left, account.absent_ticks = None, 0

@@ -16,10 +16,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pulsed.accounting.account import (
     MAX_EVENTS,
+    RAISED,
     VIOLATIONS,
     Extremes,
     GpuAccount,
     OwnerAccount,
+    OwnerCondition,
     OwnerEvent,
 )
 from pulsed.accounting.counter_vector import dump, load
@@ -47,6 +49,7 @@ class _SavedGpu:
     violations: dict[str, Value]
     events: Annotated[list[OwnerEvent], Field(max_length=MAX_EVENTS)]
     memory_bytes: Value = None
+    conditions: list[OwnerCondition] = field(default_factory=list)
     alone: _Counters = field(default_factory=dict)
     shared: _Counters = field(default_factory=dict)
     share: _Counters = field(default_factory=dict)
@@ -122,6 +125,7 @@ def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
         **{name: getattr(account, name) for name in _PLAIN},
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),
+        "conditions": [asdict(each) for each in account.conditions.values()],
         "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
     }
 
@@ -140,12 +144,16 @@ def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
         Device(Entity(**named), model, mig_uuid=mig_uuid),
         **same,
         extremes=saved.extremes,
+        conditions={each.check: each for each in saved.conditions if each.state in RAISED},
         violations=[saved.violations.get(name) for name in VIOLATIONS],
     )
 
 
 MAX_ENDED = 1000
 MAX_ENDED_BYTES = 4 * 2**20
+
+_BEGIN = b'{"owner":'
+"""The first bytes of an account; in its strings, quotes are escaped."""
 
 _Key = tuple[str, str, float]
 
@@ -178,11 +186,12 @@ class EndedAccounts:
         self._drop(_key(account))
 
     def load(self, line: bytes) -> None:
-        """Keep an account of an earlier run.
+        """Keep an account of an earlier run. What stands before it in the line, a torn one without an end, is lost.
 
         Raises:
             ValueError: the line is not an account that has ended.
         """
+        line = line[max(line.rfind(_BEGIN), 0) :]
         try:
             account = load_account(json.loads(line))
         except RecursionError:

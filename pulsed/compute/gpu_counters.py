@@ -13,6 +13,7 @@ from typing import NamedTuple
 from weakref import ReferenceType, WeakValueDictionary
 
 from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.event_totals import EventTotals
 from pulsed.compute.sample import GAP_INTERVALS, ROUNDING, SampleKind
 from pulsed.model.computed_tick import Workload
 from pulsed.model.gpu import Device
@@ -59,10 +60,12 @@ class GpuCounters:
 
     Attributes:
         accumulator: counts the samples.
+        events: totals of its health events.
     """
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.accumulator = accumulator
+        self.events = EventTotals()
         self._leader: Source | None = None
         self._sources: dict[Source, list[CountedSample]] = {}
         """The samples that wait of all sources, in the order in which these came."""

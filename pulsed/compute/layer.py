@@ -145,6 +145,7 @@ class ComputeLayer:
                 standby.append(position)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
+            gpu_health = stages.counters.events.apply(stages.source, gpu_health, is_counted=stages.is_counted)
             counters = stages.counters.accumulator.snapshot()
             results.append(
                 Result(
@@ -258,13 +259,13 @@ def _partitioned_boards(gpus: TickGpus) -> dict[int, _PartitionedBoard]:
 class _Stages:
     """The stages of one GPU that keep state."""
 
-    __slots__ = ("__weakref__", "_source", "counters", "debouncer", "is_counted", "plausibility")
+    __slots__ = ("__weakref__", "counters", "debouncer", "is_counted", "plausibility", "source")
 
     def __init__(self, settings: ComputeSettings, counters: GpuCounters) -> None:
         self.debouncer = ClassDebouncer(settings.workload.hold)
         self.counters = counters
         self.is_counted = True
-        self._source: Source = ref(self)
+        self.source: Source = ref(self)
         self.plausibility = PlausibilityFilter(settings.plausibility)
 
     def take(
@@ -283,7 +284,7 @@ class _Stages:
         if kind == "repeat":
             return debouncer.held
         self.is_counted = self.counters.take(
-            self._source,
+            self.source,
             CountedSample(kind, covered, now, interval, track.device, reading, ratio, workload, track.inputs.refresh),
         )
         if kind == "next":

@@ -30,7 +30,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
         },
         "gpus": gpus,
     }
-    account["cost"] = None if prices is None else cost_of(account["total"], prices)
+    account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
 

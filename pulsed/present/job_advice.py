@@ -57,19 +57,17 @@ def advice_of(account: Account) -> list[Advice]:
 
 
 def _events(account: Account) -> Iterator[Advice]:
-    """Yield health problems and findings, each check of a GPU once."""
+    """Yield what was wrong with the GPUs: health problems, also older ones, and findings."""
     for gpu in account["gpus"]:
-        first: dict[str, Mapping[str, str]] = {}
-        for event in gpu["events"]:
-            if event["check"] and event["after"] in ("warn", "hot", "crit", "suspected"):
-                first.setdefault(event["check"], event)
         name = _name(account, gpu)
-        for check, event in first.items():
-            evidence = f"{name}: {event['message']}, at {_moment(event['time'])}"
+        for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
+            check, moment = condition["check"], _moment(condition["since"])
+            when = f"since {moment}, before the owner had the GPU" if condition["was_raised"] else f"at {moment}"
+            evidence = f"{name}: {condition['message']}, {when}"
             if check in FINDING_TEXTS:
                 yield Advice(check, evidence, FINDING_TEXTS[check])
             else:
-                yield Advice("health", evidence, event["remedy"] or "See the health of this GPU.")
+                yield Advice("health", evidence, condition["remedy"] or "See the health of this GPU.")
 
 
 FINDING_TEXTS: Mapping[str, str] = {

@@ -48,6 +48,19 @@ def joules(part: Account) -> float | None:
     return sum(observed.values()) + float(part["bridged_joules"])
 
 
+MAX_UNKNOWN_RATIO = 0.01
+"""Share of the observed time without energy from which energy is not known."""
+
+
+def without_energy(gpus: Iterable[Account]) -> list[str]:
+    """Return the names of the GPUs whose energy is not known, so that no sum is that of all."""
+    return [
+        gpu_name(gpu, with_node=False)
+        for gpu in gpus
+        if seconds(gpu, "energy_unknown_seconds") > MAX_UNKNOWN_RATIO * gpu["gpu_seconds"]
+    ]
+
+
 def memory_ratios(gpus: Iterable[Account]) -> list[float]:
     """Return the peak of the memory in use of each GPU where it is known, as a share of its size."""
     sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in gpus]
@@ -85,14 +98,15 @@ class Prices(Settings):
 NO_PRICES = Prices()
 
 
-def cost_of(total: Account, prices: Prices) -> dict[str, Any] | None:
+def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str, Any] | None:
     """Return the cost of observed GPU time, of shared GPUs an equal share, and of energy; None without prices.
 
-    `energy`, and then `total`, is None where the energy is unknown and has a price.
+    `energy`, and then `total`, is None where the energy of a GPU is unknown and energy has a price; `unknown` names it.
     """
     if prices.gpu_hour is None and prices.kwh is None:
         return None
-    used = joules(total)
+    lacking = without_energy(gpus)
+    used = None if lacking else joules(total)
     time = (prices.gpu_hour or 0.0) * total["gpu_seconds"] / 3600.0
     energy = 0.0 if prices.kwh is None else None if used is None else prices.kwh * used / JOULES_PER_KWH
     return {
@@ -102,6 +116,7 @@ def cost_of(total: Account, prices: Prices) -> dict[str, Any] | None:
         "gpu_time": time,
         "energy": energy,
         "total": None if energy is None else time + energy,
+        "unknown": f"energy of GPU {', '.join(lacking)}" if energy is None and lacking else None,
     }
 
 

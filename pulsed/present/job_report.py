@@ -23,6 +23,7 @@ from pulsed.present.job_numbers import (
     memory_ratios,
     percent,
     seconds,
+    without_energy,
 )
 from pulsed.present.time_text import duration_text
 from pulsed.printable import clean
@@ -45,7 +46,7 @@ def job_report(account: Account) -> str:
     lines = [_head(account)]
     lines += _row("Real work", _real_work(account))
     lines += _row("Time", _classes(total, time))
-    lines += _row("Energy", _energy(total, energy))
+    lines += _row("Energy", _energy(total, gpus, energy))
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += ["", *_gpu_rows(account, time, energy), ""]
@@ -101,12 +102,12 @@ def _classes(total: Account, unit: _Unit) -> str:
     return f"{observed / unit.size:.1f} {unit.name}: {', '.join(shares)}{waste}"
 
 
-def _energy(total: Account, unit: _Unit) -> str:
+def _energy(total: Account, gpus: Sequence[Account], unit: _Unit) -> str:
     used = joules(total)
     if used is None:
         return ""
     idle = sum(by_state(total, "idle_energy_joules").values())
-    text = f"{used / unit.size:.1f} {unit.name}"
+    text = f"{'at least ' if without_energy(gpus) else ''}{used / unit.size:.1f} {unit.name}"
     return text + (f", {idle / unit.size:.1f} of it while idle" if idle else "")
 
 
@@ -117,10 +118,11 @@ def _cost(cost: Mapping[str, Any] | None, total: Account) -> str:
     if cost["per_gpu_hour"] is not None:
         parts.append(f"{total['gpu_seconds'] / 3600.0:.3f} GPU hours x {cost['per_gpu_hour']:g}")
     if cost["per_kwh"] is not None:
-        used = joules(total)
+        used = None if cost["energy"] is None else joules(total)
         parts.append(f"{'unknown' if used is None else f'{used / JOULES_PER_KWH:.3f}'} kWh x {cost['per_kwh']:g}")
     amount = "unknown" if cost["total"] is None else f"{cost['total']:.2f}"
-    return f"{amount} {cost['currency']} = {' + '.join(parts)}"
+    reason = f" (unknown: {cost['unknown']})" if cost["unknown"] else ""
+    return f"{amount} {cost['currency']} = {' + '.join(parts)}{reason}"
 
 
 def _memory(gpus: Sequence[Account]) -> str:
@@ -212,7 +214,7 @@ def _unknown(account: Account) -> Iterator[str]:
 def job_line(account: Account) -> str:
     """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
     total, gpus = account["total"], account["gpus"]
-    used = joules(total)
+    used = None if without_energy(gpus) else joules(total)
     held = by_state(total, "idle_seconds").get("held", 0.0)
     numbers: Mapping[str, float | None] = {
         "h": total["gpu_seconds"] / 3600.0,

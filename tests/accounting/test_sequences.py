@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
-from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.accounting.accounting import SILENT_SECONDS
 from pulsed.accounting.saved_accounts import dump_account, load_account
 from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.model.health import CheckState, Health, State
 from pulsed.model.owner import Owner, Owners, pod
 from tests.accounting.streams import A, Node, job, seconds
 from tests.compute.streams import BUSY, DAY, GPU
@@ -142,3 +144,37 @@ def test_an_owner_keeps_its_gpu_when_one_of_two_exporters_stops(stops: str) -> N
     assert shown[22][0] == shown[-1][0], "three samples later"
     assert durations(first.running(owner)) == (40.0, 40.0, 39.0)
     assert first.ended == []
+
+
+CRIT, OK, UNKNOWN = ("crit", "broken"), ("ok", ""), ("unknown", "")
+Interval = tuple[str, float, float | None, bool]
+
+CONDITIONS: list[tuple[str, list[tuple[str, str]], Interval | None]] = [
+    ("healthy", [OK, OK, OK, OK], None),
+    ("sick before it began", [CRIT, CRIT, CRIT, CRIT], ("crit", 1.0, None, True)),
+    ("sick before it began, then repaired", [CRIT, CRIT, OK, OK], ("crit", 1.0, 3.0, True)),
+    ("sick later", [OK, OK, CRIT, CRIT], ("crit", 3.0, None, False)),
+    ("blind is not repaired", [OK, CRIT, UNKNOWN, UNKNOWN], ("crit", 2.0, None, True)),
+    ("again", [OK, CRIT, OK, CRIT], ("crit", 2.0, None, True)),
+]
+"""States of a check second by second, of which the owner has the GPU from the second one on, and its condition: state,
+since, until, and whether it was raised when the owner got the GPU."""
+
+
+@pytest.mark.parametrize(("states", "expected"), [row[1:] for row in CONDITIONS], ids=[row[0] for row in CONDITIONS])
+def test_the_condition_of_a_gpu_is_an_interval(states: list[tuple[str, str]], expected: Interval | None) -> None:
+    account, before, since = GpuAccount(GPU), states[0], 1.0
+    for number, (state, message) in enumerate(states, 1):
+        if (state, message) != before:
+            since = float(number)
+            if number > 2:
+                account.add_event(OwnerEvent(since, "check", before[0], state, message))
+        if number == 2:
+            check = CheckState("check", cast(State, state), since, message=message)
+            account.inspect(Health(cast(State, state), 1.0, (check,)), 2.0)
+        before = (state, message)
+    found = [(each.state, each.since, each.until, each.was_raised) for each in account.conditions.values()]
+    assert found == ([] if expected is None else [expected])
+    owner = OwnerAccount(A, DAY, DAY, DAY, gpus={GPU.entity.key: account})
+    (saved,) = load_account(json.loads(json.dumps(dump_account(owner)))).gpus.values()
+    assert saved.conditions == account.conditions

@@ -236,6 +236,17 @@ def test_a_line_that_was_torn_costs_itself_only(tmp_path: Path) -> None:
     assert len(second.found()) == 2
 
 
+@pytest.mark.parametrize("torn", [b'{"owner":{"kind":"slurm_job","id":"x","na', b"\0\0\0", b'[{"owner":'])
+def test_a_torn_line_without_an_end_does_not_swallow_the_next_job(tmp_path: Path, torn: bytes) -> None:
+    """As of an earlier version, which did not end it."""
+    first = Run(tmp_path)
+    first.job_ends()
+    first.files.write()
+    (path,) = tmp_path.glob("*.ndjson")
+    path.write_bytes(torn + path.read_bytes())
+    assert Run(tmp_path).found() == first.found() != []
+
+
 def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

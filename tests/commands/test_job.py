@@ -89,7 +89,7 @@ def test_a_job_on_several_nodes(start: Start) -> None:
     start({"/jobs/4711": document(gpu_account(0, node="gpu03"), begin=BEGIN - 1e6)}, "127.0.0.13", port)
     start({}, "127.0.0.14", port)
     for each, price in ((first, 2.0), (second, 2.0)):
-        each["cost"] = cost_of(each["total"], Prices(price))
+        each["cost"] = cost_of(each["total"], each["gpus"], Prices(price))
     arguments = ("job", "4711", f"--url=http://localhost:{port}", "--nodes", "127.0.0.[11-15]")
     made = json.loads(pulsed(*arguments, "--format", "json").stdout)
     assert (made["begin"], made["gpu_count"], made["answered_nodes"]) == (first["begin"], 3, 2)

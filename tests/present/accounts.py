@@ -64,9 +64,10 @@ def gpu_account(
         memory_bytes=80.0 * 2**30,
         extremes=Extremes(peak * 80.0 * 2**30, watts, 60.0, samples, last_idle, last_idle),
         violations=list(violations),
-        events=list(events),
     )
     account.charge(counters, sharers)
+    for event in events:
+        account.add_event(event)
     return account
 
 

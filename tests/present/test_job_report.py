@@ -6,6 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pulsed.accounting.account import OwnerEvent
+from pulsed.accounting.counter_vector import load
+from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import pod
 from pulsed.present.job_numbers import Prices, cost_of
 from pulsed.present.job_report import job_line, job_report, job_table
@@ -88,9 +90,32 @@ def test_money() -> None:
 def test_cost_of_unknown_energy_is_unknown() -> None:
     made = document(gpu_account(0, seen=0.0))
     made["total"] |= {"gpu_seconds": 3600.0, "counters": {"energy_unknown_seconds": 3600.0}}
-    assert cost_of(made["total"], Prices(2.0, 0.3)) == {
-        "currency": "EUR", "per_gpu_hour": 2.0, "per_kwh": 0.3, "gpu_time": 2.0, "energy": None, "total": None
+    made["gpus"][0] |= made["total"]
+    assert cost_of(made["total"], made["gpus"], Prices(2.0, 0.3)) == {
+        "currency": "EUR", "per_gpu_hour": 2.0, "per_kwh": 0.3, "gpu_time": 2.0, "energy": None, "total": None,
+        "unknown": "energy of GPU 0",
     }  # fmt: skip
+
+
+def test_energy_of_some_gpus_is_not_the_energy_of_all() -> None:
+    other = gpu_account(1)
+    other.alone = load({"observed_seconds": 14400.0, "energy_unknown_seconds": 14400.0})
+    made = document(gpu_account(0), other, prices=Prices(2.0, 0.3))
+    assert (made["cost"]["energy"], made["cost"]["total"]) == (None, None)
+    assert made["cost"]["unknown"] == "energy of GPU 1"
+    report = job_report(made)
+    assert "Energy      at least 2.0 kWh\n" in report
+    assert "unknown kWh x 0.3 (unknown: energy of GPU 1)\n" in report
+    assert " kwh=" not in job_line(made)
+
+
+def test_a_report_shows_a_gpu_that_was_already_sick() -> None:
+    check = CheckState("gpu_lost", "crit", BEGIN - 600.0, message="XID 79", remedy="Drain the node")
+    sick = gpu_account(3)
+    sick.inspect(Health("crit", 1.0, (check,)), BEGIN)
+    report = job_report(document(gpu_account(0), sick))
+    assert "GPU 3: XID 79, since 2025-12-31 23:50 UTC, before the owner had the GPU. Drain the node" in report
+    assert "nothing stands out" not in report
 
 
 def test_the_line_of_the_epilog() -> None:

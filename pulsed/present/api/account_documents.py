@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
+from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.saved_accounts import EndedAccounts
@@ -159,6 +159,19 @@ _EVENT = Shape(
 """A change of a GPU's health while the owner had it, or of a finding."""
 
 
+_CONDITION = Shape(
+    "GpuConditionShape",
+    Member("check", str, "a health check, `hang` or `straggler`"),
+    Member("state", str, "the worst"),
+    Member("since", TIME, "before the owner had the GPU if it was raised already"),
+    Member("until", TIME_OR_NULL, "null if it was raised until the end"),
+    Member("was_raised", bool, "when the owner got the GPU"),
+    Member("message", str),
+    Member("remedy", str, "what to do; empty for findings"),
+)
+"""What was wrong with a GPU while the owner had it, from its first to its last time."""
+
+
 class _OwnedGpu(NamedTuple):
     """A GPU of an owner, until a moment of the clock of the ticks."""
 
@@ -180,6 +193,11 @@ class _OwnedGpu(NamedTuple):
     def coverage(self) -> float | None:
         """Share of this time in which it was observed."""
         return coverage(self.account.observed, self.seconds)
+
+    @property
+    def conditions(self) -> list[OwnerCondition]:
+        """What was wrong with the GPU."""
+        return list(self.account.conditions.values())
 
     @property
     def violations(self) -> dict[str, Value]:
@@ -209,6 +227,7 @@ _GPU = Shape(
     ),
     Member("violations", dict[str, float | None]),
     Member("events", listed(_EVENT), of="account.events"),
+    Member("conditions", listed(_CONDITION)),
     first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),
 )
 """What an owner got out of one GPU."""
@@ -221,6 +240,7 @@ _COST = Shape(
     Member("gpu_time", float, "of `total.gpu_seconds`"),
     Member("energy", float | None, "null if the energy is unknown"),
     Member("total", float | None),
+    Member("unknown", TEXT, "why energy and total are null"),
 )
 """Cost by the prices of the configuration, in `currency`."""
 

@@ -1,0 +1,71 @@
+"""The numbers of health events and XIDs of a GPU above all targets that show it.
+
+Each target counts what it sees. The total grows with the target whose samples are counted, so that an event that two
+targets see counts once, and the total does not fall when another one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pulsed.model.health import Health
+
+_Counts = Mapping[tuple[str, str | int], int]
+
+
+class EventTotals:
+    """The totals of one GPU.
+
+    Sources are identified by anything that can be a key.
+    """
+
+    def __init__(self) -> None:
+        self._counting: object = None
+        self._total: _Counts = {}
+        self._offset: _Counts = {}
+        self._newest: dict[object, _Counts] = {}
+        """Counts of the sources that are not counted."""
+        self._before: dict[object, _Counts] = {}
+        """The same when a sample was counted last."""
+        self._shown: dict[object, tuple[Health, _Counts, Health]] = {}
+        self._health: Health | None = None
+
+    def apply(self, source: object, health: Health, *, is_counted: bool) -> Health:
+        """Return the health of a GPU in a source with the totals of events; the same object while nothing changes.
+
+        Args:
+            is_counted: whether the samples of the source are counted.
+        """
+        if self._counting in (None, source) and is_counted and not self._newest and not self._offset:
+            self._counting, self._health = source, health  # no other source has ever shown it
+            return health
+        if self._health is not None:
+            self._total, self._health = _counts(self._health), None
+        own = _counts(health)
+        if is_counted:
+            if self._counting is not source:
+                begun = self._before.get(source, self._newest.get(source, own))
+                self._offset = {key: self._total.get(key, 0) - begun.get(key, 0) for key in {*self._total, *begun}}
+                self._counting = source
+            grown = {key: count + self._offset.get(key, 0) for key, count in own.items()}
+            total = {key: max(grown.get(key, 0), self._total.get(key, 0)) for key in {**self._total, **grown}}
+            self._total = self._total if total == self._total else total
+            self._before = dict(self._newest)
+        self._newest[source] = own
+        return self._with_totals(source, health)
+
+    def _with_totals(self, source: object, health: Health) -> Health:
+        shown = self._shown.get(source)
+        if shown is None or shown[0] is not health or shown[1] is not self._total:
+            checks = tuple([(str(key), count) for (kind, key), count in self._total.items() if kind == "check"])
+            xids = tuple([(key, count) for (kind, key), count in self._total.items() if kind == "xid"])
+            shown = (health, self._total, replace(health, events=checks, xid_events=xids))
+            self._shown = {one: known for one, known in self._shown.items() if one in self._newest}
+            self._shown[source] = shown
+        return shown[2]
+
+
+def _counts(health: Health) -> _Counts:
+    found: dict[tuple[str, str | int], int] = {("check", check): count for check, count in health.events}
+    return found | {("xid", code): count for code, count in health.xid_events}

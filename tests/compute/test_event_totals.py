@@ -1,0 +1,42 @@
+"""Events of a GPU that several targets show."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.event_totals import EventTotals
+from pulsed.model.health import Health
+
+
+def health(xids: int, events: int = 0) -> Health:
+    return Health("ok", 1.0, (), (("xid_warning", events),), ((48, xids),))
+
+
+ROWS: list[tuple[str, list[tuple[str, int, bool]], list[int]]] = [
+    ("one source", [("a", 0, True), ("a", 1, True), ("a", 3, True)], [0, 1, 3]),
+    ("both see the same", [("a", 1, True), ("b", 1, False), ("a", 2, True), ("b", 2, False)], [1, 1, 2, 2]),
+    ("one came later and goes on", [("a", 5, True), ("b", 0, False), ("b", 0, True), ("b", 1, True)], [5, 5, 5, 6]),
+    ("it has seen one since", [("a", 5, True), ("b", 1, False), ("a", 5, True), ("b", 2, True)], [5, 5, 5, 6]),
+    (
+        "the first returns",
+        [("a", 5, True), ("b", 0, False), ("b", 1, True), ("a", 6, False), ("a", 6, True)],
+        [5, 5, 6, 6, 6],
+    ),
+    ("a new source", [("a", 5, True), ("b", 0, True), ("b", 2, True)], [5, 5, 7]),
+]
+"""What targets count, whether their samples are counted, and the totals."""
+
+
+@pytest.mark.parametrize(("samples", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_events_are_counted_once_and_never_fall(samples: list[tuple[str, int, bool]], expected: list[int]) -> None:
+    totals = EventTotals()
+    found = [totals.apply(source, health(count), is_counted=is_counted) for source, count, is_counted in samples]
+    assert [dict(each.xid_events)[48] for each in found] == expected
+
+
+def test_the_object_stays_the_same_while_nothing_changes() -> None:
+    totals, first, second = EventTotals(), health(1), health(0)
+    assert totals.apply("a", first, is_counted=True) is first
+    shown = totals.apply("b", second, is_counted=False)
+    totals.apply("a", first, is_counted=True)
+    assert totals.apply("b", second, is_counted=False) is shown
