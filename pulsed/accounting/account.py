@@ -265,6 +265,11 @@ class OwnerAccount:
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0
 
+    @property
+    def begun(self) -> float:
+        """When it began, in seconds of the clock of the ticks."""
+        return self.now - self.elapsed
+
     def advance(self, now: float, time: float) -> None:
         """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
         if now > self.now:

@@ -123,7 +123,7 @@ class OwnerRoster:
             begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
             newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time, now=tick.now)
             account.elapsed, account.first = tick.time - begin, tick.now
-            if newer is not None and newer.begin > begin:  # the id has been used again since
+            if newer is not None and newer.begun > account.begun:  # the id has been used again since
                 return account
         self._running[owner.key] = account
         return account

@@ -1,7 +1,8 @@
 """The numbers of health events and XIDs of a GPU above all targets that show it.
 
 Each target counts what it sees. The total grows with the target whose samples are counted, so that an event that two
-targets see counts once, and the total does not fall when another one goes on.
+targets see counts once, and the total does not fall when another one goes on. What a target that was away sees when it
+returns is new as far as it is more than the others have counted meanwhile.
 """
 
 from __future__ import annotations
@@ -21,13 +22,10 @@ class EventTotals:
     """
 
     def __init__(self) -> None:
-        self._counting: object = None
+        self._first: object = None
         self._total: _Counts = {}
-        self._offset: _Counts = {}
-        self._newest: dict[object, _Counts] = {}
-        """Counts of the sources that are not counted."""
-        self._before: dict[object, _Counts] = {}
-        """The same when a sample was counted last."""
+        self._last: dict[object, tuple[_Counts, _Counts]] = {}
+        """By source, its own counts and the total in its newest sample."""
         self._shown: dict[object, tuple[Health, _Counts, Health]] = {}
         self._health: Health | None = None
 
@@ -37,22 +35,20 @@ class EventTotals:
         Args:
             is_counted: whether the samples of the source are counted.
         """
-        if self._counting in (None, source) and is_counted and not self._newest and not self._offset:
-            self._counting, self._health = source, health  # no other source has ever shown it
+        if self._first in (None, source) and is_counted and not self._last:
+            self._first, self._health = source, health  # no other source has ever shown it
             return health
         if self._health is not None:
-            self._total, self._health = _counts(self._health), None
+            self._total = _counts(self._health)
+            self._last[self._first], self._health = (self._total, self._total), None
         own = _counts(health)
+        before, total = self._last.get(source, (own, self._total) if self._total else ({}, {}))
         if is_counted:
-            if self._counting is not source:
-                begun = self._before.get(source, self._newest.get(source, own))
-                self._offset = {key: self._total.get(key, 0) - begun.get(key, 0) for key in {*self._total, *begun}}
-                self._counting = source
-            grown = {key: count + self._offset.get(key, 0) for key, count in own.items()}
+            # What it has counted since its newest sample, others may have counted, too.
+            grown = {key: total.get(key, 0) + count - before.get(key, 0) for key, count in own.items()}
             total = {key: max(grown.get(key, 0), self._total.get(key, 0)) for key in {**self._total, **grown}}
             self._total = self._total if total == self._total else total
-            self._before = dict(self._newest)
-        self._newest[source] = own
+        self._last[source] = (own, self._total)
         return self._with_totals(source, health)
 
     def _with_totals(self, source: object, health: Health) -> Health:
@@ -61,7 +57,7 @@ class EventTotals:
             checks = tuple([(str(key), count) for (kind, key), count in self._total.items() if kind == "check"])
             xids = tuple([(key, count) for (kind, key), count in self._total.items() if kind == "xid"])
             shown = (health, self._total, replace(health, events=checks, xid_events=xids))
-            self._shown = {one: known for one, known in self._shown.items() if one in self._newest}
+            self._shown = {one: known for one, known in self._shown.items() if one in self._last}
             self._shown[source] = shown
         return shown[2]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_counters import CounterRegistry
@@ -20,7 +21,7 @@ from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from support.sequences.world import Step, World, raw_tick
 
-STEPS = 40
+STEPS = 25
 """Moments of a sequence."""
 
 DAY = 1767225600.0
@@ -83,12 +84,13 @@ def broken_laws(seed: int, steps: int = STEPS) -> Iterator[str]:
     for law in LAWS:
         for at, complaint in law(sequence, done):
             yield f"seed {seed}, step {at}: {law.__name__.strip('_')}: {complaint}"
+    if len(world.exporters) == 1 and seed % 2:
+        yield from _through_two_targets(seed, world, sequence, done)
+        return
     clocks = _other_clocks(sequence)
-    name = list(clocks)[seed % len(clocks)]
+    name = list(clocks)[seed // 2 % len(clocks)]
     for at, complaint in _same_results(done, replay(sequence, world.interval, clocks[name])):
         yield f"seed {seed}, step {at}: {name}: {complaint}"
-    if len(world.exporters) == 1:
-        yield from _through_two_targets(seed, world, sequence, done)
 
 
 def _other_clocks(sequence: Sequence[Step]) -> dict[str, Clock]:
@@ -105,14 +107,15 @@ def _through_two_targets(seed: int, world: World, sequence: Sequence[Step], done
     first, second = world.exporters[0].target, "http://second:9400/metrics"
     half = len(sequence) // 2
     both = [
-        replace(step, shown={name: step.shown[first] for name in (first, second)} if step.shown else {})
+        replace(step, shown=dict.fromkeys((first, second), step.shown[first]) if step.shown else {})
         for step in sequence
     ]
     turns = [
         replace(step, shown={first if at < half else second: step.shown[first]} if step.shown else {})
         for at, step in enumerate(sequence)
     ]
-    for name, steps, lost in ("both", both, 0.0), ("one after another", turns, MOST_LOST_INTERVALS * world.interval):
+    ways = ("both", both, 0.0), ("one after another", turns, MOST_LOST_INTERVALS * world.interval)
+    for name, steps, lost in ways[seed // 2 % 2 :][:1]:
         counted = _totals(replay(steps, world.interval, lambda clock: DAY + clock))
         for uuid, counters in _totals(done).items():
             pairs = list(zip(COUNTER_POSITION, counters, counted.get(uuid, ()), strict=False))
@@ -195,13 +198,18 @@ def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[
 
 
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """The energy of a GPU that has never moved proves nothing: from its second measurement on."""
     fresh_at: dict[tuple[str, str], float] = {}
+    measured: Counter[tuple[str, str]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
             for device, result in zip(tick.devices, tick.results, strict=True):
                 key = (target, device.entity.uuid)
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
+                    measured[key] += 1
+                if measured[key] < 2:
+                    continue
                 age = step.clock - fresh_at.get(key, step.clock)
                 if result.health.state == "ok" and age > max(
                     FROZEN.frozen_seconds, (FROZEN.frozen_samples + 1) * tick.interval
@@ -228,13 +236,20 @@ def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[
 
 
 def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them."""
+    """Of an increase, those who have the GPU at both ends get equal shares of all who have it at one of them.
+
+    Owners of a target that was silent for long have ended with its last tick.
+    """
     if len({target for ticks in done.ticks for target in ticks}) != 1:
         return
     expected: dict[GpuKey, CounterVector] = {}
     last: dict[GpuKey, tuple[CounterSnapshot, frozenset[Owner]]] = {}
+    newest = 0.0
     for ticks in done.ticks:
         for tick in ticks.values():
+            if tick.now - newest > max(SILENT_SECONDS, 10.0 * tick.interval):
+                last.clear()
+            newest = tick.now
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
                 key = device.entity.key
                 if position in tick.lost:
