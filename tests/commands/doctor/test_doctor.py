@@ -166,10 +166,12 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
     with serving(page(without=())) as (url,):
         (exporter,) = report(configured(exporter=url, kind="exporter"))[1]["sources"]
     assert missing(exporter) == NOTHING_LACKS
-    assert unhealthy(exporter) == {"recovery_action", "memory_unrepairable", "fabric_manager_status", "pcie_link_width"}
+    lacking = {"recovery_action", "memory_unrepairable", "fabric_manager_status", "pcie_link_width", "mig_mode"}
+    assert unhealthy(exporter) == lacking
     assert [line.partition(",")[0] for line in exporter["supply"]] == [
         "DCGM_FI_DEV_MAX_SM_CLOCK",
         "DCGM_FI_DEV_PCIE_LINK_WIDTH",
+        "DCGM_FI_DEV_MIG_MODE",
     ]
 
 
