@@ -22,6 +22,7 @@ from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
+from pulsed.present.promql.inputs import LIMITS, NEEDS_DAEMON
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from support.hardware.readings import kept_runs
@@ -97,6 +98,12 @@ With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `nod
 `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Each job of a shared GPU has its series.
 """
 
+PLAIN_HEAD = """
+## Rules on plain DCGM series
+
+`pulsed rules --for dcgm` computes utilization, class, saturation and waste from `DCGM_FI_*`, as the daemon does, except:
+"""
+
 ADAPTER_HEAD = """
 ## Metrics of the adapter
 
@@ -107,8 +114,15 @@ ADAPTER_HEAD = """
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter())
+    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter(), *_plain_rules())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *quantities(), *own]) + "\n"
+
+
+def _plain_rules() -> Iterator[str]:
+    yield PLAIN_HEAD
+    yield from (f"* {limit}" for limit in LIMITS)
+    yield "\nThese need the daemon:\n"
+    yield from (f"* {limit}" for limit in NEEDS_DAEMON)
 
 
 def _confirmation() -> Iterator[str]:

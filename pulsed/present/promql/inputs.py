@@ -84,6 +84,14 @@ LIMITS = (
 )
 """Differences from Translate."""
 
+NEEDS_DAEMON = (
+    "Health: an event, a reset, a restart of a source and a latched state follow from what was there before.",
+    "Idle time by whether an owner has the GPU or its memory is leaked, stragglers, hangs, and accounts of owners.",
+    "A GPU of two exporters: each has series of its own.",
+    "A page that repeats old values.",
+)
+"""What no rule on plain series can express."""
+
 BASE_UNITS = recorded("base_units", "group")
 MEDIA_ACTIVE = recorded("media_active_ratio", "max")
 _PROFILED = recorded("profiled_media_active_ratio", "max")
