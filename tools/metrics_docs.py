@@ -101,7 +101,7 @@ With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `nod
 PLAIN_HEAD = """
 ## Rules on plain DCGM series
 
-`pulsed rules --for dcgm` computes utilization, class, saturation and waste from `DCGM_FI_*`, as the daemon does, except:
+`pulsed rules --for dcgm` computes utilization, class, saturation and waste from `DCGM_FI_*` as the daemon does, except:
 """
 
 ADAPTER_HEAD = """
