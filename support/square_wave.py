@@ -21,7 +21,8 @@ BUSY = 0.3
 ACTIVITY = (1001, 1002, 1003, 1004, 1005)
 """DCGM's fields of graphics engine, SM, occupancy, tensor and DRAM activity."""
 
-PCIE = (1009, 1010)
+OTHERS = (1009, 1010, 206, 207)
+"""PCIe, encoder and decoder, which do nothing."""
 
 SCRAPE_SECONDS = 15
 TICK = 0.1
@@ -56,7 +57,7 @@ def compare(folder: Path, scrapes: int) -> Seen:
     (folder / "bin").mkdir()
     # The edges are half a tick away from the ticks, whose times are whole tenths of seconds.
     wave = Square(period=1.0, busy=BUSY, phase=-TICK / 2)
-    values: dict[int, Signal] = {**dict.fromkeys(ACTIVITY, wave), **dict.fromkeys(PCIE, Constant(0))}
+    values: dict[int, Signal] = {**dict.fromkeys(ACTIVITY, wave), **dict.fromkeys(OTHERS, Constant(0))}
     scenario = Scenario(gpus=gpus("hopper", 1), values={"*": values}, log_ticks=True)
     standin = Standin(folder / "bin", scenario)
     flags = {"source.interval": f"{TICK}", "source.dcgmi.path": str(standin.path)}

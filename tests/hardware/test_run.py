@@ -84,7 +84,13 @@ def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path
     def script(kernel: KnownKernel) -> None:
         values = readings_of(kernel, gpu)
         driver.gpus[0] |= {f"gpm.{number}": values[name] * 100 for name, number in GPM.items()}
-        driver.gpus[0] |= {"gpm.20": 0, "gpm.21": COPY / 2**20 if kernel.copies else 0}
+        driver.gpus[0] |= {
+            "encoder": 0,
+            "decoder": 0,
+            "gpm.30": 0,
+            "gpm.20": 0,
+            "gpm.21": COPY / 2**20 if kernel.copies else 0,
+        }
         driver.write()
         cuda.set(copy=SURPLUS * COPY, round_ns=nanoseconds_of_a_round(kernel, gpu, values) if kernel.entry else 1)
 

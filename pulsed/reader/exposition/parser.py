@@ -46,7 +46,7 @@ SPARE_TEXTS = 1000
 MIN_DECIMALS = 3
 """Fewer are those of numbers that are printed without zeros at their end."""
 
-_FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n}]*\} [01]\.([0-9]+)\s")
+_FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n{}]*\} [01]\.([0-9]+)\s")
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"

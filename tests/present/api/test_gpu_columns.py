@@ -141,7 +141,7 @@ def test_gpus_that_come_and_go_are_another_roster() -> None:
     assert client.roster["gpus"]["gpu"] == []
 
 
-def test_a_gpu_that_goes_stale_is_sent_and_so_is_its_unknown_health() -> None:
+def test_a_gpu_that_goes_stale_is_sent_with_the_health_that_needs_no_inputs() -> None:
     made = store([gpu(0)])
     client = Client(ColumnReader(made, FIELDS))
     client.take()
@@ -149,7 +149,7 @@ def test_a_gpu_that_goes_stale_is_sent_and_so_is_its_unknown_health() -> None:
     assert client.take(stale) == ["columns"]
     assert client.rows[0]["stale"] is True
     assert client.take(1000.0) == []
-    assert (client.rows[0]["stale"], client.rows[0]["health_state"]) == (True, "unknown")
+    assert (client.rows[0]["stale"], client.rows[0]["health_state"]) == (True, "warn")
     accept(made.targets[0], [gpu(0)], 1000.0)
     client.take(1000.0)
     assert (client.rows[0]["stale"], client.rows[0]["health_state"]) == (False, "warn")
