@@ -25,15 +25,16 @@ class EventTotals:
         self._first: object = None
         self._total: _Counts = {}
         self._last: dict[object, tuple[_Counts, _Counts]] = {}
-        """By source, its own counts and the total in its newest sample."""
+        """By source, its own counts and the total in its newest sample that was new."""
         self._shown: dict[object, tuple[Health, _Counts, Health]] = {}
         self._health: Health | None = None
 
-    def apply(self, source: object, health: Health, *, is_counted: bool) -> Health:
+    def apply(self, source: object, health: Health, *, is_counted: bool, is_new: bool = True) -> Health:
         """Return the health of a GPU in a source with the totals of events; the same object while nothing changes.
 
         Args:
             is_counted: whether the samples of the source are counted.
+            is_new: whether its newest sample differs from the one before: a page may be kept, and its events late.
         """
         if self._first in (None, source) and is_counted and not self._last:
             self._first, self._health = source, health  # no other source has ever shown it
@@ -48,7 +49,8 @@ class EventTotals:
             grown = {key: total.get(key, 0) + count - before.get(key, 0) for key, count in own.items()}
             total = {key: max(grown.get(key, 0), self._total.get(key, 0)) for key in {**self._total, **grown}}
             self._total = self._total if total == self._total else total
-        self._last[source] = (own, self._total)
+        if is_new or source not in self._last:
+            self._last[source] = (own, self._total)
         return self._with_totals(source, health)
 
     def _with_totals(self, source: object, health: Health) -> Health:

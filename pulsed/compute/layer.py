@@ -145,7 +145,9 @@ class ComputeLayer:
                 standby.append(position)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
-            gpu_health = stages.counters.events.apply(stages.source, gpu_health, is_counted=stages.is_counted)
+            gpu_health = stages.counters.events.apply(
+                stages.source, gpu_health, is_counted=stages.is_counted, is_new=track.inputs.state == "present"
+            )
             counters = stages.counters.accumulator.snapshot()
             results.append(
                 Result(

@@ -104,6 +104,7 @@ class ServerConnection(HttpToolsProtocol):
         self._ahead = b""  # not parsed yet
         self._in_message, self._in_head = False, True
         self._part_bytes = 0  # of the head, or of what follows it
+        self._body_left = 0  # bytes of a body whose length is known
         self._earlier: RequestResponseCycle | None = None  # the one before `cycle`, if it ended within a piece of data
         self._shut = False
         self._refusal: http.HTTPStatus | None = None  # of the message behind the one that is being answered
@@ -165,12 +166,13 @@ class ServerConnection(HttpToolsProtocol):
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (not hosts and self.parser.get_http_version() == "1.1"):  # RFC 9112, 3.2
             raise _Refused(http.HTTPStatus.BAD_REQUEST)
-        if self._announced_body() > MOST_BODY_BYTES:
+        if (length := self._announced_body()) > MOST_BODY_BYTES:
             raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        self._body_left = length
         self._earlier = self.cycle if self.running else None
         super().on_headers_complete()
         self.scope["headers"] = list(self.headers)  # those after the body are ignored
-        self._in_head, self._part_bytes = False, 0
+        self._in_message, self._in_head, self._part_bytes = True, False, 0  # also behind another one in the same piece
 
     def on_message_complete(self) -> None:
         """The request is complete: its time is over."""
@@ -223,6 +225,9 @@ class ServerConnection(HttpToolsProtocol):
                 return
             end = self._ahead.find(_HEAD_END, 0, _PIECE_BYTES)
             size = _PIECE_BYTES if end < 0 else end + len(_HEAD_END)
+            if self._body_left:  # no part of the next message
+                size = min(size, self._body_left, len(self._ahead))
+                self._body_left -= size
             piece, self._ahead = self._ahead[:size], self._ahead[size:]
             self._feed(piece)
 
