@@ -198,17 +198,18 @@ def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[
 
 
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    """The energy of a GPU that has never moved proves nothing: from its second measurement on."""
+    """Repeated values are certainly old only with power and an energy counter that has moved before."""
     fresh_at: dict[tuple[str, str], float] = {}
     measured: Counter[tuple[str, str]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result in zip(tick.devices, tick.results, strict=True):
+            for device, result, reading in zip(tick.devices, tick.results, tick.readings, strict=True):
                 key = (target, device.entity.uuid)
+                has_proof = reading.energy_joules_total is not None and reading.power_watts is not None
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
-                    measured[key] += 1
-                if measured[key] < 2:
+                    measured[key] += has_proof
+                if measured[key] < 2 or (step.shown[target].is_repeated and not has_proof):
                     continue
                 age = step.clock - fresh_at.get(key, step.clock)
                 if result.health.state == "ok" and age > max(

@@ -101,6 +101,9 @@ VITALS = (
 NAMES = tuple(Gpu("", 0).measure(random.Random(0)))
 """All metrics of a page."""
 
+HIDEABLE = tuple(name for name in NAMES if name != "DCGM_FI_DEV_FB_USED")
+"""Metrics that may be blank; a GPU without any is not on the page."""
+
 Page = dict[str, dict[str, Value]]
 """Values of a page by UUID and metric."""
 
@@ -263,7 +266,7 @@ class World:
             if rng.random() < 0.5:
                 exporter.fault = rng.choice(("dead", "repeat", "blank", "no_labels"))
                 exporter.left = rng.choice((1, 2, 3, 8))
-                exporter.hidden = frozenset(rng.sample(NAMES, rng.randrange(1, len(NAMES))))
+                exporter.hidden = frozenset(rng.sample(HIDEABLE, rng.randrange(1, len(HIDEABLE))))
         exporter.left -= 1
         if exporter.fault == "dead":
             return None
