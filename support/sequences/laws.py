@@ -205,7 +205,7 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
         for target, tick in ticks.items():
             for device, result, reading in zip(tick.devices, tick.results, tick.readings, strict=True):
                 key = (target, device.entity.uuid)
-                has_proof = reading.energy_joules_total is not None and reading.power_watts is not None
+                has_proof = bool(reading.energy_joules_total) and reading.power_watts is not None
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
                     measured[key] += has_proof
@@ -219,19 +219,22 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
 
 
 def _latched_until_resolved(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    raised: dict[tuple[str, str], tuple[float, int]] = {}
+    """Until a reset; one that the energy counter shows late, because it was blank, may have come after the event."""
+    raised: dict[tuple[str, str], tuple[float, int, bool]] = {}
+    visible: Counter[tuple[tuple[str, str], int]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result in zip(tick.devices, tick.results, strict=True):
+            for device, result, reading in zip(tick.devices, tick.results, tick.readings, strict=True):
                 key = (target, device.entity.uuid)
                 gpu = step.gpus.get(device.entity.uuid)
                 resets = gpu.resets if gpu is not None else -1
+                visible[key, resets] += bool(reading.energy_joules_total) and not step.shown[target].is_repeated
                 state = result.health.check("xid_critical").state
                 since = raised.get(key)
                 if state == "crit":
-                    raised.setdefault(key, (step.clock, resets))
+                    raised.setdefault(key, (step.clock, resets, not resets or visible[key, resets] > 2))
                 elif since is not None:
-                    if resets == since[1] and step.clock - since[0] < 86_000.0:
+                    if since[2] and resets == since[1] and step.clock - since[0] < 86_000.0:
                         yield at, f"xid_critical of {device.entity.uuid} is {state} after crit without a reset"
                     del raised[key]
 
