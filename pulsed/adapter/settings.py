@@ -23,7 +23,7 @@ class AdapterSettings(Settings):
     )
     namespaces: Namespaces | None = setting(
         None,
-        "Their namespaces. Whoever can create pods there can report numbers for any workload, and gets the "
+        "Their namespaces. A user who can create pods there can report numbers for any workload, and gets the "
         "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); required outside of a pod. "
         "`all`: every namespace; not with credentials.",
         example="monitoring",

@@ -180,7 +180,7 @@ class IdleSettings(Settings):
 
     held_memory: Size = setting(
         256 * 2**20,
-        "An idle GPU of unknown owners counts as held with this much device memory in use. A CUDA context "
+        "An idle GPU without a known owner is held with this much device memory in use. A CUDA context "
         "takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
     )
 

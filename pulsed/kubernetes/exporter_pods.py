@@ -1,6 +1,6 @@
 """From pods to the pages of the dcgm-exporters on one node.
 
-Labels prove nothing: whoever may create a pod chooses them. A pod is an exporter by its namespace and its controller.
+Labels prove nothing: the creator of a pod chooses them. A pod is an exporter by its namespace and its controller.
 """
 
 from __future__ import annotations

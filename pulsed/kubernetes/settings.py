@@ -136,9 +136,9 @@ class ExporterPodSettings(Settings):
     )
     namespaces: Namespaces | None = setting(
         None,
-        "Namespaces of the exporters. Whoever can create pods there can publish any value of the node's GPUs, and gets "
-        f"the credentials. Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that of pulsed unless it "
-        "is `default`; set it where users create namespaces. `all`: every namespace; not with credentials.",
+        "Namespaces of the exporters. A user who can create pods there can publish any value of the node's GPUs, and "
+        f"gets the credentials. Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that of pulsed "
+        "unless it is `default`; set it where users create namespaces. `all`: every namespace; not with credentials.",
         example="gpu-operator",
     )
     controllers: ObjectKinds = setting(

@@ -105,8 +105,8 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("energy_unknown_seconds", "Observed time with neither energy nor power"),
     Counter(
         "idle_seconds",
-        "Observed idle time: held while an owner has the GPU, else free. Where owners are unknown, held while its"
-        " memory is in use; unknown without a memory reading",
+        "Observed idle time: held while an owner has the GPU or its memory is in use, else free; unknown where"
+        " neither owners nor memory are known",
         "kind",
         IDLE_KINDS,
     ),

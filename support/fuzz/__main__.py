@@ -68,6 +68,7 @@ def fuzz(name: str, seconds: int) -> Run:
             "max_total_time": seconds,
             "max_len": MAX_BYTES,
             "timeout": STUCK_SECONDS,
+            "report_slow_units": STUCK_SECONDS,  # wall-clock time too; its reports lie beside the findings
             "rss_limit_mb": MAX_MEGABYTES,
             "dict": words,
             "artifact_prefix": f"{findings}/{name}-",

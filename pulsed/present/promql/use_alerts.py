@@ -28,7 +28,7 @@ WASTED_KILOWATT_HOURS = 1.0
 """A day. An idle data centre GPU with a CUDA context draws 50 to 120 W: one is reached in 8 to 20 hours."""
 
 _HELD_WHY = (
-    "A pod, job or process has it, or its memory is in use. Ask the owner to release it; notebooks and crashed jobs are"
+    "A pod, job or process has it, or its memory is in use. Contact the owner; notebooks and crashed jobs are"
     " the usual cause.{}"
 )
 _LOW_WHY = (
