@@ -1,18 +1,21 @@
 """The numbers of health events and XIDs of a GPU above all targets that show it.
 
 Each target counts what it sees. The total grows with the target whose samples are counted, so that an event that two
-targets see counts once, and the total does not fall when another one goes on. What a target that was away sees when it
-returns is new as far as it is more than the others have counted meanwhile.
+targets see counts once, and the total does not fall when another one goes on. What a target that was away, or whose
+input was blank, sees when it returns is new as far as it is more than the others have counted meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from pulsed.model.health import Health
 
-_Counts = Mapping[tuple[str, str | int], int]
+_Key = tuple[str, str | int]
+_Counts = Mapping[_Key, int]
+_XID_CHECKS: Set[_Key] = {("check", check) for check in ("xid_critical", "xid_warning", "xid_repeat")}
+"""Checks whose inputs are those of XIDs."""
 
 
 class EventTotals:
@@ -25,7 +28,7 @@ class EventTotals:
         self._first: object = None
         self._total: _Counts = {}
         self._last: dict[object, tuple[_Counts, _Counts]] = {}
-        """By source, its own counts and the total in its newest sample that was new."""
+        """By source, its own counts and the total in its newest sample that was new and had the inputs of the count."""
         self._shown: dict[object, tuple[Health, _Counts, Health]] = {}
         self._health: Health | None = None
 
@@ -43,14 +46,16 @@ class EventTotals:
             self._total = _counts(self._health)
             self._last[self._first], self._health = (self._total, self._total), None
         own = _counts(health)
-        before, total = self._last.get(source, (own, self._total) if self._total else ({}, {}))
+        before, since = self._last.get(source, (own, self._total) if self._total else ({}, {}))
         if is_counted:
             # What it has counted since its newest sample, others may have counted, too.
-            grown = {key: total.get(key, 0) + count - before.get(key, 0) for key, count in own.items()}
+            grown = {key: since.get(key, 0) + count - before.get(key, 0) for key, count in own.items()}
             total = {key: max(grown.get(key, 0), self._total.get(key, 0)) for key in {**self._total, **grown}}
             self._total = self._total if total == self._total else total
         if is_new or source not in self._last:
-            self._last[source] = (own, self._total)
+            blank = _without_inputs(health)
+            kept = {key: since.get(key, 0) for key in own if key in blank}
+            self._last[source] = (own, {**self._total, **kept} if kept else self._total)
         return self._with_totals(source, health)
 
     def _with_totals(self, source: object, health: Health) -> Health:
@@ -65,5 +70,13 @@ class EventTotals:
 
 
 def _counts(health: Health) -> _Counts:
-    found: dict[tuple[str, str | int], int] = {("check", check): count for check, count in health.events}
+    found: dict[_Key, int] = {("check", check): count for check, count in health.events}
     return found | {("xid", code): count for code, count in health.xid_events}
+
+
+def _without_inputs(health: Health) -> Set[_Key]:
+    """Return the counts that cannot grow at present."""
+    found: set[_Key] = {("check", check.id) for check in health.checks if not check.covered}
+    if not found.isdisjoint(_XID_CHECKS):
+        found.update(("xid", code) for code, _ in health.xid_events)
+    return found

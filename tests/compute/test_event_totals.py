@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.event_totals import EventTotals
-from pulsed.model.health import Health
+from pulsed.model.health import CheckState, Health
 
 
 def health(xids: int, events: int = 0) -> Health:
@@ -40,3 +40,14 @@ def test_the_object_stays_the_same_while_nothing_changes() -> None:
     shown = totals.apply("b", second, is_counted=False)
     totals.apply("a", first, is_counted=True)
     assert totals.apply("b", second, is_counted=False) is shown
+
+
+def test_an_event_that_a_blank_input_shows_late_counts_once() -> None:
+    def counted(xids: int, is_covered: bool) -> Health:
+        return Health("ok", 1.0, (CheckState("xid_critical", "ok", covered=is_covered),), (), ((48, xids),))
+
+    totals, seen = EventTotals(), []
+    for first, second, is_covered in ((0, 0, True), (1, 0, False), (1, 0, False), (1, 1, True), (2, 2, True)):
+        totals.apply("a", counted(first, True), is_counted=False)
+        seen.append(dict(totals.apply("b", counted(second, is_covered), is_counted=True).xid_events)[48])
+    assert seen == [0, 0, 0, 1, 2]

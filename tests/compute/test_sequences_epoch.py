@@ -124,6 +124,13 @@ def test_a_new_critical_code_after_a_restart_is_critical(epoch: Epoch | None) ->
     assert sim.check("xid_critical", **VITAL, xid_last_code=48.0).state == "crit"
 
 
+def test_a_code_of_unknown_age_that_was_confirmed_stays_critical_while_its_inputs_are_blank() -> None:
+    sim = played(xid(48, ecc_dbe_volatile_total=1.0), xid(None, ecc_dbe_volatile_total=None))
+    assert sim.check("xid_critical", **VITAL).state == "crit"
+    play(sim, xid(48, ecc_dbe_volatile_total=0.0))
+    assert sim.check("xid_critical", **VITAL).state == "unknown"
+
+
 def counted(*totals: float | None) -> tuple[Step, ...]:
     return tuple(Step(totals=None if total is None else {13: total}) for total in totals)
 

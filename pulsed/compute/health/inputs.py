@@ -49,6 +49,7 @@ class GpuInputs:
         gap_seconds: time before this sample that no sample covers; 0 for none.
         links_up: numbers of the NVLinks that have been up.
         uses_nvlink: whether data has been sent over any NVLink.
+        confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
 
     model: str = ""
@@ -61,6 +62,7 @@ class GpuInputs:
     gap_seconds: float = 0.0
     links_up: frozenset[int] = frozenset()
     uses_nvlink: bool = False
+    confirmed_xids: set[str] = field(default_factory=set)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
 

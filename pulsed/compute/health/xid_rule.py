@@ -94,7 +94,10 @@ class XidRule(Rule):
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf
-        confirmed = {scope for name, scope in _CONFIRMS.items() if (inputs.value(name) or 0.0) > 0}
+        confirmed = inputs.confirmed_xids
+        for name, scope in _CONFIRMS.items():  # a GPU that fails leaves them blank, which takes nothing back
+            if (value := inputs.value(name)) is not None:
+                (confirmed.add if value > 0 else confirmed.discard)(scope)
         for code, record in inputs.xids.records.items():
             is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
             raised, until = self._raised(code, record, is_corroborated, inputs, now)
