@@ -9,6 +9,7 @@ from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
 from pulsed.compute.health.rule import DAY
+from pulsed.compute.health.rule_kinds import Codes
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
@@ -143,17 +144,21 @@ def _inputs(check: Check) -> str:
 
 def _problem_and_action(check: Check) -> str:
     """Return the title, and the remedy without the problem that it begins with (`PROBLEM (details): action`)."""
-    remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", f"do what the {_code_of(check)} needs"))
+    remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", _advice(check)))
     begin = re.match(r"[^:(]*(\(.*?\))?: ", remedy)
     details = f" {begin[1]}" if begin and begin[1] else ""
     action = remedy[begin.end() :] if begin else remedy
     days = f"{HISTORY_SECONDS / DAY:g} days"
     recurs = f" If raised before within {days}: {check.recurs[0].lower()}{check.recurs[1:]}" if check.recurs else ""
-    return f"{check.title}{details}. {action[0].upper()}{action[1:]}{recurs}"
+    critical = f" At `crit`: {check.critical[0].lower()}{check.critical[1:]}" if check.critical else ""
+    return f"{check.title}{details}. {action[0].upper()}{action[1:]}{critical}{recurs}"
 
 
-def _code_of(check: Check) -> str:
-    return "[code](#dcgms-codes)" if check.id == "dcgm_health" else "[XID](#xids)"
+def _advice(check: Check) -> str:
+    for rule in check.rules:
+        if isinstance(rule, Codes):
+            return "; ".join(f"{code}: {action}" for code, action in rule.actions.items())
+    return f"do what the {'[code](#dcgms-codes)' if check.id == 'dcgm_health' else '[XID](#xids)'} needs"
 
 
 def _dcgm_codes() -> Iterator[str]:

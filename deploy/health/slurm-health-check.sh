@@ -8,8 +8,10 @@
 # check_pulsed.sh must lie beside it. slurmd passes neither arguments nor an environment: change settings in
 # slurm-health-check.conf beside it, in the syntax of a shell. These are the defaults:
 PULSED_URL=http://localhost:9401
-# A node is drained while one of these checks (HEALTH.md) is crit; info, warn and hot never drain.
-DRAIN_CHECKS=memory_unrepairable,row_remap_failed,row_remap_growth,retired_pages
+# A node is drained while one of these checks is crit: jobs on it fail or compute wrong results until somebody acts. README.md
+# beside this has the reason for each check, also for those that do not drain; info, warn and hot never drain.
+DRAIN_CHECKS=gpu_lost,recovery_action,xid_critical,ecc_uncorrectable
+DRAIN_CHECKS=$DRAIN_CHECKS,memory_unrepairable,row_remap_failed,row_remap_growth,retired_pages
 # With yes, a node that this script drained is resumed once the node was restarted or all of its GPUs were reset, and the
 # checks that drained it are ok. A node that anything else drained is left alone.
 RESUME=no

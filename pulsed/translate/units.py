@@ -18,15 +18,14 @@ OutOfRangeRule = Callable[[float, list[str]], float | None]
 """Function of a value outside its unit's certain range and the list of anomalies to append to; returns base units or
 None."""
 
-RATIO_ABOVE_ONE = "ratio_above_one"
-"""Anomaly: a share was above 1 by an excess that DCGM is known for; it was cut to 1."""
+RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN = "ratio_above_one", "ratio_absurd", "ratio_unit_unknown"
 
-RATIO_ABSURD = "ratio_absurd"
-"""Anomaly: a share was far above 1; it counts as missing."""
-
-RATIO_UNIT_UNKNOWN = "ratio_unit_unknown"
-"""Anomaly: a share of exactly 1 that may mean 1 % or 100 %, on a page that does not state the unit; it counts as
-missing."""
+ANOMALIES: Mapping[str, str] = {
+    RATIO_ABOVE_ONE: "A share was above 1 by an excess that DCGM is known for on MIG instances, and was cut to 1",
+    RATIO_ABSURD: "A share was far above 1",
+    RATIO_UNIT_UNKNOWN: "A share of exactly 1 means 1 % or 100 %, and the page does not state the unit",
+}
+"""Anomalies of shares and what they mean; all but the first count as missing."""
 
 # Blanks (dcgm_structs.h): DCGM's own test is `>= base`, but counters pass the double's base legally, and energy and
 # bytes pass the int32 ones, so those are detected by equality. All are exact as floats, but for the int64 ones,

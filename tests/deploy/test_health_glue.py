@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from pulsed.compute.health.checks import BY_ID
+from pulsed.compute.health.checks import CHECKS
 from support.certificates import make_authority
 from support.daemon import Daemon, free_port, serving
 from support.http_servers import QuietHandler, running
@@ -47,12 +48,16 @@ class FailingGpu(Exporter):
         failed: whether a row could not be remapped.
         celsius: its temperature.
         joules: energy since the driver was loaded.
+        xid: code of its last XID.
+        is_lost: whether the page has another GPU only.
     """
 
     body: str = ""
     failed: int = 0
     celsius: float = 50.0
     joules: float = 1000.0
+    xid: int = 0
+    is_lost: bool = False
 
     def answer(self) -> str:
         self.joules += 150.0
@@ -64,8 +69,10 @@ class FailingGpu(Exporter):
             "DCGM_FI_DEV_ROW_REMAP_FAILURE": self.failed,
             "DCGM_FI_DEV_ROW_REMAP_PENDING": self.failed,
             "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0,
+            "DCGM_FI_DEV_XID_ERRORS": self.xid,
         }
-        labels = 'gpu="0",UUID="GPU-0",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",Hostname="node"'
+        number = int(self.is_lost)
+        labels = f'gpu="{number}",UUID="GPU-{number}",modelName="NVIDIA A100-SXM4-40GB",Hostname="node"'
         return "".join(f"# TYPE {name} gauge\n{name}{{{labels}}} {value}\n" for name, value in rows.items())
 
 
@@ -328,6 +335,16 @@ def test_slurm_drains_for_repairs_and_resumes_after_a_reset_only(node: SlurmNode
     until(lambda: not node.is_drained())
 
 
+@pytest.mark.parametrize(("fault", "check"), [({"is_lost": True}, "gpu_lost"), ({"xid": 79}, "xid_critical")])
+def test_slurm_drains_a_node_on_which_every_job_would_fail(node: SlurmNode, fault: dict[str, int], check: str) -> None:
+    node.configure()
+    until(lambda: node.verdict(check) == "OK")
+    for name, value in fault.items():
+        setattr(node.gpu, name, value)
+    until(node.is_drained)
+    assert f"node GPU 0 crit: {check}" in node.cluster.node()["Reason"]
+
+
 def test_slurm_resumes_on_request_only_and_after_a_restart_of_the_node(node: SlurmNode) -> None:
     node.configure()
     long_ago = "pulsed 1000: node GPU 0 crit: row_remap_failed"
@@ -353,6 +370,12 @@ def test_what_others_drained_stays_drained_and_silence_changes_nothing(node: Slu
     assert not node.is_drained()
 
 
-def test_the_checks_that_drain_by_default_exist() -> None:
-    (line,) = [line for line in (GLUE / "slurm-health-check.sh").read_text().splitlines() if line.startswith("DRAIN_")]
-    assert set(line.partition("=")[2].split(",")) <= BY_ID.keys()
+def test_each_check_that_can_be_critical_drains_or_has_a_reason_not_to() -> None:
+    settings = [line for line in (GLUE / "slurm-health-check.sh").read_text().splitlines() if line.startswith("DRAIN_")]
+    script = "\n".join([*settings, 'printf %s "$DRAIN_CHECKS"'])
+    drains = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split(",")
+    table = (GLUE / "README.md").read_text().splitlines()
+    rows = [row.split("|")[1:4] for row in table if "| yes |" in row or "| no |" in row]
+    documented = {check: verdict.strip() for names, verdict, _ in rows for check in re.findall(r"`(\w+)`", names)}
+    assert documented.keys() == {check.id for check in CHECKS if "crit" in check.states}
+    assert [check for check, verdict in documented.items() if verdict == "yes"] == drains

@@ -75,7 +75,7 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         assert seen.keys() == {0, 1, 2}
         assert "OK: 8 ok" in seen[0]
         assert "WARN  temp_margin" in seen[1]
-        assert "(negative: exceeded): cool the GPU" in seen[1]
+        assert "(negative: exceeded): check fans" in seen[1]
         assert "CRIT  temp_margin" in seen[2]
         assert daemon.stop() == 0
         listener.join(SECONDS)

@@ -8,7 +8,7 @@ from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, Rule, RuleState
-from pulsed.compute.health.xids import advice, xid_of
+from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.model.health import STATES, CheckState, State
 
@@ -30,6 +30,7 @@ class Check:
         title: what is wrong when it is raised.
         rules: the worst of them is the state; it is known as soon as one of them is.
         remedy: what to do. `{...}` stand for evidence.
+        critical: what to do at crit, if that differs.
         recurs: what to do besides if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
         source: where the thresholds come from.
         guest: whether it makes sense in a vGPU guest, which has a share of a board.
@@ -43,6 +44,7 @@ class Check:
     title: str
     rules: tuple[Rule, ...]
     remedy: str
+    critical: str
     recurs: str
     source: str
     guest: bool
@@ -55,6 +57,10 @@ class Check:
     def rule(self) -> str:
         """When it is raised, in words, from the thresholds of its rules."""
         return "; ".join([rule.sentence for rule in self.rules] + ([self.note] if self.note else []))
+
+    def remedy_at(self, state: State) -> str:
+        """Return what to do in a state that it can raise."""
+        return (state == "crit" and self.critical) or self.remedy
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -78,6 +84,7 @@ def check(
     *rules: Rule,
     remedy: str,
     source: str,
+    critical: str = "",
     recurs: str = "",
     guest: bool = False,
     unless: tuple[str, ...] = (),
@@ -86,7 +93,7 @@ def check(
     note: str = "",
 ) -> Check:
     """Return a check as a row of the table: its rules follow its title."""
-    return Check(id_, title, rules, remedy, recurs, source, guest, unless, superseded_by, optional, note)
+    return Check(id_, title, rules, remedy, critical, recurs, source, guest, unless, superseded_by, optional, note)
 
 
 class GpuCheck:
@@ -165,7 +172,7 @@ class GpuCheck:
             last_event=last_event,
             message=self._message(rule, time, now) if severity > 0 else rule.ignored if severity == 0 else "",
             evidence=evidence,
-            remedy=_remedy(check, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
+            remedy=_remedy(check, worst, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
@@ -200,14 +207,16 @@ def _either(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
 
-def _remedy(check: Check, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...], recurs: bool) -> str:
+def _remedy(
+    check: Check, worst: int, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...], recurs: bool
+) -> str:
     if rule.suspects:
         return f"XID {rule.xid} repeats with one program: look for its error in the log of {_either(rule.suspects)}."
-    numbers: dict[str, float | str] = dict(evidence) | ({"advice": rule.advice} if rule.advice else {})
+    advice = check.rules[worst].advice(rule, dict(evidence))
+    numbers: dict[str, float | str] = dict(evidence) | ({"advice": advice} if advice else {})
     if rule.xid is not None:
-        known = xid_of(rule.xid)
-        numbers["advice"] = advice("crit" if "crit" in (state, known.severity) else state, known.action)
+        numbers["advice"] = advice_on(rule.xid, state)
     try:
-        return check.remedy.format_map(numbers) + (f" {check.recurs}" if recurs else "")
+        return check.remedy_at(state).format_map(numbers) + (f" {check.recurs}" if recurs else "")
     except KeyError:  # held after its inputs have disappeared
         return f"{check.title}: check the GPU again, its readings are gone."

@@ -32,7 +32,7 @@ from pulsed.compute.health.rule_kinds import (
     total,
 )
 from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
-from pulsed.compute.health.xids import RESET_LATER
+from pulsed.compute.health.xids import ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.model.health import State
 
@@ -114,10 +114,18 @@ CHECKS: tuple[Check, ...] = (
             text="action",
             codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)},
             beyond="warn",
+            actions={
+                1: ADVICE["reset_gpu"],
+                2: ADVICE["reboot_node"],
+                3: "stop peer-to-peer traffic, then look again",
+                4: "drain the GPU and reset it",
+                5: "check the IMEX service and its nodes",
+                6: "stop the jobs on this GPU and reset its PCIe bus",
+                7: ADVICE["reboot_node"],
+            },
             lasts=DAY,
         ),
-        remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
-        "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
+        remedy="The driver requests recovery action {recovery_action:g}: {advice}.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
     check(
@@ -138,8 +146,8 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
         "is warn or worse; while its source does not deliver, it is unknown but for events that came before",
-        remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
-        "driver.",
+        remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; if it hangs, drain "
+        "and restart the node.",
         source="pulsed",
         guest=True,
     ),
@@ -193,7 +201,8 @@ CHECKS: tuple[Check, ...] = (
         "Uncorrected memory errors",
         Level("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
         step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
-        remedy="Uncorrected memory errors may have spoiled results: drain, reset the GPU, then check row remapping.",
+        remedy="Uncorrected memory errors may have spoiled results: warn the owner, drain the node, reset the GPU, "
+        "then check row remapping.",
         recurs="It came back: run field diagnostics and plan the replacement of the GPU.",
         source="DCGM's memory watch",
     ),
@@ -262,6 +271,7 @@ CHECKS: tuple[Check, ...] = (
         note="fewer rows that were replaced before are ok: the memory is repaired",
         remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
         "soon.",
+        critical="So many rows were replaced that few spares are left: drain the node and replace the GPU.",
         source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
         unless=_RETIRED_INPUTS,
     ),
@@ -287,6 +297,7 @@ CHECKS: tuple[Check, ...] = (
             when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",
+        critical="So many memory pages are retired that no more can be: drain the node and replace the GPU.",
         source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",
         unless=_REMAP_INPUTS,
     ),
@@ -339,7 +350,7 @@ CHECKS: tuple[Check, ...] = (
             clear=3.0,
         ),
         remedy="The margin to the GPU's own temperature limit is {temperature_margin_celsius:g} °C (negative: "
-        "exceeded): cool the GPU.",
+        "exceeded): check fans, airflow and coolant, or reduce the load.",
         source="NVML's T.Limit: slowdown at -2 °C on H100, H200, Ada and Blackwell",
         unless=("slowdown_temperature_celsius", "max_operating_temperature_celsius"),
     ),
@@ -362,6 +373,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="only without a margin; limits are the device's, else the model's",
         remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
+        critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
         superseded_by="temperature_margin_celsius",
     ),
@@ -385,7 +397,7 @@ CHECKS: tuple[Check, ...] = (
         _BRAKE,
         replace(_BRAKE, name="power_brake_long_ratio", levels={"crit": 0.6}, window=10 * MINUTE, enter=0.0),
         _event_count("hw_power_brake", "warn"),
-        remedy="The power brake slows the GPU: check PSU, cables and rack power.",
+        remedy="The power brake slows the GPU: check the power supply, cables and rack power.",
         source=_SOURCE,
     ),
     check(
@@ -476,6 +488,7 @@ CHECKS: tuple[Check, ...] = (
             hold=10 * MINUTE,
         ),
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
+        critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",
         source="DCGM's NVLink watches",
     ),
     check(
@@ -546,7 +559,7 @@ CHECKS: tuple[Check, ...] = (
             "ecc_mode", {"warn": 0}, "while ECC is off on a data-centre GPU", number="", by=of_data_centre, below=True
         ),
         Level("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
-        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with its neighbours.",
+        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with those of the other GPUs.",
         source="DCGM's InfoROM watch, fleet practice",
         optional=True,
     ),
@@ -576,7 +589,7 @@ CHECKS: tuple[Check, ...] = (
             number="at {:.0%} or less",
             below=True,
         ),
-        remedy="The power smoothing circuit is nearly used up: schedule service for this board.",
+        remedy="The power smoothing circuit is worn: schedule service for this board.",
         source="DCGM field 1432",
         optional=True,
     ),

@@ -274,6 +274,10 @@ class Rule(ABC):
                 found.setdefault(name, value)
         return tuple(found.items())
 
+    def advice(self, state: RuleState, evidence: Mapping[str, float]) -> str:
+        """Return what replaces `{advice}` in the remedy; empty for nothing."""
+        return state.advice
+
     def _conditional(self, reached: int, kept: int, inputs: GpuInputs) -> tuple[int, int]:
         """Return the severities under the conditions: ok if one is false, unknown if one is unknown."""
         for quantity, compare, threshold in self.when:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
@@ -19,6 +19,9 @@ from pulsed.model.vocabulary import Value
 # Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer
 # would do with less, as links correct more; DCGM scales them all alike.
 _REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
+NEWER_CODE = "look it up in the documentation of the driver and apply it"
+"""What to do for a code that is newer than the table."""
+
 _UNKNOWN_LINK = (5, 16)
 
 
@@ -55,10 +58,16 @@ class Codes(Level):
     Attributes:
         codes: by code, the state that it means; others up to the largest code are ok.
         beyond: the state of codes above all of these: they are newer than the table.
+        actions: by code, what to do, as the end of a sentence.
     """
 
     codes: Mapping[State, tuple[int, ...]]
     beyond: State | None = None
+    actions: Mapping[int, str] = field(default_factory=dict)
+
+    def advice(self, state: RuleState, evidence: Mapping[str, float]) -> str:
+        """Return what to do for the code."""
+        return self.actions.get(int(evidence.get(self.name, -1)), NEWER_CODE) if self.actions else ""
 
     @property
     def states(self) -> tuple[State, ...]:

@@ -76,3 +76,9 @@ def severity_of(code: int) -> XidSeverity:
 def advice(severity: str, action: Action) -> str:
     """Return the remedy for an action, as the end of a sentence: below `crit` a reset can wait for the jobs."""
     return RESET_LATER if action == "reset_gpu" and severity != "crit" else ADVICE[action]
+
+
+def advice_on(code: int, state: str) -> str:
+    """Return the remedy for a code while the state of a check is due to it, as the end of a sentence."""
+    known = xid_of(code)
+    return advice("crit" if "crit" in (state, known.severity) else state, known.action)

@@ -41,15 +41,44 @@ _MODEL = (
 GPU = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.node }}" + _MODEL
 """Index, MIG instance, node and model of a GPU of pulsed."""
 
-OWNER = (
-    "{{ range "
-    + "printf `pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}` $labels.node $labels.uuid (or $labels.mig_id `.*`)"
-    + ' | query | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
+_OWNER_LABELS = (
+    "{{ with .Labels.pod }} pod {{ . }}{{ end }}"
     "{{ with .Labels.namespace }} in {{ . }}{{ end }}"
     "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ if eq .Labels.kind `process` }} process{{ end }}"
-    "{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"
+    "{{ with .Labels.user }} of {{ . }}{{ end }}."
 )
-"""A sentence per owner of a GPU or MIG instance, or of all instances of a board; empty if none is known."""
+
+
+def _owners(over: str = "{}") -> str:
+    """Return the template of the owners of a GPU or MIG instance, or of all instances of a board, in order."""
+    query = over.format("pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}")
+    return f"printf `{query}` $labels.node $labels.uuid (or $labels.mig_id `.*`) | query | sortByLabel `kind`"
+
+
+OWNER = f"{{{{ range {_owners()} }}}} Owner:{_OWNER_LABELS}{{{{ end }}}}"
+"""A sentence per owner; empty if none is known."""
+
+LAST_OWNER = (
+    f'{{{{ define "owner" }}}}{_OWNER_LABELS}{{{{ end }}}}'
+    f'{{{{ range {_owners()} }}}} Owner:{{{{ template "owner" . }}}}{{{{ else }}}}'
+    f"{{{{ range {_owners('last_over_time({}[1h])')} }}}} Owner within the last hour:"
+    '{{ template "owner" . }}{{ end }}{{ end }}'
+)
+"""The same, with the owners of the last hour where there is none now: a fault may have ended the job."""
+
+
+def since(promql: str, *labels: str) -> str:
+    """Return the template of ` (since TIME)`, from a query of Unix seconds; empty if it finds nothing."""
+    return f"{{{{ with {lookup(promql, *labels)} }}}} (since {_TIME}){{{{ end }}}}"
+
+
+def last_seen(series: str, *labels: str) -> str:
+    """Return the template of `Last seen TIME. `, from the samples of a series within a day; empty if there are none."""
+    query = lookup(f"max(max_over_time(timestamp({series})[1d:1m]))", *labels)
+    return f"{{{{ with {query} }}}}Last seen {_TIME}. {{{{ end }}}}"
+
+
+_TIME = '{{ (. | first | value | toTime).UTC.Format "2006-01-02 15:04" }} UTC'
 
 DCGM_GPU = (
     "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"

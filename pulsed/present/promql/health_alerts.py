@@ -6,30 +6,24 @@ A latched state outlives its event by ten minutes at least, so that `for` and a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
-from pulsed.compute.health.rule_kinds import Duty, Level
+from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
-from pulsed.compute.health.xids import FOLLOWER, XIDS
-from pulsed.model.health import SEVERITY
+from pulsed.compute.health.xids import FOLLOWER, XIDS, advice_on
+from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.promql.alert_text import GPU, OWNER, lookup, of_board
+from pulsed.present.promql.alert_text import GPU, LAST_OWNER, lookup, of_board, since
 from pulsed.present.promql.rule_types import Alert, Severity
 
 METRIC = "pulsed_gpu_health_check"
 
 _WARN, _CRIT = SEVERITY["warn"], SEVERITY["crit"]
 
-_SINCE = (
-    "{{ with "
-    + lookup(
-        "time() - pulsed_gpu_health_check_since_timestamp_seconds{node=%q,uuid=%q,check=%q}", "node", "uuid", "check"
-    )
-    + " }} (for {{ . | first | value | humanizeDuration }}){{ end }}"
-)
+_SINCE = since("pulsed_gpu_health_check_since_timestamp_seconds{node=%q,uuid=%q,check=%q}", "node", "uuid", "check")
 
 
 def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
@@ -49,15 +43,13 @@ def _alerts(check: Check, settings: HealthSettings) -> Iterator[Alert]:
 
 def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity, settings: HealthSettings) -> Alert:
     name = "".join(word.capitalize() for word in check.id.split("_"))
-    remedy = re.sub(r"\{(\w+)\b[^{}]*\}", lambda found: _evidence(found[1], check, settings), check.remedy)
     return Alert(
         f"PulsedGpuHealth{name}{suffix}",
         expr,
         hold,
         severity,
         f"{GPU}: {_lowered(check.title)}{_SINCE}",
-        f"{remedy}{_readings(check)}{OWNER} Rule: {check.rule}. `pulsed health` on the node and /gpus have the"
-        " evidence.",
+        f"{_remedy(check, severity, settings)}{_readings(check)}{LAST_OWNER} Details: {_ON_THE_NODE}.",
         check.id,
     )
 
@@ -72,45 +64,84 @@ def _lowered(title: str) -> str:
     return title if any(letter.isupper() for letter in first[1:]) else title[0].lower() + title[1:]
 
 
-def _evidence(name: str, check: Check, settings: HealthSettings) -> str:
+def _remedy(check: Check, severity: Severity, settings: HealthSettings) -> str:
+    """Return the template of what to do."""
+    state: State = "crit" if severity == "critical" else "warn"
+    remedy = check.remedy_at(state)
+    for rule in check.rules:
+        if isinstance(rule, XidRule) and "{xid" in remedy:
+            return _for_each_xid(remedy, rule, state, settings)
+        if isinstance(rule, Codes) and rule.actions:
+            return _for_code(remedy, rule.name, rule.actions)
+    return _PLACEHOLDER.sub(lambda found: _evidence(found[1]), remedy)
+
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\b[^{}]*\}")
+
+_ON_THE_NODE = "`pulsed health` on {{ $labels.node }}"
+
+
+def _evidence(name: str) -> str:
     """Return the template of a number in a remedy."""
     if name == "advice":
-        return "follow HEALTH.md for the code"
-    if name == "xid":
-        return _xids(check, settings)
+        return f"{_ON_THE_NODE} has the message and what to do"
     number = '{{ . | first | value | printf "%.0f" }}'
     return f"{{{{ with {of_board(f'pulsed_gpu_{name}')} }}}}{number}{{{{ else }}}}(not reported now){{{{ end }}}}"
 
 
-def _xids(check: Check, settings: HealthSettings) -> str:
-    """Return the template of the codes that a check counts and that happened, separated by commas."""
-    (rule,) = (rule for rule in check.rules if isinstance(rule, XidRule))
+def _for_code(remedy: str, quantity: str, actions: Mapping[int, str]) -> str:
+    """Return the template of a remedy for the code that a quantity has now."""
+    code = '{{ $code := . | first | value | printf "%.0f" }}'
+    text = _with_code(remedy, actions, NEWER_CODE)
+    missing = f"It is not reported now: {_ON_THE_NODE} has the code and what to do."
+    return f"{{{{ with {of_board(f'pulsed_gpu_{quantity}')} }}}}{code}{text}{{{{ else }}}}{missing}{{{{ end }}}}"
+
+
+def _for_each_xid(remedy: str, rule: XidRule, state: State, settings: HealthSettings) -> str:
+    """Return the template of a remedy for each code that a rule counts and that happened within a day."""
     counted = {code: rule.counts(code, settings.severity_of(code)) for code in XIDS}
     codes = "|".join(str(code) for code, counts in counted.items() if counts)
     others = "|".join(str(code) for code, counts in counted.items() if not counts)  # and unknown codes
-    metric = "pulsed_gpu_xid_events_total"
-    match rule.choose:
-        case "critical":
-            query = of_board(metric, f'xid=~"{codes}"', more=" > 0")
-        case "repeated":
-            query = of_board(f"topk(1, {metric}", f'xid!="{FOLLOWER}"', more=" > 0)")
-        case _:
-            query = of_board(metric, f'xid!~"{others}"', more=" > 0")
-    return (
-        f'{{{{ with {query} | sortByLabel "xid" }}}}{{{{ range $n, $event := . }}}}{{{{ if $n }}}}, {{{{ end }}}}'
-        "{{ $event.Labels.xid }}{{ end }}{{ else }}(of an earlier run of pulsed){{ end }}"
+    matcher = {"critical": f'xid=~"{codes}"', "repeated": f'xid!="{FOLLOWER}"'}.get(
+        str(rule.choose), f'xid!~"{others}"'
     )
+    events = f"pulsed_gpu_xid_events_total{{node=%q,uuid=%q,{matcher}}}"
+    recent = f"increase({events}[1d]) > 0 or {events} > 0 unless on (node, uuid, xid) {events} offset 1d"
+    query = lookup(f"topk(1, {recent})" if rule.choose == "repeated" else recent, *("node", "uuid") * 3)
+    actions = {code: advice_on(code, state) for code, counts in counted.items() if counts}
+    text = _with_code(remedy, actions, advice_on(-1, state))
+    return (
+        f'{{{{ with {query} | sortByLabel "xid" }}}}{{{{ range $n, $event := . }}}}{{{{ if $n }}}} {{{{ end }}}}'
+        f"{{{{ $code := $event.Labels.xid }}}}{text}{{{{ end }}}}"
+        f"{{{{ else }}}}The XID is more than a day old: {_ON_THE_NODE} has the code and what to do.{{{{ end }}}}"
+    )
+
+
+def _with_code(remedy: str, actions: Mapping[int, str], other: str) -> str:
+    """Return the template of a remedy with the code `$code`, and the action for it as advice."""
+    by_action: dict[str, list[str]] = {}
+    for code, action in actions.items():
+        by_action.setdefault(action, []).append(str(code))
+    by_action.pop(other, None)
+    words = ["if", *["else if"] * len(by_action)]
+    cases = "".join(
+        f'{{{{ {word} match "^({"|".join(codes)})$" $code }}}}{action}'
+        for word, (action, codes) in zip(words, by_action.items(), strict=False)
+    )
+    advice = f"{cases}{{{{ else }}}}{other}{{{{ end }}}}"
+    return _PLACEHOLDER.sub(lambda found: advice if found[1] == "advice" else "{{ $code }}", remedy)
 
 
 def _readings(check: Check) -> str:
     """Return a sentence for each reading that a check uses; those without a value are left out."""
     fallbacks = {rule.inputs[1]: rule.fallback for rule in check.rules if isinstance(rule, Level) and rule.fallback}
     is_of_xid = any(isinstance(rule, XidRule) for rule in check.rules)
+    said = {"xid_last_code"} if "{xid" in check.remedy else set(_PLACEHOLDER.findall(check.remedy))
     texts = []
     for name in check.inputs:
         if name == "clocks_event_reasons":
             texts.append(_clock_events(check))
-        elif name in QUANTITIES and f"{{{name}" not in check.remedy and not (is_of_xid and name in CORROBORATION):
+        elif name in QUANTITIES and name not in said and not (is_of_xid and name in CORROBORATION):
             texts.append(_reading(name, name in fallbacks))
     return "".join(texts)
 
@@ -130,8 +161,13 @@ UNNAMED = "hw_slowdown|board_limit|reliability"
 
 def _reading(name: str, has_fallback: bool) -> str:
     meaning = QUANTITIES[name].meaning
-    words = name if meaning.startswith("1 ") else re.split("[:;,]", meaning)[0]
+    words, _, codes = re.sub("^1 (if|once|while) ", "", meaning).partition(": ")
+    words = f"{words[0].upper()}{re.split('[;,]', words)[0][1:]}"
     suffix, form, unit, more = next(row for row in _FORMATS if name.endswith(row[0]))
+    if meaning.startswith("1 "):
+        form = 'printf "%.0f" | reReplaceAll "^1$" "yes" | reReplaceAll "^0$" "no"'
+    elif codes and suffix == "":
+        unit = f" ({codes})"
     of_span = suffix == "_seconds_total"
     query = of_board(f"{'rate(' if of_span else ''}pulsed_gpu_{name}", more=f"[10m]){more}" if of_span else more)
     missing = f"{{{{ else }}}} {words}: not reported, that of the model counts." if has_fallback else ""

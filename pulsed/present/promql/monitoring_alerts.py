@@ -5,11 +5,13 @@ What is absent raises an alert: a GPU that nothing reports has no other one.
 
 from __future__ import annotations
 
+from pulsed.compute.plausibility_rules import RULES as PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
-from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, lookup
+from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, last_seen, lookup
 from pulsed.present.promql.inputs import input_of
 from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import COVERAGE
+from pulsed.translate.units import ANOMALIES
 
 JOBS = "pulsed.*"
 """Regular expression of the jobs of the documented scrape configurations and of the chart's monitors."""
@@ -23,8 +25,16 @@ _MISSING_WHY = (
     " profiling, or the board may not support it."
 )
 _GONE_WHY = (
-    "Check that nvidia-smi lists it (XID 79: fallen off the bus) and that the exporter runs. After planned removal,"
-    " silence the alert; it ends within {}."
+    "Run nvidia-smi on the node: if it does not list the GPU, drain the node and restart it; if it does, restart the"
+    " exporter. After planned removal, silence the alert; it ends within {}."
+)
+_INCONSISTENT_WHY = (
+    "".join(
+        f"{{{{ if eq $labels.reason `{reason}` }}}}{meaning}. {{{{ end }}}}"
+        for reason, meaning in (*((rule.reason, rule.meaning) for rule in PLAUSIBILITY), *ANOMALIES.items())
+    )
+    + "What is implausible counts as missing, not as idle. If counters are stuck or frozen, restart the host engine and"
+    " the exporter; a share that was cut to 1 is harmless."
 )
 _STUCK_WHY = (
     "The driver reports kernels nearly all the time, but profiling reports no activity. `dcgmi dmon -e 1001`, or a"
@@ -94,8 +104,9 @@ def _of_daemons() -> tuple[Alert, ...]:
             "5m",
             "warning",
             f"{DAEMON} does not answer Prometheus",
-            f"{UNMONITORED}Check that the node is up, that the service or pod runs (`systemctl status pulsed`,"
-            " `kubectl get pods`), and that Prometheus reaches {{ $labels.instance }}.",
+            f"{UNMONITORED}{last_seen('up{job=%q,instance=%q} == 1', 'job', 'instance')}Check that the node is up, that"
+            " the service or pod runs (`systemctl status pulsed`, `kubectl get pods`), and that Prometheus reaches"
+            " {{ $labels.instance }}.",
         ),
         Alert(
             "PulsedNodeWithoutGpus",
@@ -105,8 +116,9 @@ def _of_daemons() -> tuple[Alert, ...]:
             "10m",
             "warning",
             "{{ $labels.node }} reports no GPU ({{ $value }} before)",
-            "Check that the node is up, that pulsed at {{ $labels.instance }} and its source run, and that nvidia-smi"
-            " lists GPUs. After planned removal, silence the alert; it ends within a day.",
+            f"{last_seen('pulsed_gpu_info{node=%q}', 'node')}Check that the node is up, that pulsed at"
+            " {{ $labels.instance }} and its source run, and that nvidia-smi lists GPUs. After planned removal, silence"
+            " the alert; it ends within a day.",
         ),
         Alert(
             "PulsedSourceDown",
@@ -136,7 +148,8 @@ def _of_daemons() -> tuple[Alert, ...]:
             "10m",
             "warning",
             f'{DAEMON} restarted {{{{ $labels.source }}}} {{{{ $value | printf "%.0f" }}}} times in 30 minutes',
-            "Its child process, `dcgmi dmon`, ends repeatedly. Check the host engine; the log has the last output.",
+            "Its child process, `dcgmi dmon`, ends repeatedly, and readings are missing in between. Check the host"
+            " engine (`systemctl status nvidia-dcgm`); the log of pulsed has the last output.",
         ),
         Alert(
             "PulsedClockSkew",
@@ -145,8 +158,9 @@ def _of_daemons() -> tuple[Alert, ...]:
             f'unless {daemon} pulsed_source_info{{kind="replay"}}',
             "10m",
             "warning",
-            f'{DAEMON}: its clock and that of Prometheus differ by {{{{ $value | printf "%.0f" }}}} s',
-            "Positive: it is ahead. Rates, ages and the times of events are wrong. Check time synchronization (chrony,"
+            f'{DAEMON} has another time than Prometheus: {{{{ $value | printf "%.0f" | reReplaceAll "^-" "" }}}} s'
+            "{{ if gt $value 0.0 }} ahead{{ else }} behind{{ end }}",
+            "Rates, ages and the times of events are wrong. Check time synchronization (chrony,"
             " systemd-timesyncd) on both hosts, and the clock of a remote exporter.",
         ),
         Alert(
@@ -155,7 +169,8 @@ def _of_daemons() -> tuple[Alert, ...]:
             "5m",
             "warning",
             f"{DAEMON} refused its new configuration",
-            "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed.",
+            "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed; correct it and"
+            " reload the service.",
         ),
     )
 
@@ -171,7 +186,8 @@ def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
             "10m",
             "warning",
             f"{GPU} is no longer reported",
-            f"The node reports other GPUs. {_GONE_WHY.format('a day')}",
+            f"{last_seen('pulsed_gpu_info{node=%q,uuid=%q}', 'node', 'uuid')}The node reports other GPUs."
+            f" {_GONE_WHY.format('a day')}",
         ),
         Alert(
             "PulsedGpuInputsMissing",
@@ -187,8 +203,7 @@ def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
             "15m",
             "warning",
             f"{GPU} has implausible readings: {{{{ $labels.reason }}}}",
-            "These inputs count as missing or were clipped to their range. To clear stuck or frozen counters, restart"
-            " the host engine; ratios above 1 on MIG instances are a known and harmless DCGM fault.",
+            _INCONSISTENT_WHY,
         ),
     )
 

@@ -157,7 +157,7 @@ CASES = {
         early=59,
     ),
     "PulsedDaemonDown": Case(
-        constant(up=0), constant(up=1), minute=35, early=4, common={"pulsed_build_info": "1+0x20 stale"}
+        {"up": "1+0x5 0+0x{steps}"}, constant(up=1), minute=35, early=4, common={"pulsed_build_info": "1+0x20 stale"}
     ),
     "PulsedNodeWithoutGpus": Case(
         {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99
@@ -182,8 +182,8 @@ CASES = {
         {"pulsed_source_restarts_total": "0+1x{steps}"}, constant(pulsed_source_restarts_total=7), minute=20, early=8
     ),
     "PulsedGpuInputsInconsistent": Case(
-        {'pulsed_gpu_inputs_inconsistent{reason="stuck"}': ALWAYS},
-        {'pulsed_gpu_inputs_inconsistent{reason="stuck"}': "1+0x8 stale"},
+        {'pulsed_gpu_inputs_inconsistent{reason="values_frozen"}': ALWAYS},
+        {'pulsed_gpu_inputs_inconsistent{reason="values_frozen"}': "1+0x8 stale"},
         minute=15,
         early=14,
     ),
@@ -386,11 +386,14 @@ def test_the_text_is_readable_and_complete(name: str) -> None:
     alert = yaml.safe_load(TEXTS.read_text())[name]
     summary, description = alert["annotations"]["summary"], alert["annotations"]["description"]
     text = f"{summary} {description}"
-    assert not re.search(r"pCIe|nVLink|dCGM|\bN\b|<no value>|[{}]|  |\(\)|\.\.|%!", text), text
+    assert not re.search(r"\bRule\b|HEALTH|pCIe|nVLink|dCGM|\bN\b|<no value>|[{}]|  |\(\)|\.\.|%!", text), text
     assert re.search(r"node|10\.0\.0\.1:9401|Job 4711 of alice|Pod train-0 in ml", summary)
     assert len(description) > 80
     if "gpu" in alert["labels"]:
         assert MODEL["model"] in summary
+    if name in HEALTH:
+        assert summary.endswith(" (since 1970-01-01 00:01 UTC)")
+        assert description.endswith("Details: `pulsed health` on gpu-node-1.")
     if name in HEALTH or "Held" in name:
         assert re.search(r"\d", text.replace(MODEL["model"], "")), "no number"
     if name.startswith(("PulsedJob", "PulsedPod")):

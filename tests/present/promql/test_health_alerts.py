@@ -6,11 +6,12 @@ from pathlib import Path
 
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xids import XIDS, advice_on
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import SEVERITY, STATES
 from pulsed.present.promql.health_alerts import METRIC, health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document
-from tests.present.promql.promtool import check, selector
+from tests.present.promql.promtool import check, fired, selector
 
 RULES = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
 ALERTS = health_alerts(HealthSettings())
@@ -50,9 +51,43 @@ def test_a_disabled_check_alerts_nobody() -> None:
     assert names == {alert.name for alert in ALERTS} - {"PulsedGpuHealthXidCritical"}
 
 
-def test_alerts_state_the_configured_threshold() -> None:
-    default = next(alert for alert in ALERTS if alert.name == "PulsedGpuHealthRetiredPages")
-    settings = HealthSettings(thresholds={"retired_pages": {"retired_pages.warn": 20}})
-    changed = next(alert for alert in health_alerts(settings) if alert.name == default.name)
-    assert "warn at 48 or more, crit at 63 or more retired pages" in default.description
-    assert "warn at 20 or more, crit at 63 or more retired pages" in changed.description
+def test_an_xid_of_another_day_is_not_the_one_that_happened(tmp_path: Path) -> None:
+    """One GPU has an old code beside a new one, the other an old one alone, which a daemon at a new address reports."""
+    old, both = {"node": "n", "gpu": "0", "uuid": "GPU-0"}, {"node": "n", "gpu": "1", "uuid": "GPU-1"}
+    steps = 2000 // 5
+
+    def events(labels: dict[str, str], xid: str, values: str, instance: str = "a") -> tuple[str, str]:
+        return selector("pulsed_gpu_xid_events_total", {**labels, "xid": xid, "instance": instance}), values
+
+    world = [
+        events(old, "79", f"1+0x{steps - 10} stale"),
+        events(old, "79", f"_x{steps - 9} 1+0x20", "b"),
+        events(both, "79", f"1+0x{steps}"),
+        events(both, "48", f"0+0x{steps - 5} 1+0x20"),
+        *((selector(METRIC, {**labels, "check": "xid_critical"}), f"_x{steps - 6} 4+0x20") for labels in (old, both)),
+    ]
+    name = "PulsedGpuHealthXidCritical"
+    alerts = fired(tmp_path, RULES, world, {name: 2000}, "5m")[name]
+    texts = {alert["labels"]["gpu"]: alert["annotations"]["description"] for alert in alerts}
+    assert texts["0"].startswith("The XID is more than a day old: `pulsed health` on n has")
+    assert texts["1"].startswith("XID 48 needs")
+    assert "79" not in texts["1"]
+
+
+def test_the_owner_of_a_job_that_the_fault_ended_is_named(tmp_path: Path) -> None:
+    labels = {"node": "n", "gpu": "0", "uuid": "GPU-0"}
+    world = [
+        (selector(METRIC, {**labels, "check": "gpu_lost"}), "4+0x20"),
+        (
+            selector("pulsed_gpu_owner_info", {**labels, "kind": "slurm_job", "job_id": "7", "user": "ann"}),
+            "1+0x5 stale",
+        ),
+    ]
+    (alert,) = fired(tmp_path, RULES, world, {"PulsedGpuHealthGpuLost": 15})["PulsedGpuHealthGpuLost"]
+    assert "Owner within the last hour: job 7 of ann." in alert["annotations"]["description"]
+
+
+def test_a_code_has_the_action_of_the_table_in_alert_and_log() -> None:
+    (critical,) = [alert for alert in ALERTS if alert.name == "PulsedGpuHealthXidCritical"]
+    for action in {advice_on(code, "crit") for code, xid in XIDS.items() if xid.severity == "crit"}:
+        assert action in critical.description
