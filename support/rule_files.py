@@ -8,10 +8,10 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
 
 FILES: Mapping[str, RuleSelection] = {
-    "deploy/prometheus/rules/pulsed.yaml": RuleSelection("alerting", "pulsed"),
+    "deploy/prometheus/rules/pulsed.yaml": RuleSelection(),
     "deploy/prometheus/rules/dcgm.yaml": RuleSelection("all", "dcgm"),
     "deploy/prometheus/rules/dcgm-recording.yaml": RuleSelection("recording", "dcgm"),
-    "helm/pulsed/files/rules.yaml": RuleSelection("alerting", "pulsed"),
+    "helm/pulsed/files/rules.yaml": RuleSelection(),
 }
 
 

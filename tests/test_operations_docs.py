@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -27,9 +27,10 @@ from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns
 from support.bench.ticks import computed_ticks
 from support.daemon import serving
-from support.prometheus import CONFIG, prometheus
+from support.prometheus import CONFIG, Prometheus, prometheus
 from support.tools import tool
-from support.waiting import SECONDS
+from support.waiting import SECONDS, until
+from tests.end_to_end.exporters import Exporter, exporting
 from tools.generate_docs import ROOT
 
 GUIDES = sorted((ROOT / "docs").glob("*.md"))
@@ -180,16 +181,66 @@ def test_the_list_of_slurm_nodes_is_what_prometheus_reads(tmp_path: Path) -> Non
     assert found == [{"targets": ["node1:9401", "node2:9401"]}]
 
 
+@dataclass
+class Neighbours(Exporter):
+    """What kube-state-metrics, node_exporter and dcgm-exporter have of the GPUs, pods and node on a page of pulsed."""
+
+    body: str = ""
+
+    def answer(self) -> str:
+        found: dict[str, None] = {}
+        for labels in (dict(re.findall(r'(\w+)="([^"]*)"', row)) for row in self.body.splitlines() if "_info{" in row):
+            if "node" not in labels:
+                continue
+            node, uuid = labels["node"], labels["uuid"]
+            found[f'kube_node_labels{{node="{node}",label_pool="h100"}} 1'] = None
+            found[f'node_uname_info{{nodename="{node}"}} 1'] = None
+            found[f'node_cpu_seconds_total{{cpu="0",mode="idle"}} {self.asked * 0.01}'] = None
+            found[f'node_infiniband_port_data_transmitted_bytes_total{{device="mlx5_0"}} {self.asked * 1e9}'] = None
+            found[f'DCGM_FI_DEV_GPU_UTIL{{UUID="{uuid}",Hostname="{node}"}} 100'] = None
+            found[f'DCGM_FI_DEV_FAN_SPEED{{UUID="{uuid}",Hostname="{node}"}} 40'] = None
+            if pod := labels.get("pod"):
+                key = f'namespace="{labels["namespace"]}",pod="{pod}"'
+                found[f'kube_pod_labels{{{key},label_team="llm"}} 1'] = None
+                resource = 'container="main",resource="nvidia_com_gpu",unit="integer"'
+                found[f'kube_pod_container_resource_requests{{{key},node="{node}",{resource}}} 1'] = None
+        return "\n".join([*found, ""])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A Prometheus with the rules that are shipped, the demo, and exporters beside it."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    other = Neighbours()
+    with serving(folder, "--source", "demo") as daemon, exporting({"metrics": other}) as url:
+        until(lambda: "pulsed_gpu_owner_info{" in daemon.get("/metrics").text)
+        other.body = daemon.get("/metrics").text
+        config = yaml.safe_load(CONFIG.format(interval="1s", address=daemon.address))
+        config["global"]["evaluation_interval"] = "1s"
+        config["rule_files"] = [str(ROOT / "deploy/prometheus/rules/pulsed.yaml")]
+        targets = [{"targets": [url.split("/")[2]]}]
+        config["scrape_configs"].append({"job_name": "others", "honor_labels": True, "static_configs": targets})
+        with prometheus(folder, yaml.safe_dump(config)) as running:
+            running.wait_for("count_over_time(pulsed_gpu_observed_seconds_total[1m]) >= 10", seconds=60)
+            yield running
+
+
 @pytest.mark.timeout(180)
-def test_prometheus_answers_every_query(tmp_path: Path) -> None:
+def test_prometheus_answers_every_query(server: Prometheus) -> None:
     assert len(queries()) >= 15
-    with (
-        serving(tmp_path, "--source", "demo") as daemon,
-        prometheus(tmp_path, CONFIG.format(interval="1s", address=daemon.address)) as server,
-    ):
-        server.wait_for("count_over_time(pulsed_gpu_observed_seconds_total[1m]) >= 10", seconds=60)
-        for query in queries():
-            assert server.ask(query), f"Prometheus has no answer to\n{query}"
+    for query in queries():
+        assert server.ask(query), f"Prometheus has no answer to\n{query}"
+
+
+def test_the_rules_record_use_by_cluster_node_model_namespace_and_user(server: Prometheus) -> None:
+    levels = {"cluster": (), "node": ("node",), "model": ("model",), "namespace": ("namespace",), "user": ("user",)}
+    for level, labels in levels.items():
+        for name in ("gpu_seconds", "real_utilization_seconds", "idle_seconds", "energy_joules"):
+            series = f"{level}:pulsed_{name}:rate5m"
+            assert any(set(labels) <= set(each["metric"]) for each in server.wait_for(series)), series
+    gpus = server.value("count(pulsed_gpu_info)")
+    for level in ("cluster", "node", "model"):
+        assert server.value(f"sum({level}:pulsed_gpus:count)") == gpus
 
 
 def test_every_metric_that_is_named_exists_on_the_page(tmp_path: Path) -> None:

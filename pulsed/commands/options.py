@@ -162,8 +162,8 @@ TOP: Options = (
 RULES: Options = (
     *CONFIG,
     option("--kind", choices=["recording", "alerting", "all"], default="all"),
-    option("--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="both",
-           help="based on dcgm-exporter's DCGM_FI_* series, without a daemon, or on the metrics of pulsed"),
+    option("--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="pulsed",
+           help="based on the metrics of pulsed, or on dcgm-exporter's DCGM_FI_* series, without a daemon"),
     option("--exclude", action="append", default=[], metavar="NAME",
            help="leave out an alert or a group (repeatable)"),
     option("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to"),

@@ -19,7 +19,7 @@ from pulsed.present.promql.rule_types import Alert
 from tests.present.promql.promtool import Fired, check, fired, selector
 from tools.generate_docs import ROOT
 
-RULES = document(ComputeSettings(), RuleSelection())
+RULES = document(ComputeSettings(), RuleSelection(metrics="both"))
 OF_PULSED = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
 TEXTS = Path(__file__).with_name("alert_texts.yaml")
 """The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
@@ -27,7 +27,7 @@ TEXTS = Path(__file__).with_name("alert_texts.yaml")
 HEALTH = {alert.name: alert for alert in health_alerts(HealthSettings())}
 ALERTS = {
     rule.name: rule
-    for group in groups(ComputeSettings(), RuleSelection("alerting"))
+    for group in groups(ComputeSettings(), RuleSelection("alerting", "both"))
     for rule in group.rules
     if isinstance(rule, Alert)
 }

@@ -41,9 +41,10 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ((), ["pulsed-recording", "pulsed-alerts-dcgm", *OF_PULSED]),
-        (("--kind", "recording"), ["pulsed-recording", "pulsed-recording-owners"]),
-        (("--kind", "alerting"), ["pulsed-alerts-dcgm", *ALERTS_OF_PULSED]),
+        ((), OF_PULSED),
+        (("--for", "both"), ["pulsed-recording", "pulsed-alerts-dcgm", *OF_PULSED]),
+        (("--kind", "recording"), ["pulsed-recording-gpus", "pulsed-recording-owners"]),
+        (("--kind", "alerting", "--for", "both"), ["pulsed-alerts-dcgm", *ALERTS_OF_PULSED]),
         (("--for", "dcgm"), ["pulsed-recording", "pulsed-alerts-dcgm"]),
         (("--for", "pulsed"), [*OF_PULSED]),
     ],
@@ -62,9 +63,10 @@ def names_of(text: str) -> tuple[list[str], list[str]]:
 
 
 def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    before, alerts = names_of(printed(capsys))
+    before, alerts = names_of(printed(capsys, "--for=both"))
     left = ("PulsedDaemonDown", "DcgmGpuGone")
-    after, kept = names_of(printed(capsys, "--exclude", "pulsed-alerts-use", *(f"--exclude={name}" for name in left)))
+    chosen = ("--for=both", "--exclude=pulsed-alerts-use", *(f"--exclude={name}" for name in left))
+    after, kept = names_of(printed(capsys, *chosen))
     assert after == [name for name in before if name != "pulsed-alerts-use"]
     of_use = [
         name for name in alerts if name.startswith("PulsedGpu") and name.endswith(("IdleHeld", "LowRealUtilization"))
@@ -150,6 +152,7 @@ def test_yaml_says_what_the_rules_say() -> None:
 def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(
         capsys,
+        *("--for", "dcgm"),
         *("--set", "compute.real_utilization.preset=hpc"),
         *("--set", "compute.real_utilization.min_coverage=0.75"),
     )
@@ -180,7 +183,7 @@ def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str])
 
 
 def test_every_recorded_name_follows_the_convention() -> None:
-    for group in groups(ComputeSettings(), RuleSelection("recording")):
+    for group in groups(ComputeSettings(), RuleSelection("recording", "both")):
         for rule in group.rules:
             assert isinstance(rule, Recording)
             level, metric, operation = rule.record.split(":")
