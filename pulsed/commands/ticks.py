@@ -53,8 +53,8 @@ def run_snapshot(options: argparse.Namespace) -> int:
             logging.getLogger(__name__).warning("source failed", extra={"target": target.name, "error": target.error})
     has_gpus = any(target.tick is not None and target.tick.devices for target in store.targets)
     if not has_gpus and selection_of(config, os.environ).everything:
-        names = ", ".join(target.name for target in store.targets if target.samples)
-        raise NothingRead(f"{names}: there is no GPU", "`pulsed doctor` shows what works here")
+        read = ", ".join(target.name for target in store.targets if target.samples)
+        raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
     now = time.monotonic()
     if format == "table":
         out.write(table(store, now))
