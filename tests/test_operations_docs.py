@@ -232,8 +232,8 @@ def test_prometheus_answers_every_query(server: Prometheus) -> None:
         assert server.ask(query), f"Prometheus has no answer to\n{query}"
 
 
-def test_the_rules_record_use_by_cluster_node_model_namespace_and_user(server: Prometheus) -> None:
-    levels = {"cluster": (), "node": ("node",), "model": ("model",), "namespace": ("namespace",), "user": ("user",)}
+def test_the_rules_record_use_by_cluster_node_model_and_namespace(server: Prometheus) -> None:
+    levels = {"cluster": (), "node": ("node",), "model": ("model",), "namespace": ("namespace",)}
     for level, labels in levels.items():
         for name in ("gpu_seconds", "real_utilization_seconds", "idle_seconds", "energy_joules"):
             series = f"{level}:pulsed_{name}:rate5m"

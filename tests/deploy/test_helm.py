@@ -491,7 +491,10 @@ def test_rules_become_a_prometheus_rule(tmp_path: Path) -> None:
 def test_alerts_and_groups_can_be_left_out() -> None:
     def groups(**values: object) -> dict[str, list[str]]:
         rule = only(render({"prometheusRule": {"enabled": True, **values}}), "PrometheusRule")
-        return {group["name"]: [each["alert"] for each in group["rules"]] for group in rule["spec"]["groups"]}
+        return {
+            group["name"]: [each.get("alert") or each["record"] for each in group["rules"]]
+            for group in rule["spec"]["groups"]
+        }
 
     every = groups()
     left = groups(exclude=["pulsed-alerts-use", "PulsedDaemonDown"])
@@ -499,10 +502,11 @@ def test_alerts_and_groups_can_be_left_out() -> None:
     (name,) = set(every["pulsed-alerts-monitoring"]) - set(left["pulsed-alerts-monitoring"])
     assert name == "PulsedDaemonDown"
     assert left["pulsed-alerts-health"] == every["pulsed-alerts-health"]
-    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-alerts-use, "):
+    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-recording-gpus, "):
         groups(exclude=["PulsedDeamonDown"])
     values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}
-    (first, *_) = only(render(values), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    rules = only(render(values), "PrometheusRule")["spec"]["groups"]
+    (first, *_) = next(group["rules"] for group in rules if group["name"] == "pulsed-alerts-use")
     assert first["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
 
 

@@ -16,7 +16,7 @@ from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = ["pulsed-alerts-use", "pulsed-alerts-owners", "pulsed-alerts-monitoring", "pulsed-alerts-health"]
-OF_PULSED = ["pulsed-recording-owners", *ALERTS_OF_PULSED]
+OF_PULSED = ["pulsed-recording-gpus", "pulsed-recording-owners", *ALERTS_OF_PULSED]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
