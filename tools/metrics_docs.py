@@ -18,7 +18,7 @@ from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
+from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
@@ -164,6 +164,7 @@ def _owners() -> Iterator[str]:
     helps |= {
         "pulsed_workload_scale_hint": HINT_HELP,
         "pulsed_jobs_dropped_total{reason}": "Owners without an account or series of their own",
+        "pulsed_owners_without_series{group}": WITHOUT_SERIES_HELP,
     }
     yield from table(Row((name,), text) for name, text in helps.items())
 

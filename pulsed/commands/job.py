@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused, client_settings, clients_of
+from pulsed.commands.running_owners import with_all_running
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_report import job_line, job_report, job_table
@@ -50,7 +51,7 @@ def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
         DaemonUnreachable: no daemon answered, or the only one did not.
         RequestRefused: no daemon answered without an error.
     """
-    answers = _request_all(clients, "/jobs?limit=1000")
+    answers = _request_all(clients, with_all_running)
     accounts = [
         account for answer in answers.values() if not isinstance(answer, PulsedError) for account in answer["jobs"]
     ]
@@ -87,7 +88,8 @@ def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, 
 
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
-    answers = _request_all(clients, f"/jobs/{quote(id, safe='/:')}")
+    path = f"/jobs/{quote(id, safe='/:')}"
+    answers = _request_all(clients, lambda ask: ask(path))
     found = {node: answer for node, answer in answers.items() if not isinstance(answer, PulsedError)}
     if not found:
         raise _error(id, clients, [answer for answer in answers.values() if isinstance(answer, PulsedError)])
@@ -112,20 +114,25 @@ def _reason(answer: Document | PulsedError) -> str:
     return str(answer.args[0]) if isinstance(answer, PulsedError) else "has an older job with this id"
 
 
-def _request_all(clients: Mapping[str, DaemonClient], path: str) -> Mapping[str, Document | PulsedError]:
-    """Return the answer of each daemon, or its error, by node."""
+def _request_all(
+    clients: Mapping[str, DaemonClient], request: Callable[[Callable[[str], Document]], Document]
+) -> Mapping[str, Document | PulsedError]:
+    """Return what is requested of each daemon, or its error, by node; `request` gets a function of paths."""
 
-    def request(client: DaemonClient) -> Document | PulsedError:
-        try:
+    def answer(client: DaemonClient) -> Document | PulsedError:
+        def ask(path: str) -> Document:
             found: Document = client.json(path)
             if not isinstance(found, dict) or not found.keys() & {"jobs", "gpus"}:
-                return DaemonUnreachable(f"{client.address}{path}: the answer has no jobs", "Check that it is a pulsed")
+                raise DaemonUnreachable(f"{client.address}{path}: the answer has no jobs", "Check that it is a pulsed")
+            return found
+
+        try:
+            return request(ask)
         except (DaemonUnreachable, RequestRefused) as error:
             return error
-        return found
 
     with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
-        return dict(zip(clients, pool.map(request, clients.values()), strict=True))
+        return dict(zip(clients, pool.map(answer, clients.values()), strict=True))
 
 
 def _json(account: Document) -> str:

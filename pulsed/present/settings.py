@@ -81,7 +81,7 @@ class PublishSettings(Settings):
     max_owners: Count = setting(
         MAX_OWNERS,
         "Jobs and pods with series, some 10 each, and workloads likewise. Later ones are in `/jobs` and "
-        "`/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
+        "`/workloads` only, and counted in `pulsed_owners_without_series`.",
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."

@@ -62,8 +62,9 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, he
     """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
     columns = fitting_columns(COLUMNS, width)
     rows = [row for row in _rows(model, columns) if view.filter.lower() in row.text.lower()]
-    note = "* of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
-    if not any(daemon.jobs for daemon in model.daemons):
+    count = sum(len(daemon.jobs) for daemon in model.daemons)
+    note = f"{count} owners. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
+    if not count:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
         note += " Processes: attribution.processes of the daemon."

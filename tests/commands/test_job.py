@@ -65,6 +65,16 @@ def test_the_list_and_one_job(start: Start) -> None:
     assert pulsed("job", "pod:ml/web", url).stdout.startswith("Pod ml/web ")
 
 
+def test_the_list_has_all_running_owners(start: Start) -> None:
+    made = [document(gpu_account(number), owner=pod("ml", f"web-{number}")) for number in range(3)]
+    pages = {
+        "/jobs?limit=1000": {"jobs": made[:2], "running": 3},
+        "/jobs?limit=1000&offset=2": {"jobs": made[2:], "running": 3},
+    }
+    listed = pulsed("job", f"--url=localhost:{start(pages)}", "--format", "json").stdout
+    assert len(json.loads(listed)) == 3
+
+
 def test_mistakes_name_the_remedy(start: Start) -> None:
     port = start({"/jobs?limit=1000": []})
     for arguments, code, message in (

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from pulsed.commands.daemon_client import RequestRefused
+from pulsed.commands.running_owners import with_all_running
 from pulsed.errors import PulsedError
 from pulsed.printable import clean, cleaned
 from pulsed.terminal.model import SUMMARY_FIELDS, Answers, Document, Gpu
@@ -148,7 +149,7 @@ class Feed:
             found = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(found["changes"]))
         if wanted.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            found = _read(client, "/jobs?state=running")
+            found = with_all_running(lambda path: _read(client, path), "&state=running")
             processes = _read(client, "/processes")
             shown = tuple(processes["processes"]) if processes["published"] else None
             self.answers = replace(self.answers, jobs=tuple(found["jobs"]), processes=shown)

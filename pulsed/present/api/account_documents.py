@@ -66,7 +66,7 @@ def running_accounts(accounts: Accounts, wanted: AccountFilter) -> list[OwnerAcc
     """Return the accounts of owners that have a GPU and match, the newest begin first."""
     if wanted.state == "ended":
         return []
-    return sorted(filter(wanted.matches, accounts.running.running), key=lambda each: -each.begin)
+    return sorted(filter(wanted.matches, accounts.running.running), key=lambda each: (-each.begin, each.owner.key))
 
 
 def ended_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
@@ -84,7 +84,7 @@ def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
     """
     found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
     found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
-    return sorted(found, key=lambda each: -each.begin)
+    return sorted(found, key=lambda each: (-each.begin, each.owner.key))
 
 
 def names_of_owner(owner: Owner) -> set[str]:

@@ -5,6 +5,7 @@ The number of owners with series of their own is limited; their series end with 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,12 +34,17 @@ from pulsed.present.owner_groups import (
 )
 from pulsed.present.owner_totals import GroupSums, WorkloadTotals, families_of, sums_of
 
+log = logging.getLogger(__name__)
+
 MAX_OWNERS = 256
 
 _Key = TypeVar("_Key", bound=Hashable)
 _T = TypeVar("_T")
 
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")
+
+_COUNTED = {"series": "owners", "workloads": "workloads"}
+"""What is limited, by the label `reason` of the counter."""
 
 PUBLISHED_GROUPS = (POD, WORKLOAD, JOB)
 """Groups that have series."""
@@ -84,6 +90,8 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
 """Families of findings, per GPU: name and help."""
 
 _INFO, _DROPPED, _HINT = "pulsed_gpu_owner", "pulsed_jobs_dropped", "pulsed_workload_scale_hint"
+WITHOUT_SERIES = "pulsed_owners_without_series"
+WITHOUT_SERIES_HELP = "Owners, and workloads, that have a GPU and no series of their own: more than publish.max_owners"
 HINT_HELP = (
     "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, else 0;"
     " absent if it is unknown"
@@ -95,6 +103,7 @@ OWNER_NAMES: tuple[str, ...] = (
     *(family.full_name(group.name) for group in PUBLISHED_GROUPS for family in families_of(group.name)),
     _HINT,
     f"{_DROPPED}_total",
+    WITHOUT_SERIES,
 )
 """The names of all families here."""
 
@@ -139,14 +148,31 @@ class OwnerFamilies:
                 yield from self._hint_family(sums)
         if f"{_DROPPED}_total" in self.published:
             yield from self._dropped_family(is_needed=bool(owned))
+        if owned and WITHOUT_SERIES in self.published:
+            without = Metric(WITHOUT_SERIES, WITHOUT_SERIES_HELP, "gauge")
+            for reason, left_out in self._left_out.items():
+                without.add_sample(WITHOUT_SERIES, {"group": _COUNTED[reason]}, len(left_out))
+            yield without
 
     def _limited(self, reason: str, found: Mapping[_Key, _T]) -> Mapping[_Key, _T]:
         """Return the first `max_owners`, and count those that are left out, once each."""
         left_out = frozenset(islice(found, self.max_owners, None))
-        new = left_out - self._left_out.get(reason, frozenset())
+        before = self._left_out.get(reason, frozenset())
+        new = left_out - before
         self._left_out[reason] = left_out
+        if bool(left_out) != bool(before):
+            self._log(reason, len(left_out))
         self._dropped[reason] = self._dropped.get(reason, 0) + len(new)
         return dict(islice(found.items(), self.max_owners)) if left_out else found
+
+    def _log(self, reason: str, left_out: int) -> None:
+        """Log the first that are left out, and that there are none any more."""
+        extra: dict[str, object] = {"group": _COUNTED[reason], "max_owners": self.max_owners}
+        if left_out:
+            extra |= {"without": left_out, "remedy": "raise publish.max_owners; /jobs and /workloads have all"}
+            log.warning("more than publish.max_owners: the newest have no series", extra=extra)
+        else:
+            log.info("all have series again", extra=extra)
 
     def _info_family(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         info = Metric(_INFO, "Owners of the GPU, to be joined with its series", "info")

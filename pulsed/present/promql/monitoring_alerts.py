@@ -164,6 +164,15 @@ def _of_daemons() -> tuple[Alert, ...]:
             " systemd-timesyncd) on both hosts, and the clock of a remote exporter.",
         ),
         Alert(
+            "PulsedOwnersWithoutSeries",
+            "max by (cluster, job, instance) (pulsed_owners_without_series) > 0",
+            "15m",
+            "warning",
+            f"{DAEMON}: {{{{ $value }}}} owners or workloads have no series",
+            "There are more than publish.max_owners. The newest have no alerts, and sums by namespace and user lack"
+            " them. Raise publish.max_owners, some 10 series for each; /jobs and /workloads have all.",
+        ),
+        Alert(
             "PulsedConfigReloadFailed",
             "pulsed_config_last_reload_successful == 0",
             "5m",

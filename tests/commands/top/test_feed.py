@@ -20,6 +20,16 @@ def feed(daemon: FakeDaemon) -> Feed:
     return Feed(daemon.connect, "node1", interval=0.0)
 
 
+def test_all_owners_are_read_however_many_a_page_has(daemon: FakeDaemon, feed: Feed) -> None:
+    (one,) = daemon.documents["/jobs"]["jobs"]
+    daemon.documents["/jobs"] = {"jobs": [one] * 2, "running": 5}
+    feed.want(Wanted(jobs=True))
+    feed.poll()
+    assert len(feed.answers.jobs) == 6
+    paths = [path for path in daemon.paths if path.startswith("/jobs")]
+    assert [path.partition("&offset=")[2] for path in paths] == ["", "2", "4"]
+
+
 def test_only_what_the_view_needs_is_read(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
     assert daemon.routes() == ["/gpus", "/host", "/version"]

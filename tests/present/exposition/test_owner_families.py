@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -285,3 +286,19 @@ def test_beyond_the_limit_the_newest_owners_have_no_series_and_are_counted_once(
     assert [labels["job_id"] for labels, _ in series["pulsed_job_gpus"]] == ["4", "3"]
     assert len(series["pulsed_gpu_owner_info"]) == 2
     assert series["pulsed_jobs_dropped_total"] == [({"reason": "series"}, 3.0), ({"reason": "accounts"}, 0.0)]
+
+
+def test_the_owners_without_series_are_counted_and_logged_when_they_begin_and_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    published = Published(max_owners=2)
+    caplog.set_level(logging.INFO, "pulsed.present")
+    found = []
+    for count in (2, 5, 6, 1):
+        published.sees((tuple(job(str(number), DAY - number) for number in range(count)), WORKS), times=2)
+        found.append({row["group"]: value for row, value in published.series()["pulsed_owners_without_series"]})
+    assert found == [{"owners": each, "workloads": 0} for each in (0, 3, 4, 0)]
+    assert [(record.levelname, getattr(record, "without", 0)) for record in caplog.records] == [
+        ("WARNING", 3),
+        ("INFO", 0),
+    ]

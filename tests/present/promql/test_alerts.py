@@ -211,6 +211,12 @@ CASES = {
         )
         for group in ("job", "pod")
     },
+    "PulsedOwnersWithoutSeries": Case(
+        {'pulsed_owners_without_series{group="owners"}': "416+0x{steps}"},
+        {'pulsed_owners_without_series{group="owners"}': "0+0x{steps}"},
+        minute=15,
+        early=14,
+    ),
     "PulsedConfigReloadFailed": Case(
         constant(pulsed_config_last_reload_successful=0),
         constant(pulsed_config_last_reload_successful=1),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Response
 
+from pulsed.accounting.account import OwnerAccount
 from pulsed.background import in_background
+from pulsed.model.gpu import GpuKey
 from pulsed.present.api.account_documents import (
     ACCOUNT,
     AccountFilter,
@@ -20,16 +22,29 @@ from pulsed.present.api.account_documents import (
 )
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
-from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts, NodeAnswer
+from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts
 from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
-from pulsed.present.owner_groups import GROUPS, WORKLOAD, GroupLabels, GroupName, fresh_owners, rows_of
+from pulsed.present.owner_groups import GROUPS, WORKLOAD, GroupLabels, GroupName, Owned, fresh_owners, rows_of
 from pulsed.present.owner_totals import FAMILIES, AccountTotals, GroupSums, OwnerFamily, families_of, sums_of
 
 MAX_JOBS = 1000
 
 
-_ACCOUNTS = Shape("AccountsShape", *NODE_ANSWER.members, Member("jobs", ValueKind(listed(ACCOUNT).type), of="items"))
+_ACCOUNTS = Shape(
+    "AccountsShape",
+    *NODE_ANSWER.members,
+    Member("running", int, "owners that match and have a GPU, on all pages"),
+    Member("idle_gpus", int, "GPUs that they hold and do not use"),
+    Member("jobs", ValueKind(listed(ACCOUNT).type)),
+)
 """Accounts of owners."""
+
+
+class _Accounts(NamedTuple):
+    node: str
+    running: int
+    idle_gpus: int
+    jobs: Sequence[Document]
 
 
 class _OwnerRow(NamedTuple):
@@ -96,6 +111,15 @@ class _Workloads(NamedTuple):
     workloads: Sequence[Document]
 
 
+def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerAccount, frozenset[GpuKey]]:
+    """Return the GPUs that owners have and do not use, by account; accounts without any are left out."""
+    found = {}
+    for account in accounts:
+        if idle := frozenset(gpu.device.entity.key for gpu in owned.get(account, ()) if gpu.result.use == "held"):
+            found[account] = idle
+    return found
+
+
 def owner_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`."""
     router, store, accounts = APIRouter(), parts.store, parts.accounts
@@ -113,15 +137,23 @@ def owner_router(parts: ApiParts) -> APIRouter:
         account: str = "",
         namespace: str = "",
         since: Annotated[float, Query(description="not ended before this Unix time", allow_inf_nan=False)] = 0.0,
+        sort: Annotated[
+            str, Query(description="running ones: the newest first, or those with idle GPUs", pattern="^(begin|idle)$")
+        ] = "begin",
         limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
+        offset: Annotated[int, Query(description="how many to leave out, for the next page", ge=0)] = 0,
     ) -> Response:
         wanted = AccountFilter(state, kind, user, account, namespace, since)
-        shown = [
-            account_document(each, store.node, accounts.prices) for each in running_accounts(accounts, wanted)[:limit]
-        ]
-        ended = islice(ended_accounts(accounts, wanted), limit - len(shown))
+        running = running_accounts(accounts, wanted)
+        idle = _idle_gpus(fresh_owners(store, accounts.running, time.monotonic()), running)
+        if sort == "idle":
+            running.sort(key=lambda each: -len(idle.get(each, ())))
+        shown = [account_document(each, store.node, accounts.prices) for each in running[offset : offset + limit]]
+        begin = max(0, offset - len(running))
+        ended = islice(ended_accounts(accounts, wanted), begin, begin + limit - len(shown))
         shown += await in_background(lambda: [account_document(each, store.node, accounts.prices) for each in ended])
-        return json_response(_ACCOUNTS.of(NodeAnswer(store.node, shown)))
+        idle_gpus = len(frozenset().union(*idle.values()))
+        return json_response(_ACCOUNTS.of(_Accounts(store.node, len(running), idle_gpus, shown)))
 
     @router.get(
         "/jobs/{id:path}",

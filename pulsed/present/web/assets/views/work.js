@@ -9,31 +9,54 @@ import { h } from "../ui/dom.js";
 import { scrollTable } from "../ui/table.js";
 
 const INTERVAL_MS = 5000;
+const ROWS = 200;
+const MOST_AT_ONCE = 1000;
 const HEADERS = ["Owner", "GPUs", "Real work", "Idle now", "Idle so far", "Energy", "Peak memory", "Since", "What to do"];
 
 export class WorkView {
   constructor(context) {
     this.context = context;
     this.jobs = null;
+    this.rows = ROWS;
+    this.isSearch = false;
     this.summary = h("p", { class: "muted", role: "status" });
     this.body = h("tbody");
     this.empty = h("p", { class: "empty", hidden: true }, "No job or pod has a GPU, or the source gives no owners.");
     const table = scrollTable({ caption: "Owners of GPUs, those with idle GPUs first", label: "Owners", class_: "work", head: HEADERS, numbers: (i) => i > 0 && i < 8, body: this.body });
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.showMore() }, `Show ${ROWS} more`);
     this.processes = h("div");
-    this.element = h("section", {}, h("div", { class: "toolbar" }, h("h1", {}, "Work")), this.summary, table, this.empty, this.processes);
+    this.element = h("section", {}, h("div", { class: "toolbar" }, h("h1", {}, "Work")), this.summary, table, this.empty, this.more, this.processes);
     this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
     this.fetch();
   }
 
   update() {
+    const isSearch = this.context.router.get("q") !== "";
+    if (isSearch !== this.isSearch) {
+      this.isSearch = isSearch; // a search is among all owners
+      this.fetch();
+    }
     if (this.jobs) this.draw();
+  }
+
+  showMore() {
+    this.rows += ROWS;
+    this.fetch();
   }
 
   async fetch() {
     const { connection, fleet } = this.context;
     if (!connection.canAsk || fleet.isPaused) return;
     try {
-      this.jobs = (await getJson("jobs", { limit: 200 })).jobs;
+      const wanted = this.isSearch ? Number.POSITIVE_INFINITY : this.rows;
+      const jobs = [];
+      let answer;
+      do {
+        answer = await getJson("jobs", { sort: "idle", limit: Math.min(wanted - jobs.length, MOST_AT_ONCE), offset: jobs.length });
+        jobs.push(...answer.jobs);
+      } while (answer.jobs.length && jobs.length < Math.min(wanted, answer.running));
+      [this.jobs, this.running, this.idleGpus] = [jobs, answer.running, answer.idle_gpus];
+      this.more.hidden = jobs.length < wanted;
       this.draw();
       await this.fetchProcesses();
     } catch (error) {
@@ -47,13 +70,14 @@ export class WorkView {
     const text = router.get("q").toLowerCase();
     const rows = this.jobs.map((job) => this.rowOf(job)).filter((row) => !/[<>=|&]/.test(text) ? row.search.includes(text) : true);
     rows.sort((a, b) => Number(b.isRunning) - Number(a.isRunning) || b.idleNow - a.idleNow || b.idleJoules - a.idleJoules);
+    const { running, idleGpus } = this;
+    const cut = this.jobs.length < running ? ` The ${this.jobs.length} with most idle GPUs are shown.` : "";
+    const idle = idleGpus ? `${idleGpus} ${idleGpus > 1 ? "GPUs are" : "GPU is"} idle but held` : "No GPU is idle but held";
+    this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${idle}.${cut}`;
     const key = JSON.stringify([rows.map((row) => row.texts), router.rest]);
     if (key === this.key) return;
     this.key = key;
     this.empty.hidden = rows.length > 0;
-    const held = rows.reduce((sum, row) => sum + row.idleNow, 0);
-    const running = rows.filter((row) => row.isRunning).length;
-    this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${held ? `${held} ${held > 1 ? "GPUs are" : "GPU is"} idle but held` : "No GPU is idle but held"}.`;
     this.body.replaceChildren(...rows.map((row) => this.element_(row)));
   }
 

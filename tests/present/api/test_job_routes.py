@@ -1,0 +1,53 @@
+"""`/jobs`: its pages, and totals that do not depend on them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.vocabulary import Reading
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.routes.owners import owner_router
+from tests.accounting.streams import Node, job
+from tests.compute.streams import DAY, activity
+from tests.present.api.client import ask, parts, routes
+
+WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
+RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
+
+
+async def get(query: str) -> Any:
+    """Return the answer of a node where the oldest two of five jobs share an idle GPU."""
+    node = Node()
+    idle, busy = [tuple(job(str(number), DAY - 10 + number) for number in numbers) for numbers in ((0, 1), (2, 3, 4))]
+    for _ in range(5):
+        node.sees((idle, RESTS), (busy, WORKS))
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic())
+    app = routes(
+        owner_router(parts(TargetStore("here", [target]), accounts=Accounts(node.accounting, EndedAccounts())))
+    )
+    status, document, _ = await ask(app, f"/jobs{query}")
+    assert status == 200
+    return document
+
+
+async def test_totals_are_of_all_pages() -> None:
+    for query in ("", "?limit=2", "?limit=2&offset=4", "?limit=1&sort=idle"):
+        document = await get(query)
+        assert (document["running"], document["idle_gpus"]) == (5, 1)
+    assert (await get("?user=nobody"))["running"] == 0
+
+
+async def test_pages_follow_each_other_in_both_orders() -> None:
+    async def pages(sort: str) -> list[list[str]]:
+        found = [await get(f"?limit=2&offset={offset}&sort={sort}") for offset in (0, 2, 4, 6)]
+        return [[each["owner"]["id"] for each in document["jobs"]] for document in found]
+
+    newest = await pages("begin")
+    assert newest == [["4", "3"], ["2", "1"], ["0"], []]
+    idle = await pages("idle")
+    assert idle == [["1", "0"], ["4", "3"], ["2"], []]
