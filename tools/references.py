@@ -13,6 +13,10 @@ from pulsed import __version__
 IMAGE = "registry.example/pulsed"
 """Registry and repository of the image: the only place to change it. Then run `make docs`."""
 
+HOMEPAGE = "https://pulsed.example"
+MAINTAINER = "pulsed <pulsed@pulsed.example>"
+"""Of the deb and the rpm."""
+
 ROOT = Path(__file__).resolve().parents[1]
 
 REFERENCES = (

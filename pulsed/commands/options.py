@@ -180,3 +180,7 @@ CHECK_CONFIG: Options = (
     option("file", metavar="FILE", nargs="?", help="a configuration file (YAML)"),
     option("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file"),
 )
+
+INSTALL_FILES: Options = (
+    option("directory", metavar="DIR", help="made if it is missing; files of the same names are replaced"),
+)

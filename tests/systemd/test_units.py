@@ -92,5 +92,5 @@ def test_the_recipe_installs_where_the_unit_looks() -> None:
 
 
 def test_the_shipped_settings_are_right() -> None:
-    config = check(FOLDER / "pulsed.yaml")
+    config = check(FOLDER / "config.yaml")
     assert config.state_dir == "/var/lib/pulsed"
