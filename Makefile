@@ -79,8 +79,17 @@ docs: $(VENV)/.dev
 vendor: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.vendor
 
-dist: $(VENV)/.dev
-	$(VENV)/bin/python -m build
+# Needs the build tool alone, not what the tests need.
+DIST ?= dist
+BUILD = build/build-tool
+$(BUILD)/.made:
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install --quiet --disable-pip-version-check build
+	@touch $@
+
+dist: $(BUILD)/.made
+	$(BUILD)/bin/python -m build --outdir $(DIST)
+	cp deploy/constraints.txt $(DIST)
 
 release: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "usage: make release VERSION=x.y.z"; exit 1; }

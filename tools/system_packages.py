@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.references import HOMEPAGE, MAINTAINER
+from tools.references import MAINTAINER, REPOSITORY
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGING = ROOT / "deploy" / "packages"
@@ -178,7 +178,7 @@ def build_deb(architecture: Architecture, environment: Path, wheel: Path, versio
                 version=version,
                 architecture=architecture.deb,
                 maintainer=MAINTAINER,
-                homepage=HOMEPAGE,
+                homepage=REPOSITORY,
                 kib=sum(path.stat().st_size for path in files) // 1024,
                 summary=SUMMARY,
             )
@@ -204,7 +204,7 @@ def build_rpm(architecture: Architecture, environment: Path, wheel: Path, versio
             "file_list": files,
             "version_of_pulsed": version,
             "summary_of_pulsed": SUMMARY,
-            "homepage": HOMEPAGE,
+            "homepage": REPOSITORY,
         }
         _run(
             *("rpmbuild", "--quiet", "-bb", f"--target={architecture.machine}-linux"),

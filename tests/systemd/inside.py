@@ -37,7 +37,9 @@ def is_answered() -> bool:
 def install() -> str:
     """The recipe of the README, word by word."""
     (recipe,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    done = subprocess.run(["sh", "-eux", "-c", recipe], capture_output=True, text=True, cwd=FOLDER, check=False)
+    done = subprocess.run(
+        ["sh", "-eux", "-c", recipe], capture_output=True, text=True, cwd=FOLDER / "dist", check=False
+    )
     assert done.returncode == 0, done.stderr
     until(serves, "the page")
     assert run("systemctl", "is-active", "pulsed") == "active"
@@ -211,12 +213,10 @@ def stop() -> str:
 
 
 def remove() -> str:
-    """Nothing is left running or enabled."""
-    (command,) = re.findall(r"\| remove it \| `([^`]+)`", README)
+    """Nothing is left running, enabled or installed."""
+    (command,) = re.findall(r"\*\*Remove\*\*: `([^`]+)`", README)
     run("sh", "-c", command)
-    for unit in ("pulsed.service", "pulsed.socket"):
-        Path("/etc/systemd/system", unit).unlink()
-    run("systemctl", "daemon-reload")
+    assert run("find", "/etc", "/usr", "/opt", "/var/lib", "-name", "*pulsed*") == ""
     assert run("systemctl", "is-active", "pulsed", check=False) == "inactive"
     assert run("systemctl", "list-units", "--failed", "--no-legend", "--plain", "pulsed*") == ""
     return "removed"

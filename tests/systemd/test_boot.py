@@ -20,11 +20,11 @@ def report(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: P
     """What `inside.py` reports, a row a step."""
     folder = tmp_path_factory.mktemp("boot")
     check = folder / "check"
-    for name in ("systemd", "deploy"):
-        shutil.copytree(ROOT / name, check / name)
+    shutil.copytree(ROOT / "systemd", check / "systemd")
     for name, file in (("dist", wheel), ("new", newer_wheel)):
         (check / name).mkdir()
         shutil.copy(file, check / name)
+    shutil.copy(ROOT / "deploy/constraints.txt", check / "dist")
     run(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.11"),
         *("--require-hashes", "--requirement", ROOT / "deploy" / "constraints.txt", "--dest", check / "wheels"),
