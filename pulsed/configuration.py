@@ -5,7 +5,7 @@ CONFIGURATION.md and config.example.yaml are generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +25,9 @@ from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
 from pulsed.reader.settings import SourceSettings
+from pulsed.regular_file import why_not_writable
 from pulsed.server.settings import Addresses, WebServerSettings
-from pulsed.settings import Count, FileName, HttpPath, Kind, Settings, Switch, Text, setting
+from pulsed.settings import Count, FileName, HttpPath, Kind, Problem, Settings, Switch, Text, setting
 
 
 def _gpu_list(value: str) -> str:
@@ -81,6 +82,11 @@ class Config(Settings):
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
     events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
 
+    def unusable(self) -> Iterator[Problem]:
+        """Yield a folder for state in which files cannot be made."""
+        if self.state_dir and (reason := why_not_writable(self.state_dir)):
+            yield "state_dir", f"{reason}; name a folder that pulsed's user may write to"
+
     def compute_settings(self) -> ComputeSettings:
         """Return the settings of Compute: its section, with the one of health."""
         return replace(self.compute, health=self.health)
@@ -107,6 +113,18 @@ def load(
     return load_settings(_SCHEMA, file_of(file, environment), overrides, environment, flags or {})
 
 
-def check(file: Path) -> Config:
-    """Load a file alone, without environment and flags. Raises `ConfigError` as `load`."""
-    return load(file, (), {})
+def check(file: Path, *, on_this_machine: bool = False) -> Config:
+    """Load a file alone, without environment and flags. Raises `ConfigError` as `load`.
+
+    Args:
+        on_this_machine: whether the files and folders that it names are checked, too.
+    """
+    problems: list[str] = []
+    return _SCHEMA.validate(_SCHEMA.read(file, problems), problems, on_this_machine=on_this_machine)
+
+
+def web_config_file(file: Path) -> Path | None:
+    """Return the web configuration file that a configuration file names, which may be invalid."""
+    web = _SCHEMA.read(file, []).at(("web",)).value
+    name = web["config_file"].value if isinstance(web, dict) and "config_file" in web else None
+    return Path(name) if isinstance(name, str) else None

@@ -139,3 +139,13 @@ def append_lines(path: Path, lines: bytes, mode: int = STATE_MODE) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def why_not_writable(folder: str | Path) -> str:
+    """Return why this user cannot make files in a folder, which is made if it is missing; empty if it can."""
+    path = Path(folder).absolute()
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    missing = "" if there == path else f"{path} does not exist, and "
+    if not there.is_dir():
+        return f"{missing}{there} is not a folder"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{missing}{there} cannot be written to"

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from pulsed.durations import duration, duration_or_none, is_number
 
 Problem = tuple[str, str]
-"""A key of a section that breaks a rule among several keys, and words that go on from its name."""
+"""What is wrong beyond a single value: a key of a section, such as `interval`, `exporter.timeout` or `targets[0]`, and
+words that go on from its name."""
 
 Style = Literal["typed", "text", "file"]
 """How a scalar without quotes is taken: by YAML's types; as it is written (`node: 007`); so too, as a file's name."""
@@ -34,6 +35,10 @@ class Settings:
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong between the keys of this section, each of which is right by itself."""
+        yield from ()
+
+    def unusable(self) -> Iterator[Problem]:
+        """Yield what this section names and this machine does not have, or not for this user: files and folders."""
         yield from ()
 
     @classmethod

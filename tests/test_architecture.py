@@ -51,7 +51,9 @@ MAY_IMPORT = {
     "config": "errors settings http",
     "adapter": "errors json_text settings kubernetes present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",
-    "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
+    "configuration": (
+        "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"
+    ),
     "collector": (
         "background errors json_text regular_file pauses kubernetes model reader attribution translate compute "
         "accounting configuration"

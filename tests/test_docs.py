@@ -53,7 +53,8 @@ def test_known_kernels_are_current() -> None:
     assert (ROOT / "support/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
 
 
-PAGES = sorted([*ROOT.glob("*.md"), *(path for top in TOPS for path in (ROOT / top).rglob("README.md"))])
+READMES = [path for top in TOPS for path in (ROOT / top).rglob("README.md")]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *READMES])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -68,6 +69,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def anchors(text: str) -> set[str]:
     """Return the anchors that GitHub gives the headings of a page."""
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def test_the_example_of_the_readme_is_what_pulsed_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    ((command, output),) = re.findall(r"```console\n\$ pulsed ([^\n]*)\n(.*?)```", README, re.DOTALL)
+    assert main([word.replace("docs/", f"{ROOT}/docs/") for word in command.split()]) == 0
+    assert capsys.readouterr().out == output
 
 
 def test_every_promise_about_security_names_its_test() -> None:

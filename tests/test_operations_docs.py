@@ -1,4 +1,4 @@
-"""What OPERATIONS.md tells operators to type, ask and expect is what works."""
+"""What OPERATIONS.md and the guides tell operators to type, ask and expect is what works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from support.tools import tool
 from support.waiting import SECONDS
 from tools.generate_docs import ROOT
 
-TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
+GUIDES = sorted((ROOT / "docs").glob("*.md"))
+TEXT = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "OPERATIONS.md", *GUIDES))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHART = (ROOT / "helm/pulsed/README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -279,7 +280,8 @@ def _texts() -> tuple[str, ...]:
 
 def _messages() -> list[str]:
     """The messages of the log and of doctor among the symptoms, also those of autoscaling."""
-    seen = [cells[0] for cells in (*rows("Symptoms")[1:], *rows("Autoscaling", CHART))]
+    symptoms = [row for heading in re.findall("^### (Symptoms.*)$", TEXT, re.MULTILINE) for row in rows(heading)[1:]]
+    seen = [cells[0] for cells in (*symptoms, *rows("Autoscaling", CHART))]
     return [text for cell in seen if re.match(r"doctor|`doctor`|log|`unknown", cell) for text in _quoted(cell)]
 
 

@@ -63,7 +63,7 @@ class _TargetView:
         held = {
             device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
-            if result.idle_kind == "held" and device.owners == () and position not in tick.lost
+            if result.use == "held" and device.owners == () and position not in tick.lost
         }
         self._held_since = held
         before, self.leaked = (

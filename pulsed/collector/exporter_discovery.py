@@ -97,7 +97,7 @@ class ExporterDiscovery:
             for selector in given.selectors
         ]
         self._settings = exporter_settings(config)
-        self._claims = GpuClaims(self._settings.timeout)
+        self._claims = GpuClaims(self._settings.scrape_timeout)
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._reasons: Sequence[str] = ()

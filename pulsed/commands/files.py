@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from pulsed.commands.arguments import configuration
-from pulsed.configuration import check
-from pulsed.errors import PulsedError
+from pulsed.configuration import check, web_config_file
+from pulsed.errors import ConfigError, PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.document import KubernetesObject
 from pulsed.present.promql.rule_set import RuleSelection, document
@@ -51,12 +52,19 @@ def run_check_config(options: argparse.Namespace) -> int:
 
     Raises `ConfigError` if a file is not valid; the message has one line per problem.
     """
-    file, web_config_file = options.file, options.web_config_file
-    if not file and not web_config_file:
+    file = Path(options.file) if options.file else None
+    web_file = Path(options.web_config_file) if options.web_config_file else file and web_config_file(file)
+    if not file and not web_file:
         options.parser.error("no file is given")
-    if file:
-        web_config_file = web_config_file or check(Path(file)).web.config_file
-    if web_config_file:
-        check_web(Path(web_config_file))
-    sys.stdout.writelines(f"{name}: valid\n" for name in (file, web_config_file) if name)
+    problems = []
+    checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, check_web))
+    for name, check_file in checks:
+        try:
+            if name:
+                check_file(name)
+        except ConfigError as error:  # noqa: PERF203 - two files
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    sys.stdout.writelines(f"{name}: valid\n" for name in (file, web_file) if name)
     return 0

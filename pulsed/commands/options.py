@@ -179,4 +179,9 @@ RULES: Options = (
 CHECK_CONFIG: Options = (
     option("file", metavar="FILE", nargs="?", help="a configuration file (YAML)"),
     option("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file"),
+    option(
+        "--syntax-only",
+        action="store_true",
+        help="leave out whether this machine has the files and folders that the configuration names",
+    ),
 )

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import sys
 import time
 from dataclasses import replace
@@ -14,8 +15,10 @@ from functools import partial
 from typing import TextIO
 
 from pulsed.collector.pool import collect
+from pulsed.collector.this_host import selection_of
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
+from pulsed.errors import NothingRead
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target
 from pulsed.present.api import documents
@@ -33,7 +36,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
     """Print one tick of every target; return the exit code.
 
     Raises:
-        NothingRead: no target delivered a tick.
+        NothingRead: no target delivered a tick, or none has a GPU.
         UsageError: a column is unknown.
     """
 
@@ -48,6 +51,10 @@ def run_snapshot(options: argparse.Namespace) -> int:
     for target in store.targets:
         if not target.samples:
             logging.getLogger(__name__).warning("source failed", extra={"target": target.name, "error": target.error})
+    has_gpus = any(target.tick is not None and target.tick.devices for target in store.targets)
+    if not has_gpus and selection_of(config, os.environ).everything:
+        read = ", ".join(target.name for target in store.targets if target.samples)
+        raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
     now = time.monotonic()
     if format == "table":
         out.write(table(store, now))
@@ -109,6 +116,8 @@ def _is_done(target: Target) -> bool:
         return True
     if target.kind == "dcgmi":  # a live dcgmi has activity from its second or third tick on
         return any(result.real_utilization.ratio is not None for result in target.tick.results)
+    if target.kind == "exporter" and not target.tick.devices:
+        return True
     if target.kind == "nvml":  # profiling counters are differences of two samples
         return target.samples > 1
     return any(any(value is not None for value in reading) for reading in target.tick.readings)

@@ -48,7 +48,7 @@ class Accumulator:
         held_bytes: an idle GPU without a known owner counts as held with at least so much memory in use.
 
     Attributes:
-        idle_kind: of the newest sample; None unless the GPU is certainly not used.
+        idle_kind: what the newest sample counts as if the GPU is not used; None before any.
     """
 
     def __init__(self, created: float, bounds: tuple[float, ...], held_bytes: float) -> None:
@@ -126,8 +126,9 @@ class Accumulator:
         position = _CLASS_AT[workload.raw_class]
         self._seconds[position] += seconds
         self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        kind = self._idle_kind(device, reading) if workload.used is False else None
-        self.idle_kind = None if kind is None else IDLE_KINDS[kind]
+        idle_kind = self._idle_kind(device, reading)
+        self.idle_kind = IDLE_KINDS[idle_kind]
+        kind = idle_kind if workload.used is False else None
         if kind is not None:
             self._idle_seconds[kind] += seconds
         self._count_energy(_Share(position, kind, seconds, before), reading, refresh)

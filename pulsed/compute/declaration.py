@@ -90,6 +90,7 @@ class DerivedState:
         get: returns the current state.
         label: name of the label; empty if there is no metric.
         json: dotted path in the GPU document.
+        csv: whether it has a column.
         part: see `ResultPart`.
         ranked: whether the order of the states is their severity: of a span of time the last one counts, else the most
             frequent one.
@@ -101,6 +102,7 @@ class DerivedState:
     get: Callable[[Reading, Result], str]
     label: str = ""
     json: str = ""
+    csv: bool = True
     part: ResultPart = ""
     ranked: bool = False
 

@@ -42,6 +42,9 @@ class EventTotals:
         if self._first in (None, source) and is_counted and not self._last:
             self._first, self._health = source, health  # no other source has ever shown it
             return health
+        shown = self._shown.get(source)
+        if shown is not None and shown[0] is health and shown[1] is self._total is self._last[source][1]:
+            return shown[2]
         if self._health is not None:
             self._total = _counts(self._health)
             self._last[self._first], self._health = (self._total, self._total), None
@@ -54,7 +57,7 @@ class EventTotals:
             self._total = self._total if total == self._total else total
         if is_new or source not in self._last:
             blank = _without_inputs(health)
-            kept = {key: since.get(key, 0) for key in own if key in blank}
+            kept = {key: since.get(key, 0) for key in blank if since.get(key, 0) != self._total.get(key, 0)}
             self._last[source] = (own, {**self._total, **kept} if kept else self._total)
         return self._with_totals(source, health)
 

@@ -14,7 +14,7 @@ from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.computed_tick import NOT_HELD, USES, HeldWorkload, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
@@ -107,6 +107,14 @@ WORKLOAD = DerivedResult(
             help="Whether any engine works: SMs, memory, copies, media or links; null if the inputs allow both",
             kind="flag",
             get=lambda reading, result: result.held.used,
+        ),
+        DerivedState(
+            name="use",
+            help="Busy while any engine works; else held by an owner or memory in use, free, or idle if that is open",
+            states=USES,
+            get=lambda reading, result: result.use,
+            json="workload.use",
+            csv=False,
         ),
     ),
 )

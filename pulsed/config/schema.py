@@ -6,14 +6,28 @@ hold one. Independent of the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
-from pulsed.settings import NOT_ALLOWED, Key, Kind, ListKind, Settings, Style, TableKind, all_keys, keys_of, one_of
+from pulsed.settings import (
+    NOT_ALLOWED,
+    Key,
+    Kind,
+    ListKind,
+    Problem,
+    Settings,
+    Style,
+    TableKind,
+    all_keys,
+    keys_of,
+    one_of,
+)
 
 _S = TypeVar("_S", bound=Settings)
 
@@ -67,13 +81,17 @@ class Schema(Generic[_S]):
             problems.append(f"{given.origin}: the file must hold keys with values, as in '{self._example}'")
         return nothing
 
-    def validate(self, given: Given, problems: Sequence[str]) -> _S:
+    def validate(self, given: Given, problems: Sequence[str], *, on_this_machine: bool = False) -> _S:
         """Return the settings of a document.
+
+        Args:
+            problems: what is wrong with it so far.
+            on_this_machine: whether the files and folders that it names are checked, too.
 
         Raises:
             ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
         """
-        reader = _Reader(self.keys, list(problems))
+        reader = _Reader(self.keys, list(problems), on_this_machine)
         found = reader.section(self._root, given, "")
         if found is None or reader.problems:
             raise ConfigError("\n".join(reader.problems))
@@ -84,18 +102,22 @@ class _Reader:
     """Turns what is given into settings.
 
     Attributes:
-        problems: a line each. What cannot be read is None.
+        problems: a line each. What cannot be read is `_UNREAD`.
     """
 
-    def __init__(self, keys: Mapping[str, Key], problems: list[str]) -> None:
-        self._keys, self.problems = keys, problems
+    def __init__(self, keys: Mapping[str, Key], problems: list[str], on_this_machine: bool) -> None:
+        self._keys, self.problems, self._on_this_machine = keys, problems, on_this_machine
 
     def section(self, section: type[_S], given: Given, path: str) -> _S | None:
-        """Return the settings of a section; `path` is that of its key, empty for the whole document."""
+        """Return the settings of a section, of which some may be `_UNREAD`; None if there are none.
+
+        Args:
+            path: that of its key, empty for the whole document.
+        """
         if not isinstance(given.value, dict):
             self._report(given, path, f"{_plain(given)} {NOT_ALLOWED}; {self._keys_of(path)}")
             return None
-        before, keys = len(self.problems), keys_of(section)
+        keys = keys_of(section)
         values: dict[str, object] = {}
         for name, key in keys.items():
             inner = given.value.get(name)
@@ -104,19 +126,28 @@ class _Reader:
         for name, inner in given.value.items():
             if name not in keys:
                 self._report(inner, _dotted(path, name), f"unknown key; {self._hint(path, name)}")
-        if len(self.problems) == before:
-            for name, message in section.refused(values):
-                self._report(given.value.get(name, given), _dotted(path, name), message)
-        if len(self.problems) > before:
+        read = {name: value for name, value in values.items() if value is not _UNREAD}
+        refused = list(section.refused(read))
+        self._report_all(refused, given, path)
+        if refused:
             return None
-        found = section(**section.arguments(values))
-        for name, message in found.problems():
-            self._report(given.value.get(name, given), _dotted(path, name), message)
+        found = None
+        with contextlib.nullcontext() if len(read) == len(values) else contextlib.suppress(TypeError):
+            found = section(**section.arguments(values))
+            if given.value.keys() <= keys.keys():  # a misspelt key is not missing
+                self._report_all(found.problems(), given, path)
+            if self._on_this_machine:
+                self._report_all(found.unusable(), given, path)
         return found
+
+    def _report_all(self, problems: Iterable[Problem], given: Given, path: str) -> None:
+        for name, message in problems:
+            parts = [int(part) if part.isdecimal() else part for part in re.findall(r"\w+", name)]
+            self._report(given.at(parts), _dotted(path, name), message)
 
     def _value(self, key: Key, given: Given, path: str) -> object:
         if key.section:
-            return self.section(key.section, given, path)
+            return self.section(key.section, given, path) or _UNREAD
         kind = key.kind or Kind("", ", ".join(key.words), one_of(key.words))
         if isinstance(kind, ListKind):
             return self._list(kind, given, path)
@@ -124,7 +155,7 @@ class _Reader:
             self._table(kind, given, path, kind.depth) if isinstance(kind, TableKind) else self._one(kind, given, path)
         )
 
-    def _list(self, kind: ListKind, given: Given, path: str) -> tuple[object, ...]:
+    def _list(self, kind: ListKind, given: Given, path: str) -> object:
         before = len(self.problems)
         if isinstance(given.value, list):
             items = [self._one(kind, item, f"{path}[{number}]") for number, item in enumerate(given.value)]
@@ -134,21 +165,22 @@ class _Reader:
             items = [self._one(kind, given, path)]
         else:
             self._refuse(kind, given, path, NOT_ALLOWED)
-            return ()
+            return _UNREAD
         if len(items) < kind.least:
             self._refuse(kind, given, path, NOT_ALLOWED)
         if len(self.problems) > before:
-            return ()
+            return _UNREAD
         try:
             return kind.check(tuple(items))
         except ValueError as error:
             self._refuse(kind, given, path, str(error))
-            return ()
+            return _UNREAD
 
     def _table(self, kind: TableKind, given: Given, path: str, depth: int) -> object:
         if not isinstance(given.value, dict):
             self._refuse(kind, given, path, NOT_ALLOWED)
-            return None
+            return _UNREAD
+        before = len(self.problems)
         found: dict[object, object] = {}
         for written, inner in given.value.items():
             try:
@@ -159,7 +191,7 @@ class _Reader:
                 continue
             entry = f"{path}.{written}"
             found[name] = self._one(kind, inner, entry) if depth == 1 else self._table(kind, inner, entry, depth - 1)
-        return found
+        return found if len(self.problems) == before else _UNREAD
 
     def _one(self, kind: Kind, given: Given, path: str) -> object:
         try:
@@ -168,7 +200,7 @@ class _Reader:
             return kind.parse(given.value)
         except ValueError as error:
             self._refuse(kind, given, path, str(error))
-            return None
+            return _UNREAD
 
     def _refuse(self, kind: Kind, given: Given, path: str, why: str) -> None:
         value = "this value" if kind.secret else _plain(given)
@@ -189,6 +221,22 @@ class _Reader:
         prefix = f"{section}." if section else ""
         names = [key[len(prefix) :] for key in self._keys if key.startswith(prefix) and "." not in key[len(prefix) :]]
         return f"{section or 'the configuration'} has the keys {', '.join(names)}"
+
+
+class _Unread:
+    """Stands for a value that could not be read. It is not None; any other use raises TypeError, which ends checks."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise TypeError
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
+    __bool__ = __iter__ = __len__ = __contains__ = __getitem__ = __str__ = __format__ = _refuse
+
+
+_UNREAD = _Unread()
 
 
 def shown_settings(settings: Settings) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
@@ -78,6 +78,12 @@ class RealUtilization(NamedTuple):
     missing: tuple[str, ...]
 
 
+Use = Literal["unknown", "busy", "held", "free", "idle"]
+"""Whether a GPU is used: `unknown` if that is open, `idle` if only whether it is held is not known."""
+
+USES: tuple[Use, ...] = get_args(Use)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What kind of work a GPU does.
@@ -144,7 +150,8 @@ class Result(NamedTuple):
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
         rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
-        idle_kind: of `IDLE_KINDS`, of the newest sample; None if the GPU is used, or that is open.
+        idle_kind: of `IDLE_KINDS`: what its time is while it is not used, by its owners and memory; None before any
+            sample.
     """
 
     real_utilization: RealUtilization
@@ -157,6 +164,15 @@ class Result(NamedTuple):
     mig_unpartitioned: float | None = None
     rollup_bounds: Bounds | None = None
     idle_kind: str | None = None
+
+    @property
+    def use(self) -> Use:
+        """Whether the GPU is used and, if not, whether an owner or memory in use holds it; flickers left out."""
+        if self.held.used is None:
+            return "unknown"
+        if self.held.used:
+            return "busy"
+        return "held" if self.idle_kind == "held" else "free" if self.idle_kind == "free" else "idle"
 
 
 class ClassChange(NamedTuple):

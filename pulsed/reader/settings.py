@@ -54,7 +54,13 @@ class SourceSettings(Settings):
     demo: DemoSettings = setting(DemoSettings(), _SECTION)
 
     def problems(self) -> Iterator[Problem]:
-        """Find an interval that the kind cannot keep, and what the kind needs and lacks."""
+        """Find an interval that the kind cannot keep, a timeout above it, and what the kind needs and lacks."""
+        exporter = self.exporter.completed(self.interval, self.max_gpus)
+        if self.kind in ("auto", "exporter") and (exporter.timeout or 0.0) > exporter.interval:
+            yield (
+                "exporter.timeout",
+                f"is {exporter.timeout:g} s, and the interval {exporter.interval:g} s; allowed: at most the interval",
+            )
         section = self.section(self.kind)
         if section is not None and self.interval is not None and self.interval < section.least_interval:
             yield (

@@ -172,14 +172,14 @@ def _limit(gpu: GpuState) -> str:
 
 def _card_owner(gpu: GpuState) -> Segment:
     words = owner_words(gpu)
-    return Segment(f"idle, held by {words}", "warn") if gpu.use == "held" else Segment(words)
+    return Segment(f"idle, held by {words}" if words else "idle, held", "warn") if gpu.use == "held" else Segment(words)
 
 
 def _owner(gpu: GpuState) -> Segment:
     words = owner_words(gpu) or "--"
     if gpu.use == "held":
         return Segment(words + ("" if gpu.class_age is None else " idle"), "warn")
-    return Segment(words, "dim" if words in ("free", "--") else "")
+    return Segment(words, "dim" if words in ("free", "nobody", "--") else "")
 
 
 def _field(title: str, width: int, importance: int, name: str) -> TableColumn[GpuState]:

@@ -15,7 +15,7 @@ LOST_SECONDS = 5.0
 """Without an answer of the daemon for so long its GPUs are stale."""
 
 SUMMARY_FIELDS = (
-    "workload_class", "bottleneck", "health_state", "limiting_resource",
+    "workload_class", "use", "bottleneck", "health_state", "limiting_resource",
     "real_utilization_ratio", "real_utilization_lower_ratio", "real_utilization_upper_ratio", "saturation_ratio",
     "gpu_utilization_ratio", "graphics_engine_active_ratio", "sm_active_ratio", "sm_occupancy_ratio",
     "tensor_active_ratio", "dram_active_ratio", "memory_utilization_ratio", "memory_bytes", "memory_used_bytes",
@@ -129,13 +129,8 @@ class GpuState:
 
     @property
     def use(self) -> str:
-        """What a GPU is used for: `busy`, `held` (idle with an owner), `free`, `idle` (owners unknown), `unknown`."""
-        workload = self.state("workload_class")
-        if self.stale or workload == "unknown":
-            return "unknown"
-        if workload != "idle":
-            return "busy"
-        return "idle" if self.owners is None else "held" if self.owners else "free"
+        """Whether it is used, as the daemon says: `busy`, `held`, `free`, `idle`, `unknown`."""
+        return "unknown" if self.stale else self.state("use")
 
 
 def gpu_name(gpu: str, mig_id: str | None) -> str:

@@ -73,7 +73,9 @@ def real_words(gpu: GpuState) -> str:
 
 
 def owner_words(gpu: GpuState) -> str:
-    """Return the owners of a GPU: `free`, or empty if they are not known."""
+    """Return the owners of a GPU: `free` or `nobody` for none, empty if they are not known."""
     if gpu.owners is None:
         return ""
-    return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or "free"
+    return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or (
+        "free" if gpu.use == "free" else "nobody"
+    )

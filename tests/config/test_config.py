@@ -87,6 +87,14 @@ BAD = {
     "min-coverage-in-percent": [
         ":3: compute.real_utilization.min_coverage: 50 is not allowed; allowed: a number from 0 to 1"
     ],
+    "mistakes-between-keys": [
+        ":10: publish.series: 'most' is not allowed; allowed: lean, full",
+        ":5: source.exporter.timeout: is 20 s, and the interval 5 s; allowed: at most the interval",
+        ":6: source.exporter.max_page_bytes: '64 megs' is not a size; "
+        "allowed: bytes as a number, or a text such as 512KiB, 64MiB, 1GB",
+        ":7: source.exporter.username: needs a password too; set password or password_file",
+        ":9: publish.include: has 'pulsed_gpu_power_wats', which is not a family; did you mean pulsed_gpu_power_watts?",
+    ],
     "missing-unknown": [":2: compute.missing: 'none' is not allowed; allowed: bounds, zero"],
     "namespaces": [
         ":4: source.exporter.kubernetes.namespace: unknown key; did you mean source.exporter.kubernetes.namespaces?",
@@ -176,6 +184,9 @@ BAD = {
         ":4: compute.workload.thresholds.compute_heavy_sm: unknown key; "
         "did you mean compute.workload.thresholds.compute_heavy_sm_ratio?"
     ],
+    "timeout-above-interval": [
+        ":3: source.exporter.timeout: is 20 s, and the interval 15 s; allowed: at most the interval"
+    ],
     "two-documents": [":2:1: not valid YAML: but found another document"],
     "unknown-key": [":3: source.exporter.target: unknown key; did you mean source.exporter.targets?"],
     "unknown-section": [":1: sauce: unknown key; did you mean source?"],
@@ -254,6 +265,40 @@ def test_relative_files_count_from_the_configuration_file() -> None:
         "file:///srv/d.prom",
     )
     assert load(None, ["source.replay.path=capture.txt"], {}).source.replay.path == "capture.txt"
+
+
+def test_files_and_folders_of_this_machine(tmp_path: Path) -> None:
+    """Checked on request only: a configuration may be for another machine."""
+    file, page = tmp_path / "pulsed.yaml", tmp_path / "page.prom"
+    page.write_text("")
+    file.write_text(
+        f"""
+state_dir: {page}/state
+source:
+  exporter:
+    targets: [gpu1, page.prom, http://gpu2:9400/metrics]
+    username: ops
+    password_file: password
+    ca_file: page.prom
+    cert_file: none.pem
+  replay: {{path: capture.txt, speed: fast}}
+"""
+    )
+    with pytest.raises(ConfigError) as caught:
+        check(file, on_this_machine=True)
+    found = str(caught.value).replace(f"{tmp_path}/", "").splitlines()
+    assert [re.split(r"; | \[X509", line.removeprefix("pulsed.yaml:"))[0] for line in found] == [
+        "5: source.exporter.targets[0]: gpu1 is not a file",
+        "7: source.exporter.password_file: cannot read the password file password: No such file or directory",
+        "8: source.exporter.ca_file: page.prom cannot be used:",
+        "9: source.exporter.cert_file: none.pem cannot be used: No such file or directory",
+        "10: source.replay.speed: 'fast' is not allowed",
+        "10: source.replay.path: capture.txt does not exist",
+        "2: state_dir: page.prom/state does not exist, and page.prom is not a folder",
+    ]
+    assert found[0].endswith("; for an exporter, write http://gpu1:9400/metrics")
+    with pytest.raises(ConfigError, match=r"^\S+: source.replay.speed: [^\n]+$"):
+        check(file)
 
 
 def test_every_good_fixture_loads() -> None:

@@ -18,6 +18,7 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import GPUS
 from support.daemon import environment, pulsed, serving
 from support.dmon_writer import ERAS, DmonWriter
+from support.prometheus import prometheus
 from support.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +212,22 @@ def test_snapshot_as_a_page(capture: Path) -> None:
 
 def test_snapshot_of_the_demo_says_so() -> None:
     assert "DEMO" in pulsed("snapshot", "--source=demo").stdout
+
+
+def test_snapshot_of_a_page_that_is_not_of_gpus(tmp_path: Path) -> None:
+    """Prometheus' own page; and a dcgm-exporter's without a GPU, which is not waited for."""
+    source = "--source=exporter", "--set=source.interval=15s"
+    with prometheus(tmp_path, "{}") as server:
+        server.wait_for("vector(1)")
+        finished = pulsed("snapshot", *source, f"--set=source.exporter.targets=http://127.0.0.1:{server.port}/metrics")
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert "samples is of dcgm-exporter (DCGM_*); the first one is go_" in finished.stderr
+
+    page = tmp_path / "switches.prom"
+    page.write_text('DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="0"} 40\n')
+    finished = pulsed("snapshot", *source, f"--set=source.exporter.targets={page}")
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert f"{page}: there is no GPU" in finished.stderr
 
 
 # --- serve and check-config

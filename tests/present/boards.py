@@ -55,12 +55,12 @@ SETTLED = Result(
     RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
     Workload("memory_bound", "memory"),
     SATURATED,
-    HeldWorkload("memory_bound", "memory", TIME - 10, 2),
+    HeldWorkload("memory_bound", "memory", TIME - 10, 2, True),
     COUNTED,
     SICK,
     (("power_cap", 0.25),),
 )
-FLICKER = SETTLED._replace(held=HeldWorkload("idle", "idle", TIME - 100))
+FLICKER = SETTLED._replace(held=HeldWorkload("idle", "idle", TIME - 100, used=False))
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),

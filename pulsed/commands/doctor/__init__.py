@@ -67,9 +67,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"                the kernel log, for exact times of XIDs, can be read: {machine['kernel_log']}"
     else:
         yield "                the kernel log, for exact times of XIDs, is not read (health.kernel_log)"
-    for source in report["sources"]:
+    for sources in _equal_ones(report["sources"]):
         yield ""
-        yield from _source_lines(source)
+        yield from _head_lines(sources)
+        yield from _body_lines(sources[0])
     yield ""
     for number, check in enumerate(report["attribution"]):
         works = f"works, {check['note'] or '{} with owners'.format(check['devices'])}"
@@ -80,15 +81,32 @@ def _lines(report: Report) -> Iterator[str]:
     if chosen is None:
         yield f"Nothing can be served. {report['advice']}"
     else:
-        yield f"pulsed serve would read {chosen['kind']} ({', '.join(chosen['targets'])}): {chosen['why']}"
+        yield f"pulsed serve would read {chosen['kind']} ({_some(chosen['targets'])}): {chosen['why']}"
         if not report["can_serve"]:
             yield "Nothing can be served: it has no GPU."
 
 
-def _source_lines(source: Report) -> Iterator[str]:
+def _equal_ones(sources: Sequence[Report]) -> Iterator[Sequence[Report]]:
+    """Yield the sources in groups of equal ones, whose reports differ in the name of the target only."""
+    groups: dict[tuple[str, ...], list[Report]] = {}
+    for source in sources:
+        lines = [*_head_lines([source]), *_body_lines(source)]
+        groups.setdefault(tuple(line.replace(source["target"], "") for line in lines), []).append(source)
+    yield from groups.values()
+
+
+def _head_lines(sources: Sequence[Report]) -> Iterator[str]:
+    source, names = sources[0], [each["target"] for each in sources]
     version = f" ({source['version']})" if source["version"] else ""
     state = f"works, {_boards(source['boards'])}" if source["works"] else "does not work"
-    yield f"{source['kind']:<15} {source['target']}{version}: {state}"
+    if len(names) == 1:
+        yield f"{source['kind']:<15} {names[0]}{version}: {state}"
+    else:
+        yield f"{source['kind']:<15} {len(names)} targets{version}: each {state}"
+        yield f"    targets: {_some(names)}"
+
+
+def _body_lines(source: Report) -> Iterator[str]:
     if source["error"]:
         yield f"    {source['error']}"
     if len(source["nodes"]) > 1:
@@ -130,6 +148,11 @@ def _derived_lines(derived: Report, everything: str) -> Iterator[str]:
         lacking.setdefault(where, []).append(quantity)
     for where, quantities in lacking.items():
         yield f"        {', '.join(quantities)}{where}"
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + rest
 
 
 def _gpus(names: Sequence[str]) -> str:

@@ -64,8 +64,8 @@ async def _look(
 
 
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
-    derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
     found = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
+    derived = [_derived(each, probe, config) for each in REQUIREMENTS] if found else []
     unavailable = [device.entity.name for device, _ in found if not has_profiling(device)]
     missing = {
         quantity: None

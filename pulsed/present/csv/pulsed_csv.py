@@ -58,7 +58,9 @@ COLUMNS: Mapping[str, Cell] = {
     "mig_id": lambda sample: sample.device.entity.mig_id,
     "mig_profile": lambda sample: sample.device.entity.mig_profile,
     "model": lambda sample: sample.device.model,
-    **{name: _derived(name) for name in ordered([*WORDS, *NUMBERS], FIRST)},
+    **{
+        name: _derived(name) for name in ordered([*(name for name, word in WORDS.items() if word.csv), *NUMBERS], FIRST)
+    },
     **{name: _reading(position) for name, position in POSITION.items()},
 }
 """All columns in their order."""

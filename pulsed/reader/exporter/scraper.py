@@ -58,7 +58,7 @@ class Scraper:
 
     def __init__(self, settings: ExporterSettings) -> None:
         self._settings = settings
-        self._timeout = min(settings.timeout, settings.interval)
+        self._timeout = settings.scrape_timeout
         self._client: HttpClient | None = None
         self._tls: dict[bool, ClientTls] = {}
         self._users = 0

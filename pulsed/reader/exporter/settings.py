@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, masked, read_password
+from pulsed.http.credentials import BadCredentials, masked, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.reader.source import SourceSection
 from pulsed.settings import (
@@ -24,6 +25,8 @@ from pulsed.settings import (
     not_empty,
     setting,
 )
+
+TIMEOUT_SECONDS = 10.0
 
 Login = tuple[str, str]
 """User name and password."""
@@ -90,7 +93,12 @@ class ExporterSettings(SourceSection):
         "node `node`: this proves the node.",
     )
     kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
-    timeout: Duration = setting(10.0, "Timeout of a scrape; at most the interval.")
+    timeout: Duration | None = setting(
+        None,
+        f"Timeout of a scrape, at most the interval. Unset: {TIMEOUT_SECONDS:g}s or the interval, whichever is "
+        "shorter.",
+        example="10s",
+    )
     max_page_bytes: Size = setting(16 * 2**20, "Size limit of a decompressed page. A target with a larger one fails.")
     username: Text | None = setting(
         None, "Basic authentication, for targets without credentials in the URL.", example="pulsed"
@@ -147,10 +155,42 @@ class ExporterSettings(SourceSection):
         return super(ExporterSettings, self).completed(interval if is_possible else None, max_gpus)
 
     @property
+    def scrape_timeout(self) -> float:
+        """Seconds after which a scrape has failed: at most the interval."""
+        return min(TIMEOUT_SECONDS if self.timeout is None else self.timeout, self.interval)
+
+    @property
     def credentials(self) -> Sequence[str]:
         """The keys of the credentials that are set."""
         keys = ("username", "bearer_token", "bearer_token_file", "cert_file")
         return [key for key in keys if getattr(self, key) is not None]
+
+    def unusable(self) -> Iterator[Problem]:
+        """Yield targets that are not files, and credentials that cannot be read."""
+        for number, target in enumerate(self.targets):
+            if is_path(target) and not os.path.isfile(target):
+                host = os.path.basename(target)
+                yield f"targets[{number}]", f"{target} is not a file; for an exporter, write http://{host}:9400/metrics"
+        for key, file, read in (
+            ("password_file", self.password_file, read_password),
+            ("bearer_token_file", self.bearer_token_file, read_token),
+        ):
+            try:
+                if file is not None:
+                    read(file)
+            except BadCredentials as error:  # noqa: PERF203 - two files
+                yield key, f"{error}; name a file that pulsed's user may read"
+        if self.ca_file or self.cert_file:
+            from pulsed.http.client_tls import BadTlsFiles, ClientTls  # imports ssl
+
+            for key, ca, cert, cert_key in (
+                ("ca_file", self.ca_file, None, None),
+                ("cert_file", None, self.cert_file, self.key_file),
+            ):
+                try:
+                    ClientTls(ca or "", cert or "", cert_key or "").context()
+                except BadTlsFiles as error:  # noqa: PERF203 - two
+                    yield key, f"{error.files} cannot be used: {error.reason}; name PEM files that belong together"
 
     def check_password_file(self) -> None:
         """Raise `ConfigError` if there is a file with the password that cannot be read."""

@@ -22,7 +22,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exporter.page_epoch import PageEpoch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
-from pulsed.reader.exposition.parser import PageParser
+from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.source import SourceRequest
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular
@@ -104,6 +104,7 @@ class ExporterSource:
         begun = time.perf_counter()
         try:
             parsed = self._parser.parse(page)
+            refuse_other_exporters(parsed.layout, parsed.samples)
         except BadPage as error:
             raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error
         except TooManyGpus as error:

@@ -358,6 +358,20 @@ def not_a_page(text: str) -> BadPage:
     )
 
 
+def refuse_other_exporters(layout: Layout, samples: int) -> None:
+    """Raise `BadPage` for a page without a metric of DCGM: of Prometheus itself, node_exporter, or a pulsed.
+
+    Args:
+        layout: of the page, and of earlier ones: an exporter that no longer has GPUs is not another exporter.
+        samples: of the page; one without samples is of an exporter that starts.
+    """
+    if samples and not any(series.name[:5].upper() == "DCGM_" for series in layout.series):
+        raise BadPage(
+            f"None of its {samples} samples is of dcgm-exporter (DCGM_*); the first one is {layout.series[0].name}",
+            "Check the URL: dcgm-exporter usually has port 9400",
+        )
+
+
 def _binary() -> BadPage:
     return BadPage(
         "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from pulsed.reader.source import SourceSection
-from pulsed.settings import Factor, FileName, ListKind, Moment, Switch, not_empty, setting
+from pulsed.settings import Factor, FileName, ListKind, Moment, Problem, Switch, not_empty, setting
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
@@ -52,6 +53,11 @@ class ReplaySettings(SourceSection):
     def lacks(self) -> str:
         """Return that a recording is not set."""
         return "a recording; set source.replay.path" if self.path is None else ""
+
+    def unusable(self) -> Iterator[Problem]:
+        """Yield a recording that is not there."""
+        if self.path is not None and not os.path.exists(self.path):
+            yield "path", f"{os.fspath(self.path)} does not exist; name a recording, a saved page, or a folder of pages"
 
     @property
     def begin(self) -> float:

@@ -22,7 +22,7 @@ from pathlib import Path
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
-from pulsed.reader.exposition.parser import Page, PageParser
+from pulsed.reader.exposition.parser import Page, PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
 from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback, RecordPlayer, recorded_targets
@@ -264,6 +264,7 @@ def _page(path: Path, parser: PageParser) -> Page | SourceError:
         if len(text) > _LARGEST_PAGE:
             return BadPage(f"{path} has more than {_LARGEST_PAGE} bytes", "Replay takes one page per file")
         page = parser.parse(text)
+        refuse_other_exporters(page.layout, page.samples)
     except BadPage as error:
         return BadPage(f"{path}: {error.args[0]}", error.remedy)
     except TooManyGpus as error:

@@ -176,11 +176,35 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
 
 
 def test_a_page_without_gpus_is_nothing_to_serve() -> None:
-    with serving("go_goroutines 12\n") as (url,):
+    with serving('DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="0"} 40\n') as (url,):
         code, found = report(configured(exporter=url))
         assert "it has no GPU" in told(configured(exporter=url))
     assert code == 1
     assert found["sources"][1]["works"]
+    assert found["sources"][1]["derived"] == [], "inputs are those of GPUs"
+
+
+def test_a_page_of_something_else_is_not_a_source() -> None:
+    with serving("go_goroutines 12\n") as (url,):
+        code, found = report(configured(exporter=url))
+    assert code == 1
+    assert not found["sources"][1]["works"]
+    assert (
+        "None of its 1 samples is of dcgm-exporter (DCGM_*); the first one is go_goroutines"
+        in (found["sources"][1]["error"])
+    )
+
+
+def test_targets_that_are_equal_are_reported_once() -> None:
+    with serving(*[page(2)] * 12, page(1), "up 1\n") as urls:
+        config = configured(exporter=[*urls, NO_USERS], kind="exporter")
+        text, (_, found) = told(config), report(config)
+        (alone,) = (told(configured(exporter=urls[0], kind="exporter")),)
+    assert len(found["sources"]) == 15
+    assert "12 targets (dcgm-exporter 3.5.0 to 4.8.2): each works, 2 x NVIDIA" in text
+    assert f"    targets: {', '.join(urls[:8])} and 4 more\n" in text
+    assert f"{urls[12]} (dcgm-exporter 3.5.0 to 4.8.2): works, 1 x NVIDIA" in text
+    assert len(text.splitlines()) < 2.5 * len(alone.splitlines())
 
 
 def test_several_exporters_are_taken_without_asking_the_host_engine(tmp_path: Path) -> None:

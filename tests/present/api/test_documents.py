@@ -25,7 +25,8 @@ def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
         "since": "2025-12-31T23:58:20.100Z",
         "raw_class": "memory_bound",
         "candidates": [],
-        "used": None,
+        "used": False,
+        "use": "idle",
     }
 
 

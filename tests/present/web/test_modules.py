@@ -77,13 +77,25 @@ def test_counts_of_changes(page: Page, kind: str, one: str, several: str) -> Non
         ("span(59.4)", "59\u00a0s"),
         ("span(3600 * 3 + 61)", "3\u00a0h\u00a01\u00a0m"),
         ("span(null)", "--"),
-        ("ownersText(null)", "owner not known"),
-        ("ownersText([])", "free"),
-        ('ownersText(["slurm_job:47", "pod:ml/train/main"])', "job 47, ml/train"),
     ],
 )
 def test_format(page: Page, call: str, text: str) -> None:
     assert run(page, "text/format.js", f"m.{call}") == text
+
+
+@pytest.mark.parametrize(
+    ("owners", "use", "text"),
+    [
+        ("null", "held", "owner not known"),
+        ("[]", "free", "free"),
+        ("[]", "held", "nobody"),
+        ("[]", "busy", "nobody"),
+        ('["slurm_job:47", "pod:ml/train/main"]', "busy", "job 47, ml/train"),
+    ],
+)
+def test_the_owners_of_a_gpu(page: Page, owners: str, use: str, text: str) -> None:
+    fleet = f'{{owners: [{owners}], get: (name) => name === "use" ? "{use}" : null}}'
+    assert run(page, "text/use.js", f"m.ownersText({fleet}, 0)") == text
 
 
 FLEET = """{
@@ -91,6 +103,7 @@ FLEET = """{
     owners: [["slurm_job:7"], [], null],
     columns: {
         real_utilization_ratio: [0, 0.5, null], workload_class: ["idle", "memory_bound", "unknown"],
+        use: ["held", "busy", "unknown"],
         health_state: ["ok", "crit", "unknown"], power_watts: [70, 400, 0], memory_used_bytes: [1, 3, null],
         memory_bytes: [4, 4, 4],
     },

@@ -1,7 +1,7 @@
 // The state of all GPUs as columns, as the API sends it: one array per field, in the order of the roster.
 
 export const LIVE_FIELDS = [
-  "workload_class", "bottleneck", "health_state", "real_utilization_ratio", "real_utilization_lower_ratio",
+  "workload_class", "use", "bottleneck", "health_state", "real_utilization_ratio", "real_utilization_lower_ratio",
   "real_utilization_upper_ratio", "saturation_ratio", "limiting_resource", "sm_active_ratio", "tensor_active_ratio",
   "dram_active_ratio", "gpu_utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius",
 ];

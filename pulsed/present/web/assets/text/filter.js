@@ -2,7 +2,7 @@
 // A missing value matches no comparison of numbers: it is not known whether it would.
 
 import { SEVERITY } from "./states.js";
-import { ownersText } from "./format.js";
+import { isHeld, ownersText } from "./use.js";
 
 const NUMBERS = {
   ru: "real_utilization_ratio", lower: "real_utilization_lower_ratio", upper: "real_utilization_upper_ratio",
@@ -66,7 +66,7 @@ function comparesHealth(operator, text) {
 function hasText(fleet, i, name, wanted) {
   if (name in ROSTER) return String(fleet.gpus[ROSTER[name]][i] ?? "").toLowerCase() === wanted;
   if (name in TEXTS) return String(fleet.get(TEXTS[name], i) ?? "unknown").toLowerCase() === wanted;
-  if (name === "owner") return ownersText(fleet.owners[i]).toLowerCase().includes(wanted);
+  if (name === "owner") return ownersText(fleet, i).toLowerCase().includes(wanted);
   const isTrue = name === "stale" ? fleet.isStale(i) : isHeld(fleet, i);
   return isTrue === ["1", "yes", "true"].includes(wanted);
 }
@@ -81,13 +81,8 @@ export function numberOf(fleet, i, name) {
   return fleet.get(NUMBERS[name], i);
 }
 
-/** Whether a GPU is idle while an owner has it. */
-export function isHeld(fleet, i) {
-  return fleet.get("workload_class", i) === "idle" && (fleet.owners[i]?.length ?? 0) > 0;
-}
-
 function searchText(fleet, i) {
   const { node, gpu, uuid, model } = fleet.gpus;
   const state = `${fleet.get("workload_class", i)} ${fleet.get("health_state", i)}`;
-  return `gpu ${gpu[i]} ${node[i]} ${uuid[i]} ${model[i]} ${state} ${ownersText(fleet.owners[i])}`.toLowerCase();
+  return `gpu ${gpu[i]} ${node[i]} ${uuid[i]} ${model[i]} ${state} ${ownersText(fleet, i)}`.toLowerCase();
 }

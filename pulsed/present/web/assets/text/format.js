@@ -100,7 +100,3 @@ export function ownerName(owner) {
   return `${words(kind)} ${id}`;
 }
 
-export function ownersText(owners) {
-  if (owners === null || owners === undefined) return "owner not known";
-  return owners.length ? owners.map(ownerName).join(", ") : "free";
-}

@@ -10,8 +10,8 @@ const FIELDS = {
 /** Counts by state, and for each of FIELDS its `sum`, `mean` and `count`; sum and mean are null without any value. */
 export function totalsOf(fleet, positions) {
   const { fields, stale } = fleet.frame;
-  const classes = fields.workload_class ?? [];
-  const totals = { gpus: 0, busy: 0, held: 0, free: 0, unknown: 0, stale: 0 };
+  const uses = fields.use ?? [];
+  const totals = { gpus: 0, busy: 0, held: 0, free: 0, idle: 0, unknown: 0, stale: 0 };
   const columns = Object.entries(FIELDS).map(([name, field]) => [fields[field] ?? [], (totals[name] = { sum: null, mean: null, count: 0 })]);
   for (const i of positions) {
     if (isPartOfBoard(fleet, i)) continue;
@@ -20,10 +20,7 @@ export function totalsOf(fleet, positions) {
       totals.stale++;
       continue;
     }
-    const class_ = classes[i] ?? "unknown";
-    if (class_ === "idle") totals[fleet.owners[i]?.length ? "held" : "free"]++;
-    else if (class_ === "unknown") totals.unknown++;
-    else totals.busy++;
+    totals[uses[i] ?? "unknown"]++;
     for (const [column, total] of columns) {
       const value = column[i] ?? null;
       if (value === null) continue;

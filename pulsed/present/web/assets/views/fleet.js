@@ -102,8 +102,8 @@ class Totals {
 
   draw(positions) {
     const totals = totalsOf(this.fleet, positions);
-    const { busy, held, free, unknown, stale, gpus } = totals;
-    const counts = [[busy, "busy"], [held, "held idle"], [free, "idle"], [unknown, "unknown"], [stale, "stale"]];
+    const { busy, held, free, idle, unknown, stale, gpus } = totals;
+    const counts = [[busy, "busy"], [held, "held idle"], [free, "free"], [idle, "idle"], [unknown, "unknown"], [stale, "stale"]];
     const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${number(count)} ${text}`);
     setText(this.parts.GPUs, `${number(gpus)}: ${shown.join(", ")}`);
     const range = percentRange(totals.ru.mean, totals.lower.mean, totals.upper.mean);

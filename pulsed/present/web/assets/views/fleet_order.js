@@ -1,6 +1,7 @@
 // Orders of the fleet. Missing values are last in each.
 
-import { isHeld, numberOf } from "../text/filter.js";
+import { numberOf } from "../text/filter.js";
+import { isHeld } from "../text/use.js";
 import { SEVERITY } from "../text/states.js";
 
 export const SORTS = [

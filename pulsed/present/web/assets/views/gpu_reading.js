@@ -2,6 +2,7 @@
 
 import { MISSING, percentRange, span, words } from "../text/format.js";
 import { SEVERITY } from "../text/states.js";
+import { isHeld } from "../text/use.js";
 
 export function readingOf(fleet, i) {
   const get = (name) => fleet.get(name, i);
@@ -14,6 +15,7 @@ export function readingOf(fleet, i) {
     upper: get("real_utilization_upper_ratio"),
     ghost: get("gpu_utilization_ratio"),
     class_: get("workload_class"),
+    isHeld: isHeld(fleet, i),
     bottleneck: get("bottleneck") ?? "unknown",
     health: get("health_state") ?? "unknown",
     limit: get("limiting_resource"),

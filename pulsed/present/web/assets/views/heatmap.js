@@ -1,6 +1,7 @@
 // A cell per GPU, grouped by node, in one canvas; below it a table of what the filter selects.
 
-import { celsius, ownersText, watts, words } from "../text/format.js";
+import { celsius, watts, words } from "../text/format.js";
+import { ownersText } from "../text/use.js";
 import { BOTTLENECKS, HEALTH, HEALTH_GLYPH } from "../text/states.js";
 import { colour, heat, themeChanges } from "../ui/palette.js";
 import { h, setText } from "../ui/dom.js";
@@ -209,7 +210,7 @@ export class HeatmapView {
     const parts = [
       `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`, `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
       `health ${shownHealth(reading)}`, watts(power),
-      celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet.owners[i]),
+      celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet, i),
     ];
     return parts.join(", ");
   }

@@ -1,6 +1,7 @@
 // A row per GPU. Only rows in view are written; a change of order moves rows, and makes none anew.
 
-import { MISSING, memoryOf, modelName, number, ownersText, percent, words } from "../text/format.js";
+import { MISSING, memoryOf, modelName, number, percent, words } from "../text/format.js";
+import { ownersText } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
@@ -127,10 +128,10 @@ class Row {
       percent(get("sm_active_ratio")), percent(get("tensor_active_ratio")), percent(get("dram_active_ratio")),
       percent(get("gpu_utilization_ratio")), number(get("power_watts")), number(get("temperature_celsius")),
       reading.isStale ? MISSING : memoryOf(get("memory_used_bytes"), fleet.get("memory_bytes", i)),
-      ownersText(fleet.owners[i]),
+      ownersText(fleet, i),
     ];
     values.forEach((value, at) => setText(this.cells[at], value));
     setAttribute(this.cells[7], "title", values[7]);
-    setAttribute(this.cells[7], "data-held", reading.class_ === "idle" && Boolean(fleet.owners[i]?.length));
+    setAttribute(this.cells[7], "data-held", reading.isHeld);
   }
 }

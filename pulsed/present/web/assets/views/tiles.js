@@ -2,7 +2,8 @@
 
 import { getJson } from "../core/api.js";
 import { fetchPoints, Series } from "../core/history.js";
-import { celsius, memoryOf, modelName, ownersText, percent, percentNumber, powerOf, words } from "../text/format.js";
+import { celsius, memoryOf, modelName, percent, percentNumber, powerOf, words } from "../text/format.js";
+import { ownersText } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
@@ -122,10 +123,9 @@ class Tile {
     setText(this.board[0], powerOf(get("power_watts"), fleet.get("power_limit_watts", i)));
     setText(this.board[1], celsius(get("temperature_celsius")));
     setText(this.board[2], memoryOf(get("memory_used_bytes"), fleet.get("memory_bytes", i)));
-    const owners = fleet.owners[i];
-    const isHeld = reading.class_ === "idle" && owners?.length;
-    setText(this.owner, isHeld ? `idle, held by ${ownersText(owners)}` : ownersText(owners));
-    setAttribute(this.owner, "data-held", Boolean(isHeld));
+    const owners = ownersText(fleet, i);
+    setText(this.owner, !reading.isHeld ? owners : fleet.owners[i] ? `idle, held by ${owners}` : `idle, held; ${owners}`);
+    setAttribute(this.owner, "data-held", reading.isHeld);
     if (!reading.isStale && !fleet.isPaused) {
       this.series.push(fleet.current.sampleTime[i], { real_utilization_ratio: reading.ratio, workload_class: reading.class_ });
     }

@@ -3,6 +3,7 @@
 import { getJson } from "../core/api.js";
 import { keyOfEvent } from "../core/fleet_state.js";
 import { energy, MISSING, memory, number, ownerName, percent, span } from "../text/format.js";
+import { isHeld } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h } from "../ui/dom.js";
 import { scrollTable } from "../ui/table.js";
@@ -67,7 +68,7 @@ export class WorkView {
     const work = isSome(observed, unknown) ? (counters.real_utilization_seconds ?? null) : null;
     const real = work === null ? null : work / (observed - unknown);
     const isRunning = job.state === "running";
-    const idleGpus = isRunning ? job.gpus.filter((gpu) => fleet.get("workload_class", fleet.positions.get(keyOfEvent(gpu)) ?? -1) === "idle") : [];
+    const idleGpus = isRunning ? job.gpus.filter((gpu) => isHeld(fleet, fleet.positions.get(keyOfEvent(gpu)) ?? -1)) : [];
     const longest = Math.max(0, ...idleGpus.map((gpu) => gpu.idle_runs.last_seconds));
     const peak = Math.max(...job.gpus.map((gpu) => gpu.peaks.memory_used_bytes ?? -1));
     const name = ownerName(`${job.owner.kind}:${job.owner.id}`);

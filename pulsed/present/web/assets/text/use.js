@@ -1,0 +1,15 @@
+// Whether a GPU is used and who has it, as the daemon says.
+
+import { ownerName } from "./format.js";
+
+/** Whether a GPU is not used while an owner or memory in use holds it. */
+export function isHeld(fleet, i) {
+  return fleet.get("use", i) === "held";
+}
+
+/** Its owners; `nobody` has a GPU that is not free and has none. */
+export function ownersText(fleet, i) {
+  const owners = fleet.owners[i];
+  if (owners === null || owners === undefined) return "owner not known";
+  return owners.map(ownerName).join(", ") || (fleet.get("use", i) === "free" ? "free" : "nobody");
+}
