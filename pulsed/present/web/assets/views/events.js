@@ -8,7 +8,7 @@ import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 
-const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => kind !== "workload_class");
+const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => !["owner", "workload_class"].includes(kind)); // a start of 84 owners would bury an XID
 const MAX_ROWS = 200;
 const RECENT_SECONDS = 600;
 
@@ -58,8 +58,9 @@ export class EventsView {
     const text = router.get("q").toLowerCase();
     const isWords = !/[<>=|&]/.test(text);
     const checks = new Set(changes.list.filter((change) => change.check).map(momentOf));
-    const shown = changes.list.filter((change) => kinds.includes(change.event) && isNews(change) && !isSummary(change, checks) && (!text || !isWords || searchText(change).includes(text)));
-    this.drawSummary(shown, fleet);
+    const found = changes.list.filter((change) => isNews(change) && !isSummary(change, checks) && (!text || !isWords || searchText(change).includes(text)));
+    const shown = found.filter((change) => kinds.includes(change.event));
+    this.drawSummary(found, fleet);
     const key = `${kinds} ${text} ${changes.list.length} ${shown[0]?.time} ${shown[0]?.event} ${shown.length}`;
     if (key === this.key) return;
     this.key = key;
@@ -67,9 +68,10 @@ export class EventsView {
     this.body.replaceChildren(...shown.slice(0, MAX_ROWS).map((change) => this.row(change)));
   }
 
-  drawSummary(shown, fleet) {
+  /** Counts the changes of all kinds, also of those that are not listed. */
+  drawSummary(found, fleet) {
     const now = fleet.current.time;
-    const recent = shown.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
+    const recent = found.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
     const counts = Object.keys(KINDS).map((kind) => [kind, recent.filter((change) => change.event === kind).length]).filter(([, count]) => count);
     setText(this.summary, `Last 10 minutes: ${counts.map(([kind, count]) => countText(kind, count)).join(", ") || "nothing"}`);
   }
