@@ -56,7 +56,7 @@ def several_nodes() -> Model:
         }
         for at, gpu in enumerate(gpus)
     ]
-    return replace(shown, gpus=gpus, daemons=(replace(shown.daemons[0], jobs=pods, processes=None),))
+    return replace(shown, gpus=gpus, daemons=(replace(shown.daemons[0], jobs=tuple(pods), processes=None),))
 
 
 @pytest.mark.parametrize("width", [80, 120])

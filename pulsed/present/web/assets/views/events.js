@@ -18,7 +18,7 @@ export class EventsView {
     this.buttons = Object.entries(KINDS).map(([kind, title]) => [kind, h("button", { type: "button", onclick: () => this.toggle(kind) }, title)]);
     this.summary = h("p", { class: "muted" });
     this.body = h("tbody");
-    this.empty = h("p", { class: "empty" }, "Nothing has happened since the daemon started.");
+    this.empty = h("p", { class: "empty" });
     const head = ["Time", "GPU", "Kind", "What", "What to do"];
     this.element = h(
       "section",
@@ -65,6 +65,7 @@ export class EventsView {
     if (key === this.key) return;
     this.key = key;
     this.empty.hidden = shown.length > 0;
+    setText(this.empty, changes.list.length ? "No change of these kinds." : "Nothing has happened since the daemon started.");
     this.body.replaceChildren(...shown.slice(0, MAX_ROWS).map((change) => this.row(change)));
   }
 
