@@ -73,6 +73,7 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.generate_dashboards
 	$(VENV)/bin/python -m tools.generate_counters
 	$(VENV)/bin/python -m tools.generate_chart_readme
+	$(VENV)/bin/python -m tools.generate_chart_schema
 	$(VENV)/bin/python -m tools.draw_terminal
 
 # The page's libraries, at the versions of vendor.yaml; needs npm.
