@@ -71,6 +71,7 @@ class Aggregate(NamedTuple):
     Attributes:
         gpus: devices that it is made of.
         pods: pods that have them.
+        shares: of the devices: a mean over nodes is the sum of their sums over that of their shares.
         time: of the oldest sample, in Unix seconds.
         stale: whether GPUs without a current value were left out.
     """
@@ -78,6 +79,7 @@ class Aggregate(NamedTuple):
     value: float
     gpus: int
     pods: int
+    shares: float
     time: float
     stale: bool
 
@@ -125,7 +127,8 @@ def aggregate(rows: Sequence[PodGpu], how: How, field: str) -> Aggregate:
         raise NumberUnknown(f"{field}: {stale} of {len(rows)} GPUs are stale, {missing - stale} have no value")
     shown = [row for row, _ in current]
     gpus, pods = len({row.gpu for row in shown}), len({(row.namespace, row.pod) for row in shown})
-    return Aggregate(_NUMBERS[how](current), gpus, pods, min(row.time for row in shown), missing > 0)
+    shares = sum(row.share for row in shown)
+    return Aggregate(_NUMBERS[how](current), gpus, pods, shares, min(row.time for row in shown), missing > 0)
 
 
 def _sum(rows: Sequence[tuple[PodGpu, float]]) -> float:

@@ -36,6 +36,7 @@ def test_numbers(rows: list[PodGpu], sum_: float, avg: float, most: float, least
         {"sum": sum_, "avg": avg, "max": most, "min": least}
     )
     assert {(each.gpus, each.pods, each.stale) for each in found.values()} == {(gpus, pods, False)}
+    assert {each.shares for each in found.values()} == {sum(each.share for each in rows)}
 
 
 @pytest.mark.parametrize("left_out", [row(0.1, "b", "q", stale=True), row(None, "b", "q")])
@@ -43,7 +44,7 @@ def test_what_is_not_known_is_left_out_but_not_of_a_sum(left_out: PodGpu) -> Non
     rows = [row(0.7, time=12.0), left_out]
     for how in ("avg", "max", "min"):
         found = aggregate(rows, how, FIELD)
-        assert found == (0.7, 1, 1, 12.0, True)
+        assert found == (0.7, 1, 1, 1.0, 12.0, True)
     with pytest.raises(NumberUnknown, match="of 2 GPUs are stale"):
         aggregate(rows, "sum", FIELD)
 

@@ -49,7 +49,7 @@ async def test_an_idle_pod_counts_as_0(how: str, value: float) -> None:
     status, document, _ = await get(path(how), current(*TWO, gpu(2)))
     assert status == 200
     SCALE_NUMBER.model.model_validate(document, strict=True)
-    expected = {"gpus": 2, "pods": 2, "timestamp": "2026-01-01T00:00:00.100Z", "stale": False}
+    expected = {"gpus": 2, "pods": 2, "shares": 2.0, "timestamp": "2026-01-01T00:00:00.100Z", "stale": False}
     assert document == {"value": pytest.approx(value), **expected}
 
 

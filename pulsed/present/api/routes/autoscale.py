@@ -39,6 +39,7 @@ SCALE_NUMBER = Shape(
     Member("value", float),
     Member("gpus", int),
     Member("pods", int),
+    Member("shares", float, "GPUs, shared ones in part: a sum over nodes divided by that of shares is a mean"),
     Member("timestamp", TIME, "time of the oldest sample", "time"),
     Member("stale", bool, "GPUs without a current value were left out; never in a sum"),
 )
@@ -82,7 +83,7 @@ def autoscale_router(parts: ApiParts) -> APIRouter:
         except NumberUnknown as error:
             raise ApiError(503, str(error), {"Retry-After": "5"}) from None
         if found is None and how == "sum":
-            found = Aggregate(0.0, 0, 0, time.time(), False)
+            found = Aggregate(0.0, 0, 0, 0.0, time.time(), False)
         if found is None:
             raise ApiError(404, f"{workload} has no GPU on node {store.node}")
         return json_response(SCALE_NUMBER.of(found))
