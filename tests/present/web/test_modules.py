@@ -104,7 +104,8 @@ def test_the_owners_of_a_gpu(page: Page, owners: str, use: str, text: str) -> No
 def test_the_filter_finds_what_that_of_pulsed_top_finds(page: Page) -> None:
     summary = documents(boards())["summary"]
     expression = f"""(async () => {{
-        const {{ FleetState }} = await import(new URL(path.replace("text/filter", "core/fleet_state"), document.baseURI));
+        const state = path.replace("text/filter", "core/fleet_state");
+        const {{ FleetState }} = await import(new URL(state, document.baseURI));
         const fleet = new FleetState();
         fleet.load({json.dumps(summary)});
         const named = (i) => fleet.nameOf(i).replace("GPU ", "");
