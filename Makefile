@@ -3,7 +3,7 @@
 #   make run SOURCE=auto     the daemon on this node's GPUs
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
-#   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
+#   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
@@ -73,14 +73,24 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.generate_dashboards
 	$(VENV)/bin/python -m tools.generate_counters
 	$(VENV)/bin/python -m tools.generate_chart_readme
+	$(VENV)/bin/python -m tools.generate_chart_schema
 	$(VENV)/bin/python -m tools.draw_terminal
 
 # The page's libraries, at the versions of vendor.yaml; needs npm.
 vendor: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.vendor
 
-dist: $(VENV)/.dev
-	$(VENV)/bin/python -m build
+# Needs the build tool alone, not what the tests need.
+DIST ?= dist
+BUILD = build/build-tool
+$(BUILD)/.made:
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install --quiet --disable-pip-version-check build
+	@touch $@
+
+dist: $(BUILD)/.made
+	$(BUILD)/bin/python -m build --outdir $(DIST)
+	cp deploy/constraints.txt $(DIST)
 
 release: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "usage: make release VERSION=x.y.z"; exit 1; }

@@ -25,7 +25,8 @@ class Command(NamedTuple):
         help: its line in the list of commands.
         options: in the order of its help.
         function: `module:function` in `pulsed.commands`, imported when the command runs. It takes the parsed options,
-            of which `parser` is the command's parser, and returns the exit code.
+            of which `parser` is the command's parser and `parser_of_all` returns that of all commands, and returns the
+            exit code.
         description: the text above its options.
         usage_error: class of errors of usage.
         failure_code: exit code if the output cannot be written.
@@ -74,6 +75,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "rules": Command("print recording and alerting rules for Prometheus", options.RULES, "files:run_rules"),
     "check-config": Command("validate a configuration file", options.CHECK_CONFIG, "files:run_check_config"),
+    "install-files": Command(
+        "write systemd units, scripts, rules, dashboards, man pages and completions", options.INSTALL_FILES,
+        "install_files:run", "Writes the files that pip does not install, of this version, into a folder.",
+    ),
 }  # fmt: skip
 
 EPILOG = (
@@ -127,7 +132,7 @@ def argument_parser(complete: Sequence[str] = tuple(COMMANDS)) -> CommandParser:
 
 
 def _parse(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
-    parsed = argparse.Namespace(parser=parser)
+    parsed = argparse.Namespace(parser=parser, parser_of_all=argument_parser)
     rest: list[str] = parser.parse_known_args(arguments, parsed)[1]
     if rest:
         parsed.parser.unknown(rest[0])

@@ -13,7 +13,9 @@ from support.tools import tool
 ROOT = Path(__file__).parents[1] / "build" / "tools"
 
 
-def debian_tree(name: str, packages: str, finish: Callable[[Path], None] = lambda tree: None) -> Path:
+def debian_tree(
+    name: str, packages: str, finish: Callable[[Path], None] = lambda tree: None, *, suite: str = "bookworm"
+) -> Path:
     """Return the tree `build/tools/NAME`, which is made unless it is there; a second process waits for the first.
 
     mmdebstrap has a mount namespace of its own: a run that is killed leaves no /proc and /sys mounted in the tree.
@@ -28,7 +30,7 @@ def debian_tree(name: str, packages: str, finish: Callable[[Path], None] = lambd
             _run(
                 *("unshare", "--mount", "--propagation", "private", "--fork", "--kill-child"),
                 *(tool("mmdebstrap", "mmdebstrap"), "--quiet", "--variant=minbase", f"--include={packages}"),
-                *("bookworm", new),
+                *(suite, new),
             )
             finish(new)
             new.rename(tree)

@@ -35,8 +35,8 @@ def run(*words: str | Path, folder: Path) -> str:
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
-    return folder
+    run("make", f"DIST={folder / 'dist'}", f"BUILD={folder / 'build-tool'}", "dist", folder=ROOT)
+    return folder / "dist"
 
 
 def only(paths: Sequence[Path]) -> Path:

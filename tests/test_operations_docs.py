@@ -38,7 +38,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHART = (ROOT / "helm/pulsed/README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
-PROMETHEUS, PULSED, HELM = "# prometheus.yml", "# /etc/pulsed/pulsed.yaml", "# values.yaml"
+PROMETHEUS, PULSED, HELM = "# prometheus.yml", "# /etc/pulsed/config.yaml", "# values.yaml"
 """First lines of YAML blocks: what each is."""
 
 

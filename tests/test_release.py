@@ -83,6 +83,7 @@ def test_every_file_names_this_version_and_image() -> None:
 @pytest.mark.long
 def test_one_command_makes_everything(clone: Path) -> None:
     fetched("helm")
+    tool("rpmbuild", "rpm")
     key = signing_key(clone)
     with base_image("localhost/pulsed-release-base") as options:
         flags = [f"--build-option={option}" for option in options]
@@ -98,6 +99,8 @@ def test_one_command_makes_everything(clone: Path) -> None:
         f"pulsed-{NEW}.cdx.json",
         f"pulsed-{NEW}.provenance.json",
         f"pulsed-image-{NEW}-linux-amd64.tar",
+        f"pulsed_{NEW}_amd64.deb",
+        f"pulsed-{NEW}-1.x86_64.rpm",
         "constraints.txt",
         "release-notes.md",
         "SHA256SUMS",
@@ -275,6 +278,17 @@ def check_chart(package: Path) -> None:
     assert daemon_set["metadata"]["labels"]["helm.sh/chart"] == f"pulsed-{NEW}"
 
 
+def check_architecture(deb: Path, rpm: Path) -> None:
+    def output(*words: str | Path) -> str:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert output("dpkg-deb", "--field", deb, "Architecture").strip() == "arm64"
+    assert output("rpm", "--query", "--package", "--queryformat", "%{ARCH}", rpm) == "aarch64"
+    for listed in (output("dpkg-deb", "--contents", deb), output("rpm", "--query", "--list", "--package", rpm)):
+        machines = set(re.findall(r"cpython-3\d+-(\w+)-linux-gnu\.so", listed))
+        assert machines == {"aarch64"}
+
+
 def test_what_cannot_be_released_is_refused_and_changes_nothing(clone: Path) -> None:
     head = git(clone, "rev-parse", "HEAD")
     assert "'1.2' is not a version; use three numbers" in release(clone, "1.2").stderr
@@ -294,6 +308,7 @@ def test_what_cannot_be_released_is_refused_and_changes_nothing(clone: Path) -> 
 @pytest.mark.long
 def test_an_image_that_cannot_be_built_is_named_and_nothing_is_tagged(clone: Path) -> None:
     fetched("helm")
+    tool("rpmbuild", "rpm")
     flags = ("--targets=runtime", "--platforms=linux/arm64", "--build-option=--build-arg=PYTHON_IMAGE=localhost/none")
     done = release(clone, NEW, *flags)
     assert done.returncode == 1
@@ -304,6 +319,7 @@ def test_an_image_that_cannot_be_built_is_named_and_nothing_is_tagged(clone: Pat
     assert "nothing was tagged" in done.stderr
     assert git(clone, "tag") == ""
     assert (clone / "dist" / f"pulsed-{NEW}-py3-none-any.whl").exists()
+    check_architecture(clone / "dist" / f"pulsed_{NEW}_arm64.deb", clone / "dist" / f"pulsed-{NEW}-1.aarch64.rpm")
     again = release(clone, NEW, *flags, "--partial")
     assert again.returncode == 0, again.stderr
     assert git(clone, "tag") == f"v{NEW}"

@@ -1,6 +1,7 @@
-"""Writes the version and the name of the image into every file that has them. Run as `python -m tools.references`.
+"""Writes the version and the names of image and repository into every file that has them.
 
-The version is that of `pulsed/__init__.py`; the image's name is `IMAGE`.
+Run as `python -m tools.references`. The version is that of `pulsed/__init__.py`; the names are the constants below,
+placeholders for those of whoever publishes pulsed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from pulsed import __version__
 IMAGE = "registry.example/pulsed"
 """Registry and repository of the image: the only place to change it. Then run `make docs`."""
 
+REPOSITORY = "https://github.com/pulsed/pulsed"
+"""Where the sources and documents are, HEALTH.md among them, to which alerts and dashboards link; as `IMAGE`."""
+
+MAINTAINER = "pulsed <pulsed@localhost>"
+"""Of the deb."""
+
 ROOT = Path(__file__).resolve().parents[1]
 
 REFERENCES = (
@@ -20,6 +27,11 @@ REFERENCES = (
     ("helm/pulsed/Chart.yaml", r"^appVersion: .*", 'appVersion: "{version}"'),
     ("helm/pulsed/values.yaml", r"^  repository: .*", "  repository: {image}"),
     ("deploy/container/Dockerfile", r"^ARG VERSION=.*", "ARG VERSION={version}"),
+    ("pyproject.toml", r"^Homepage = .*", 'Homepage = "{repository}"'),
+    ("pyproject.toml", r"^Documentation = .*", 'Documentation = "{repository}/blob/main/README.md"'),
+    ("pyproject.toml", r"^Changelog = .*", 'Changelog = "{repository}/blob/main/CHANGELOG.md"'),
+    ("pyproject.toml", r"^Issues = .*", 'Issues = "{repository}/issues"'),
+    ("pulsed/present/promql/alert_text.py", r"^RUNBOOK = .*", 'RUNBOOK = "{repository}/blob/main/HEALTH.md"'),
     ("deploy/container/compose.yaml", r"^  image: .*", "  image: {image}:{version}"),
 )
 """File, what to replace in it, and the replacement."""
@@ -34,7 +46,10 @@ def with_references(path: str, text: str) -> str:
     for file, pattern, replacement in REFERENCES:
         if file == path:
             text, count = re.subn(
-                pattern, replacement.format(version=__version__, image=IMAGE), text, flags=re.MULTILINE
+                pattern,
+                replacement.format(version=__version__, image=IMAGE, repository=REPOSITORY),
+                text,
+                flags=re.MULTILINE,
             )
             if not count:
                 raise ValueError(f"{path}: nothing matches {pattern!r}, where the version or the image belongs")

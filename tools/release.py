@@ -30,6 +30,7 @@ from packaging.version import Version
 
 from tools.provenance import sha256, statement
 from tools.references import IMAGE
+from tools.system_packages import build_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -54,7 +55,7 @@ class ImageOptions:
     """What images to build, and how.
 
     Attributes:
-        platforms: as `linux/arm64`.
+        platforms: as `linux/arm64`; packages are built for the same.
         targets: keys of `TARGETS`.
         build: further options of `buildah build`.
         push: whether to push them to their registry.
@@ -131,7 +132,8 @@ def build(images: ImageOptions) -> list[str]:
     is_signed = bool(os.environ.get("MINISIGN_KEY"))
     notes = _notes(version) + ("" if is_signed else "\nThe files of this release are not signed.\n")
     (DIST / "release-notes.md").write_text(notes, encoding="utf-8")
-    missing = list(_build_images(version, images))
+    missing = list(build_packages(wheel, version, images.platforms, DIST, epoch))
+    missing += _build_images(version, images)
     _write_provenance(DIST / f"pulsed-{version}.provenance.json", version, images)
     sums = DIST / "SHA256SUMS"
     sums.write_text("".join([f"{sha256(file)}  {file.name}\n" for file in sorted(DIST.iterdir())]))
@@ -260,7 +262,7 @@ def release(version: str | None, images: ImageOptions, *, is_partial: bool) -> N
     """Cut a release, or with None build the files of the current version.
 
     Args:
-        is_partial: whether a release without some of the images is accepted.
+        is_partial: whether a release without some of the packages and images is accepted.
 
     Raises:
         ReleaseRefused: it cannot be made.
@@ -287,11 +289,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
     parser.add_argument("version", nargs="?", help="for example 1.2.3; none: build the files of the current version")
-    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="of the images (default: %(default)s)")
+    parser.add_argument(
+        "--platforms", default=",".join(PLATFORMS), help="of packages and images (default: %(default)s)"
+    )
     parser.add_argument("--targets", default=",".join(TARGETS), help="stages of the Dockerfile (default: %(default)s)")
     parser.add_argument("--build-option", action="append", default=[], help="further option of `buildah build`")
     parser.add_argument("--push", action="store_true", help="push the images to their registry")
-    parser.add_argument("--partial", action="store_true", help="accept that images could not be built")
+    parser.add_argument("--partial", action="store_true", help="accept that packages or images could not be built")
     options = parser.parse_args(arguments)
     images = ImageOptions(
         options.platforms.split(","), options.targets.split(","), options.build_option, push=options.push

@@ -52,6 +52,10 @@ class CommandParser(argparse.ArgumentParser):
                 found.setdefault(action.dest.removeprefix(_KEY), (action.option_strings[0], value))
         return found
 
+    def arguments(self) -> list[argparse.Action]:
+        """Return the arguments and options in the order of the help."""
+        return [action for action in self._actions if action.help != argparse.SUPPRESS]
+
     def unknown(self, argument: str) -> NoReturn:
         """Raise the error for an argument that is none of this command's."""
         name = argument.partition("=")[0]

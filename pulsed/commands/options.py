@@ -193,3 +193,7 @@ CHECK_CONFIG: Options = (
         help="leave out whether this machine has the files and folders that the configuration names",
     ),
 )
+
+INSTALL_FILES: Options = (
+    option("directory", metavar="DIR", help="made if it is missing; files of the same names are replaced"),
+)

@@ -15,16 +15,19 @@ from pulsed.terminal.words import HEALTH_MARKS, words
 RECENT_SECONDS = 600.0
 """The time of the first line."""
 
+UNLISTED = ("workload_class", "owner")
+"""Kinds that are counted; a start of many owners would bury an XID."""
+
 
 def changes(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
-    """Return changes, the newest first; `view.filter` is looked for in their text. Those of classes need a filter."""
+    """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
     wanted = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]
     if len(model.daemons) > 1:
         events.sort(key=lambda event: -seconds_of(event["time"]))
     checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
     events = [event for event in events if _is_news(event, checks)]
-    listed = [event for event in events if wanted or event["event"] != "workload_class"]
+    listed = [event for event in events if wanted or event["event"] not in UNLISTED]
     rows = [(_row(event, with_node=model.has_several_nodes), event) for event in listed]
     rows = [(row, event) for row, event in rows if wanted in row.text.lower()]
     if not rows:
@@ -53,7 +56,8 @@ def _last_minutes(events: Sequence[Document], now: float) -> Line:
     """Return the numbers of recent changes by kind."""
     recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
-    text += " (/class lists the classes)" if recent["class"] else ""
+    hints = [f"/{kind}" for kind in ("class", "owner") if recent[kind]]
+    text += f" ({' and '.join(hints)} list{'s' * (len(hints) == 1)} those)" if hints else ""
     return styled(f"last {duration(RECENT_SECONDS)}: {text}", "title")
 
 

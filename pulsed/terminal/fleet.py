@@ -16,6 +16,7 @@ from pulsed.terminal.line import (
     joined,
     left,
     line,
+    named_columns,
     right,
     row_line,
     styled,
@@ -186,7 +187,7 @@ def _field(title: str, width: int, importance: int, name: str) -> TableColumn[Gp
     return TableColumn(title, width, importance, lambda gpu: gpu.text(name))
 
 
-_NODE: TableColumn[GpuState] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, left, 20)
+_NODE: TableColumn[GpuState] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, left, 20, is_name=True)
 
 COLUMNS: tuple[TableColumn[GpuState], ...] = (
     TableColumn("GPU", 5, 100, lambda gpu: gpu.name),
@@ -212,12 +213,13 @@ COLUMNS: tuple[TableColumn[GpuState], ...] = (
     TableColumn("PCIe RX/TX", 13, 26, _pcie),
     _field("NVLINK", 8, 25, "nvlink_bytes_per_second"),
     _field("SM MHz", 6, 24, "sm_clock_hertz"),
-    TableColumn("OWNER", 10, 78, _owner, left, 40),
+    TableColumn("OWNER", 10, 78, _owner, left, 40, is_name=True),
 )
 
 
 def _rows(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> Fleet:
     columns = fitting_columns([each for each in COLUMNS if model.has_several_nodes or each is not _NODE], width)
+    columns = named_columns(columns, model.gpus)
     current = view.place(gpus)
     rows = _in_sight(len(gpus), current, height - 2 if len(gpus) > height - 1 else height - 1)
     found = Fleet([title_line(columns)], [[]])

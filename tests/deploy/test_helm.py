@@ -33,6 +33,7 @@ from tests.deploy.chart import (
 )
 from tests.deploy.install import KUBERNETES
 from tools.generate_chart_readme import page
+from tools.generate_chart_schema import document
 from tools.references import IMAGE
 
 
@@ -309,6 +310,10 @@ def test_the_schema_knows_every_value() -> None:
     assert set(schema["properties"]) - {"global"} == set(values)
 
 
+def test_the_schema_has_the_keys_of_the_configuration() -> None:
+    assert (CHART / "values.schema.json").read_text() == document(), "run `python -m tools.generate_chart_schema`"
+
+
 def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
     helm("package", str(CHART), "--destination", str(tmp_path))
     (package,) = tmp_path.glob("pulsed-*.tgz")
@@ -524,8 +529,9 @@ def test_bad_values_are_refused_by_name(name: str) -> None:
 
 
 def test_check_config_passes_the_rendered_file(tmp_path: Path) -> None:
-    file = tmp_path / "config.yaml"
-    file.write_text(config(render(SINGLE["own configuration"])))
+    file, secret = tmp_path / "config.yaml", tmp_path / "password"
+    secret.write_text("of a volume of the pod")
+    file.write_text(config(render(SINGLE["own configuration"])).replace("/run/password/it", str(secret)))
     done = pulsed("check-config", str(file))
     assert done.returncode == 0, done.stderr
 

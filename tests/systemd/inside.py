@@ -1,6 +1,6 @@
 """Runs inside a booted tree, where systemd is PID 1: follows systemd/README.md and writes a report, a line a step.
 
-Has nothing but Python's library. Arguments: the folder with `systemd/` and `dist/`, and the report.
+Has nothing but Python's library.
 """
 
 from __future__ import annotations
@@ -11,60 +11,16 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
-FOLDER, REPORT = Path(sys.argv[1]), Path(sys.argv[2])
-SETTINGS = Path("/etc/pulsed/pulsed.yaml")
+from support.booted import FOLDER, page, report, run, serves, shown, until, value
+
+SETTINGS = Path("/etc/pulsed/config.yaml")
 DEFAULTS = Path("/etc/default/pulsed")
 STATE = Path("/var/lib/pulsed/latches.json")
 README = (FOLDER / "systemd/README.md").read_text()
-SECONDS = 20.0
-
-
-def run(*words: str, check: bool = True) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, cwd=FOLDER, check=False)
-    if check and done.returncode:
-        raise AssertionError(f"{' '.join(words)}: {done.returncode} {done.stdout}{done.stderr}")
-    return done.stdout.strip()
-
-
-def shown(name: str) -> str:
-    return run("systemctl", "show", "--property", name, "--value", "pulsed")
-
-
-def page(path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://localhost:9401{path}", timeout=10) as answer:
-        body: bytes = answer.read()
-    return body.decode()
-
-
-def value(name: str) -> float:
-    (found,) = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", page(), re.MULTILINE)[:1]
-    return float(found)
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            if holds():
-                return
-        except (OSError, ValueError):
-            pass
-        if time.monotonic() > deadline:
-            raise AssertionError(
-                f"{what} did not happen:\n{run('journalctl', '-u', 'pulsed', '-n', '30', check=False)}"
-            )
-        time.sleep(0.1)
-
-
-def serves() -> bool:
-    return "pulsed_build_info" in page()
 
 
 def is_answered() -> bool:
@@ -81,7 +37,9 @@ def is_answered() -> bool:
 def install() -> str:
     """The recipe of the README, word by word."""
     (recipe,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    done = subprocess.run(["sh", "-eux", "-c", recipe], capture_output=True, text=True, cwd=FOLDER, check=False)
+    done = subprocess.run(
+        ["sh", "-eux", "-c", recipe], capture_output=True, text=True, cwd=FOLDER / "dist", check=False
+    )
     assert done.returncode == 0, done.stderr
     until(serves, "the page")
     assert run("systemctl", "is-active", "pulsed") == "active"
@@ -255,12 +213,10 @@ def stop() -> str:
 
 
 def remove() -> str:
-    """Nothing is left running or enabled."""
-    (command,) = re.findall(r"\| remove it \| `([^`]+)`", README)
+    """Nothing is left running, enabled or installed."""
+    (command,) = re.findall(r"\*\*Remove\*\*: `([^`]+)`", README)
     run("sh", "-c", command)
-    for unit in ("pulsed.service", "pulsed.socket"):
-        Path("/etc/systemd/system", unit).unlink()
-    run("systemctl", "daemon-reload")
+    assert run("find", "/etc", "/usr", "/opt", "/var/lib", "-name", "*pulsed*") == ""
     assert run("systemctl", "is-active", "pulsed", check=False) == "inactive"
     assert run("systemctl", "list-units", "--failed", "--no-legend", "--plain", "pulsed*") == ""
     return "removed"
@@ -284,14 +240,4 @@ STEPS = (
 )
 
 
-def main() -> None:
-    for step in STEPS:
-        try:
-            line = {"step": step.__name__, "ok": True, "seen": step()}
-        except Exception as error:  # noqa: BLE001 - every step is reported, whatever ends it
-            line = {"step": step.__name__, "ok": False, "seen": f"{type(error).__name__}: {error}"}
-        with REPORT.open("a") as report:
-            report.write(json.dumps(line) + "\n")
-
-
-main()
+report(STEPS)

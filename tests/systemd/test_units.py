@@ -81,7 +81,9 @@ def test_systemd_accepts_the_user_and_the_folders(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_recipe_is_there() -> None:
-    named = set(re.findall(r"(?<=[ ])systemd/([\w.-]+)", README)) - {"pulsed.service`"}
+    named = set(re.findall(r"(?:(?<=644 )|(?<=640 )|(?<=/opt/pulsed/share/systemd/))([\w-][\w.-]*\w)", README)) - {
+        "opt"
+    }
     assert named == {path.name for path in FOLDER.iterdir()} - {"README.md"}
 
 
@@ -92,5 +94,5 @@ def test_the_recipe_installs_where_the_unit_looks() -> None:
 
 
 def test_the_shipped_settings_are_right() -> None:
-    config = check(FOLDER / "pulsed.yaml")
+    config = check(FOLDER / "config.yaml")
     assert config.state_dir == "/var/lib/pulsed"

@@ -18,7 +18,7 @@ VIEWS = {
     "#/gpu/7": ".u-wrap canvas",
     "#/gpu/nothing": ".empty",
     "#/plot": ".u-wrap canvas",
-    "#/events": "table.events tbody tr",
+    "#/events": ".toolbar button[aria-pressed=true]",
     "#/events?k=health,owner,workload_class": "table.events tbody tr",
     "#/work": "table.work tbody tr",
     "#/sources": "tbody tr",

@@ -141,16 +141,16 @@ export class FleetState extends EventTarget {
     return time ? Math.max(0, this.frame.time - time) : null;
   }
 
-  /** Position of a GPU by key, UUID, `node:index` or index; -1 if there is none or several. */
+  /** Positions of the GPUs with a key, UUID, `node:index` or index. */
   find(name) {
-    if (this.positions.has(name)) return this.positions.get(name);
+    if (this.positions.has(name)) return [this.positions.get(name)];
     const { node, gpu, uuid, mig_id: mig } = this.gpus;
     const found = [];
     for (let i = 0; i < this.size; i++) {
       const suffix = mig[i] ? `:${mig[i]}` : "";
       if ([gpu[i] + suffix, `${uuid[i]}${suffix}`, `${node[i]}:${gpu[i]}${suffix}`].includes(name)) found.push(i);
     }
-    return found.length === 1 ? found[0] : -1;
+    return found;
   }
 
   /** Positions of the MIG instances of the board of a GPU. */

@@ -15,14 +15,15 @@ export class Chart {
   /**
    * @param lines [{ field, label, colour, dash?, limit? }]; `low` and `high` of a line may name fields of a band
    * @param range of the y axis: [0, 1], or null for one that fits
+   * @param legend whether lines are named below the chart; else the lowest and the highest value stand beside the title
    */
-  constructor({ title, lines, format, range = null, group, heading = "h3" }) {
-    Object.assign(this, { title, lines, format, range, group, series: null });
+  constructor({ title, lines, format, range = null, group, heading = "h3", legend = true }) {
+    Object.assign(this, { title, lines, format, range, group, legend, series: null });
     this.values = lines.map((line) => h("b", {}));
     this.when = h("small", { class: "muted" });
     const keys = lines.map((line, i) => h("span", {}, swatchOf(line), `${line.label} `, this.values[i]));
     this.place = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": title });
-    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h(heading, {}, title), this.when), this.place, h("div", { class: "legend" }, keys));
+    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h(heading, {}, title), this.when), this.place, legend ? h("div", { class: "legend" }, keys) : null);
     this.place.addEventListener("keydown", (event) => this.onKey(event));
     this.resized = new ResizeObserver(() => this.fit());
     this.resized.observe(this.place);
@@ -136,7 +137,8 @@ export class Chart {
     if (!this.series) return;
     const at = this.plot?.cursor.idx ?? null;
     const i = at ?? this.series.time.length - 1;
-    setText(this.when, at === null || !this.series.time[i] ? "" : clock(this.series.time[i]));
+    const when = at === null || !this.series.time[i] ? "" : clock(this.series.time[i]);
+    setText(this.when, this.legend ? when : `${when} ${this.span(i)}`.trim());
     const texts = this.lines.map((line) =>
       this.format(line.limit ? (this.limits[line.limit] ?? null) : (this.series.fields[line.field]?.[i] ?? null)),
     );
@@ -146,6 +148,14 @@ export class Chart {
       this.hasLabel = true;
       this.place.setAttribute("aria-label", label);
     }
+  }
+
+  /** Returns the lowest and the highest value of all lines at a point. */
+  span(i) {
+    const values = this.lines.map((line) => this.series.fields[line.field]?.[i] ?? null).filter((value) => value !== null);
+    if (!values.length) return "";
+    const [low, high] = [this.format(Math.min(...values)), this.format(Math.max(...values))];
+    return low === high ? low : `${low} to ${high}`;
   }
 
   onKey(event) {

@@ -8,7 +8,7 @@ import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 
-const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => kind !== "workload_class");
+const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => !["owner", "workload_class"].includes(kind)); // a start of 84 owners would bury an XID
 const MAX_ROWS = 200;
 const RECENT_SECONDS = 600;
 
@@ -18,7 +18,7 @@ export class EventsView {
     this.buttons = Object.entries(KINDS).map(([kind, title]) => [kind, h("button", { type: "button", onclick: () => this.toggle(kind) }, title)]);
     this.summary = h("p", { class: "muted" });
     this.body = h("tbody");
-    this.empty = h("p", { class: "empty" }, "Nothing has happened since the daemon started.");
+    this.empty = h("p", { class: "empty" });
     const head = ["Time", "GPU", "Kind", "What", "What to do"];
     this.element = h(
       "section",
@@ -58,18 +58,21 @@ export class EventsView {
     const text = router.get("q").toLowerCase();
     const isWords = !/[<>=|&]/.test(text);
     const checks = new Set(changes.list.filter((change) => change.check).map(momentOf));
-    const shown = changes.list.filter((change) => kinds.includes(change.event) && isNews(change) && !isSummary(change, checks) && (!text || !isWords || searchText(change).includes(text)));
-    this.drawSummary(shown, fleet);
+    const found = changes.list.filter((change) => isNews(change) && !isSummary(change, checks) && (!text || !isWords || searchText(change).includes(text)));
+    const shown = found.filter((change) => kinds.includes(change.event));
+    this.drawSummary(found, fleet);
     const key = `${kinds} ${text} ${changes.list.length} ${shown[0]?.time} ${shown[0]?.event} ${shown.length}`;
     if (key === this.key) return;
     this.key = key;
     this.empty.hidden = shown.length > 0;
+    setText(this.empty, changes.list.length ? "No change of these kinds." : "Nothing has happened since the daemon started.");
     this.body.replaceChildren(...shown.slice(0, MAX_ROWS).map((change) => this.row(change)));
   }
 
-  drawSummary(shown, fleet) {
+  /** Counts the changes of all kinds, also of those that are not listed. */
+  drawSummary(found, fleet) {
     const now = fleet.current.time;
-    const recent = shown.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
+    const recent = found.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
     const counts = Object.keys(KINDS).map((kind) => [kind, recent.filter((change) => change.event === kind).length]).filter(([, count]) => count);
     setText(this.summary, `Last 10 minutes: ${counts.map(([kind, count]) => countText(kind, count)).join(", ") || "nothing"}`);
   }

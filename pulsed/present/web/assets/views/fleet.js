@@ -116,6 +116,7 @@ class Totals {
 
   drawHost() {
     const { document_ } = this.host;
+    this.parts.Host.parentElement.hidden = this.fleet.hasSeveralNodes(); // the daemon's host is not that of the GPUs
     const busy = document_ && document_.cpu_busy_ratio !== null ? percent(document_.cpu_busy_ratio) : MISSING;
     const ram = document_ ? memoryOf(document_.memory_used_bytes, document_.memory_bytes) : MISSING;
     setText(this.parts.Host, `CPU ${busy}, RAM ${ram}`);

@@ -5,7 +5,6 @@ import { loadedCatalog } from "../core/catalog.js";
 import { modelName } from "../text/format.js";
 import { h, setText } from "../ui/dom.js";
 import { HealthChip } from "../ui/marks.js";
-import { BalancePanel } from "./gpu_balance.js";
 import { GpuCharts } from "./gpu_charts.js";
 import { AccountingPanel, IdentityPanel, InstancesPanel, OwnersPanel, ReadingsPanel } from "./gpu_facts.js";
 import { HealthPanel } from "./gpu_health.js";
@@ -27,22 +26,31 @@ export class GpuView {
     const { fleet, router } = this.context;
     if (!fleet.isLoaded) return;
     const wanted = router.rest || fleet.keys[0] || "";
-    const position = fleet.find(wanted);
-    if (position < 0) return this.showMissing(wanted);
+    const found = fleet.find(wanted);
+    if (found.length !== 1) return this.showChoice(wanted, found);
+    const [position] = found;
     if (fleet.keys[position] !== this.key) this.build(position);
     if (all) this.fetch();
     this.instances.draw();
   }
 
-  showMissing(wanted) {
+  /** Shows links to the GPUs that have the wanted name, on several nodes; or that there is none. */
+  showChoice(wanted, positions) {
+    const { fleet, router } = this.context;
+    const choice = `${fleet.roster} ${wanted}`;
+    if (choice === this.choice) return;
+    this.destroyParts();
     this.key = null;
-    const { router } = this.context;
-    this.element.replaceChildren(h("h1", {}, "GPU"), h("p", { class: "empty" }, wanted ? `No GPU is named ${wanted}. ` : "There is no GPU. ", h("a", { href: router.to("fleet") }, "All GPUs")));
+    this.choice = choice;
+    const text = positions.length ? `${positions.length} GPUs are named ${wanted}. ` : wanted ? `No GPU is named ${wanted}. ` : "There is no GPU. ";
+    const links = positions.map((i) => h("li", {}, h("a", { href: router.to("gpu", fleet.keys[i]) }, `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`)));
+    this.element.replaceChildren(h("h1", {}, "GPU"), h("p", { class: "empty" }, text, h("a", { href: router.to("fleet") }, "All GPUs")), h("ul", { class: "choice" }, links));
   }
 
   build(position) {
     const { fleet, router } = this.context;
     this.destroyParts();
+    this.choice = null;
     this.key = fleet.keys[position];
     this.chip = new HealthChip();
     this.age = h("span", { class: "muted" });
@@ -50,10 +58,10 @@ export class GpuView {
     this.charts = new GpuCharts(this.context, this.key);
     this.instances = new InstancesPanel(this.context, this.key, (...given) => new TableView(...given));
     this.panels = {
-      saturation: new SaturationPanel(), why: new WhyPanel(this.context), balance: new BalancePanel(), health: new HealthPanel(),
+      saturation: new SaturationPanel(), why: new WhyPanel(this.context), health: new HealthPanel(),
       owners: new OwnersPanel(this.context), accounting: new AccountingPanel(), identity: new IdentityPanel(), readings: new ReadingsPanel(loadedCatalog),
     };
-    const { saturation, why, balance, health, owners, accounting, identity, readings } = this.panels;
+    const { saturation, why, health, owners, accounting, identity, readings } = this.panels;
     this.element.replaceChildren(
       h(
         "div",
@@ -65,7 +73,7 @@ export class GpuView {
         h("span", { class: "spring" }),
         fleet.size > 1 ? h("nav", { "aria-label": "Neighbours" }, h("a", { href: router.to("gpu", at(-1)) }, "◂ previous"), " ", h("a", { href: router.to("gpu", at(1)) }, "next ▸")) : null,
       ),
-      h("div", { class: "gpu-now" }, saturation.element, h("div", { class: "stack" }, why.element, balance.element), health.element),
+      h("div", { class: "gpu-now" }, saturation.element, why.element, health.element),
       this.instances.element,
       this.charts.element,
       h("div", { class: "gpu-facts" }, owners.element, accounting.element, identity.element, readings.element),
@@ -102,6 +110,7 @@ export class GpuView {
   destroyParts() {
     this.charts?.destroy();
     this.instances?.destroy();
+    this.charts = this.instances = null;
   }
 
   destroy() {

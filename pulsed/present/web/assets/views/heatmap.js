@@ -64,7 +64,7 @@ export class HeatmapView {
     if (this.positions) this.draw();
   }
 
-  /** Places of all cells: nodes side by side, each a row of its GPUs. */
+  /** Places of all cells: nodes side by side, each with rows of GPUs; a board with MIG instances has a row of its own. */
   layout(width) {
     const { fleet } = this.context;
     const key = `${fleet.roster} ${width}`;
@@ -72,22 +72,25 @@ export class HeatmapView {
     const x = new Int32Array(fleet.size);
     const y = new Int32Array(fleet.size);
     const nodes = Map.groupBy(Array(fleet.size).keys(), (i) => fleet.gpus.node[i]);
-    let left = 0;
-    let top = 0;
+    const most = Math.max(1, Math.min(16, Math.floor(width / CELL)));
+    let [left, top, highest] = [0, 0, 0]; // of the line of nodes
     for (const cells of nodes.values()) {
-      const columns = Math.min(cells.length, Math.max(1, Math.floor(width / CELL)), 16);
+      const rows = rowsOf(fleet.gpus, cells, most);
+      const columns = Math.max(...rows.map((row) => row.length));
       if (left && left + columns * CELL > width) {
-        left = 0;
-        top += CELL + LINE_GAP;
+        top += highest * CELL + LINE_GAP;
+        left = highest = 0;
       }
-      cells.forEach((i, at) => {
-        x[i] = left + (at % columns) * CELL;
-        y[i] = top + Math.floor(at / columns) * CELL;
-      });
-      top += (Math.ceil(cells.length / columns) - 1) * CELL;
+      rows.forEach((row, down) =>
+        row.forEach((i, along) => {
+          x[i] = left + along * CELL;
+          y[i] = top + down * CELL;
+        }),
+      );
+      highest = Math.max(highest, rows.length);
       left += columns * CELL + NODE_GAP;
     }
-    this.places = { key, x, y, height: top + CELL + 2 };
+    this.places = { key, x, y, height: top + highest * CELL + 2 };
     return this.places;
   }
 
@@ -224,6 +227,12 @@ export class HeatmapView {
     this.table.destroy();
     themeChanges.removeEventListener("change", this.onTheme);
   }
+}
+
+/** Cells of a node in rows of at most `most`; boards with MIG instances begin a row, and their instances follow. */
+function rowsOf({ uuid, gpu, mig_id: mig }, cells, most) {
+  const groups = cells.some((i) => mig[i]) ? [...Map.groupBy(cells, (i) => `${uuid[i]} ${gpu[i]}`).values()] : [cells];
+  return groups.flatMap((group) => Array.from({ length: Math.ceil(group.length / most) }, (_, at) => group.slice(at * most, (at + 1) * most)));
 }
 
 function drawCell(context, x, y, cell) {

@@ -59,7 +59,7 @@ export class PlotView {
       field: fleet.keys[i], label: `${several ? `${fleet.gpus.node[i]} ` : ""}${fleet.nameOf(i)}`,
       colour: `series-${1 + (at % COLOURS)}`, dash: at >= COLOURS ? [4, 3] : undefined,
     }));
-    this.charts = CHARTS.map(([title, , format, range]) => new Chart({ title, lines, format, range, group: "plot", heading: "h2" }));
+    this.charts = CHARTS.map(([title, , format, range]) => new Chart({ title, lines, format, range, group: "plot", heading: "h2", legend: false }));
     this.place.replaceChildren(...this.charts.map((chart) => chart.element));
     this.legend.replaceChildren(...lines.map((line) => this.toggle(line)));
   }

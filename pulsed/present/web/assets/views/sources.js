@@ -8,13 +8,14 @@ import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 
 const INTERVAL_MS = 5000;
+const HOST_FACTS = ["CPU of the host", "memory of the host"]; // not beside GPUs of several nodes
 
 export class SourcesView {
   constructor(context) {
     this.context = context;
     this.body = h("tbody");
     this.summary = h("p", { class: "muted", role: "status" });
-    this.facts = Object.fromEntries(["version", "CPU of pulsed", "memory of pulsed", "age of the newest data", "CPU of the host", "memory of the host"].map((name) => [name, h("dd", {}, MISSING)]));
+    this.facts = Object.fromEntries(["version", "CPU of pulsed", "memory of pulsed", "age of the newest data", ...HOST_FACTS].map((name) => [name, h("dd", {}, MISSING)]));
     const head = ["Target", "Kind", "State", "Newest sample", "Interval", "Error and what to do"];
     const facts = h("dl", { class: "facts" }, Object.entries(this.facts).flatMap(([name, value]) => [h("dt", {}, name), value]));
     this.element = h(
@@ -22,7 +23,7 @@ export class SourcesView {
       {},
       h("h1", {}, "Sources"),
       this.summary,
-      scrollTable({ caption: "Sources", label: "Sources", head, body: this.body }),
+      scrollTable({ caption: "Sources", label: "Sources", class_: "sources", head, body: this.body }),
       h("section", { class: "panel cost" }, h("h2", {}, "Daemon and host"), facts),
     );
     this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
@@ -76,6 +77,7 @@ export class SourcesView {
 
   update() {
     const { fleet } = this.context;
+    for (const name of HOST_FACTS) this.facts[name].hidden = this.facts[name].previousElementSibling.hidden = fleet.hasSeveralNodes();
     if (fleet.isLoaded) setText(this.facts["age of the newest data"], span((performance.now() - fleet.arrived) / 1000));
   }
 

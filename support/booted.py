@@ -1,0 +1,69 @@
+"""What scripts use that run inside a booted tree, where systemd is PID 1. Has nothing but Python's library."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+FOLDER = Path("/check")
+"""What the test has put into the tree."""
+
+SECONDS = 20.0
+
+
+def run(*words: str | Path, check: bool = True) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, cwd=FOLDER, check=False)
+    if check and done.returncode:
+        raise AssertionError(f"{' '.join(map(str, words))}: {done.returncode} {done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def shown(name: str) -> str:
+    """Return a property of the service."""
+    return run("systemctl", "show", "--property", name, "--value", "pulsed")
+
+
+def page(path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://localhost:9401{path}", timeout=10) as answer:
+        body: bytes = answer.read()
+    return body.decode()
+
+
+def value(name: str) -> float:
+    (found,) = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", page(), re.MULTILINE)[:1]
+    return float(found)
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            if holds():
+                return
+        except (OSError, ValueError):
+            pass
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"{what} did not happen:\n{run('journalctl', '-u', 'pulsed', '-n', '30', check=False)}"
+            )
+        time.sleep(0.1)
+
+
+def serves() -> bool:
+    return "pulsed_build_info" in page()
+
+
+def report(steps: Sequence[Callable[[], str]]) -> None:
+    """Run the steps in order; write a line for each."""
+    for step in steps:
+        try:
+            line = {"step": step.__name__, "ok": True, "seen": step()}
+        except Exception as error:  # noqa: BLE001 - every step is reported, whatever ends it
+            line = {"step": step.__name__, "ok": False, "seen": f"{type(error).__name__}: {error}"}
+        with (FOLDER / "report").open("a") as file:
+            file.write(json.dumps(line) + "\n")
