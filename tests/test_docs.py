@@ -71,7 +71,10 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
-def test_the_example_of_the_readme_is_what_pulsed_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_readme_is_what_pulsed_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     ((command, output),) = re.findall(r"```console\n\$ pulsed ([^\n]*)\n(.*?)```", README, re.DOTALL)
     assert main([word.replace("docs/", f"{ROOT}/docs/") for word in command.split()]) == 0
     assert capsys.readouterr().out == output

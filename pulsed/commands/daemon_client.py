@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import ssl
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.credentials import (
     BadCredentials,
     basic_authorization,
+    masked,
     may_have_credentials,
     read_password,
     read_token,
@@ -33,6 +35,8 @@ MAX_BYTES = 256 * 2**20
 _CHECK_URL = "Check that the URL is of a pulsed"
 
 _READABLE_BY_ALL = 0o004
+_DEFAULT_PORT = urlsplit(DEFAULT_URL).port
+_HOST_AND_PORT = re.compile(r"(?!pod:)[^/\s]+:\d+(?:[/#?]|$)")
 
 
 class DaemonUnreachable(PulsedError):
@@ -61,6 +65,7 @@ class ClientSettings:
     Attributes:
         timeout: of each request, in seconds.
         username: for URLs without one.
+        user_file: instead of `username`; may have the password, too.
         password_file: password of the user, for URLs without one.
         bearer_token_file: for URLs without a user.
         ca_file: certificates to trust, for https; empty: those of the system.
@@ -70,6 +75,7 @@ class ClientSettings:
 
     timeout: float
     username: str = ""
+    user_file: str = ""
     password_file: str = ""
     bearer_token_file: str = ""
     ca_file: str = ""
@@ -88,19 +94,25 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
     Raises:
         UsageError: the options contradict each other.
     """
-    if options.bearer_token_file and (options.username or options.password_file):
+    if options.bearer_token_file and (options.username or options.user_file or options.password_file):
         options.parser.error("--bearer-token-file and a user are given; give one of them")
+    if options.username and options.user_file:
+        options.parser.error("--username and --user-file are given; give one of them")
     if options.username and not options.password_file:
         options.parser.error("--username needs --password-file")
     if options.key_file and not options.cert_file:
         options.parser.error("--key-file needs --cert-file")
-    for file in filter(None, (options.password_file, options.bearer_token_file, options.key_file)):
+    for url in options.urls:
+        if masked(url) != url:
+            sys.stderr.write(f"pulsed: the list of processes shows the login of {masked(url)}; use --user-file\n")
+    for file in filter(None, (options.user_file, options.password_file, options.bearer_token_file, options.key_file)):
         with contextlib.suppress(OSError, ValueError):  # the request has the error
             if os.stat(file).st_mode & _READABLE_BY_ALL:
                 sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
     return ClientSettings(
         options.timeout,
         options.username,
+        options.user_file,
         options.password_file,
         options.bearer_token_file,
         options.ca_file,
@@ -126,8 +138,8 @@ class DaemonClient:
         self._parts, self._settings = _split(url), settings
         parts = self._parts
         self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        if settings.password_file and not (parts.username or settings.username):
-            raise UsageError("--password-file needs a user", "Give --username, or a user in the URL")
+        if settings.password_file and not (parts.username or settings.username or settings.user_file):
+            raise UsageError("--password-file needs a user", "Give --username, --user-file, or a user in the URL")
         self._tls = ClientTls(settings.ca_file, settings.cert_file, settings.key_file)
         self._opener: tuple[ssl.SSLContext | None, OpenerDirector] | None = None
 
@@ -170,11 +182,17 @@ class DaemonClient:
         try:
             if given.username is None and settings.bearer_token_file:
                 return f"Bearer {read_token(settings.bearer_token_file)}"
-            username = settings.username if given.username is None else unquote(given.username)
+            username, password = settings.username, unquote(given.password or "")
+            if given.username is not None:
+                username = unquote(given.username)
+            elif settings.user_file:
+                username, colon, password = read_password(settings.user_file).partition(":")
+                if not colon and not settings.password_file:
+                    raise BadCredentials(f"user file {settings.user_file} holds no password: it needs USER:PASSWORD")
             if not username:
                 return ""
-            is_in_file = given.password is None and settings.password_file
-            password = read_password(settings.password_file) if is_in_file else unquote(given.password or "")
+            if given.password is None and settings.password_file:
+                password = read_password(settings.password_file)
         except BadCredentials as error:
             raise DaemonUnreachable(str(error), "Name a file that you may read, and with nothing else") from None
         return basic_authorization(username, password)
@@ -218,17 +236,32 @@ class _SameOrigin(HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def clients_of(url: str, nodes: Sequence[str], settings: ClientSettings) -> dict[str, DaemonClient]:
-    """Return a client per node: all of `url`, with its host replaced; without nodes the one of `url`.
+def is_url(text: str) -> bool:
+    """Return whether a text is the URL of a daemon and not the name of a job: it has a scheme or a port."""
+    return "://" in text or bool(_HOST_AND_PORT.match(text))
 
-    Raises `UsageError` if `url` is not a URL.
+
+def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettings) -> dict[str, DaemonClient]:
+    """Return a client per daemon, by the name of its node: those of `urls`, by default that of this host.
+
+    Args:
+        nodes: hosts to use in place of the one of the only URL.
+
+    Raises `UsageError` if one of `urls` is not a URL, or there are several and nodes.
     """
-    parts = _split(url)
-    login, at, _ = parts.netloc.rpartition("@")
-    port = f":{parts.port}" if parts.port is not None else ""
-    urls = {node: parts._replace(netloc=f"{login}{at}{node}{port}").geturl() for node in nodes}
-    urls = urls or {str(parts.hostname): parts.geturl()}
-    return {node: DaemonClient(each, settings) for node, each in urls.items()}
+    found = [_split(url) for url in urls or [DEFAULT_URL]]
+    if nodes:
+        if len(found) > 1:
+            raise UsageError("--nodes needs at most one URL", "Its scheme, port and path are those of all nodes")
+        login, at, _ = found[0].netloc.rpartition("@")
+        port = f":{found[0].port}" if found[0].port is not None else ""
+        found = [found[0]._replace(netloc=f"{login}{at}{node}{port}") for node in nodes]
+    hosts = [parts.hostname for parts in found]
+    names = [
+        str(parts.hostname) if hosts.count(parts.hostname) == 1 else parts.geturl().rpartition("@")[2]
+        for parts in found
+    ]
+    return {name: DaemonClient(parts.geturl(), settings) for name, parts in zip(names, found, strict=True)}
 
 
 def _text_of(error: HTTPError) -> str:
@@ -254,6 +287,8 @@ def _unreachable(where: str, error: OSError) -> DaemonUnreachable:
 def _split(url: str) -> SplitResult:
     with contextlib.suppress(ValueError):
         parts = urlsplit(url if "://" in url else f"http://{url}")
+        if "://" not in url and parts.port is None:
+            parts = parts._replace(netloc=f"{parts.netloc.removesuffix(':')}:{_DEFAULT_PORT}")
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     raise UsageError(f"{url!r} is not the URL of a pulsed", f"Give one such as {DEFAULT_URL}")

@@ -11,13 +11,12 @@ from typing import TextIO
 from urllib.parse import urlencode
 
 from pulsed.commands.daemon_client import (
-    ClientSettings,
     DaemonClient,
     DaemonUnreachable,
     RequestRefused,
     client_settings,
+    clients_of,
 )
-from pulsed.commands.options import DEFAULT_URL
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.present.asgi import FORGET
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
@@ -38,30 +37,31 @@ class NotForgotten(PulsedError):
 
 def run(options: argparse.Namespace) -> int:
     """Print the health, or forget a GPU; return the exit code."""
-    urls, settings = options.urls or [DEFAULT_URL], client_settings(options)
+    try:
+        clients = list(clients_of(options.urls, options.nodes, client_settings(options)).values())
+    except UsageError as error:
+        raise HealthUsageError(f"health: {error.args[0]}", error.remedy) from None
     if options.forget is not None:
-        if len(urls) > 1:
+        if len(clients) > 1:
             options.parser.error("--forget needs one URL")
-        forget(urls[0], options.forget, options.node, sys.stdout, settings)
+        forget(clients[0], options.forget, options.node, sys.stdout)
         return 0
     if options.node is not None:
         options.parser.error("--node needs --forget")
-    return health(urls, options.format, sys.stdout, settings)
+    return health(clients, options.format, sys.stdout)
 
 
-def health(urls: Sequence[str], format: str, out: TextIO, settings: ClientSettings) -> int:
+def health(clients: Sequence[DaemonClient], format: str, out: TextIO) -> int:
     """Print the health of all GPUs of one or several daemons; return the exit code.
 
     Args:
-        urls: of the daemons; a login in one is used. If there are several, one without an answer is an unknown row.
+        clients: of the daemons. If there are several, one without an answer is an unknown row.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
         out: where to print.
 
     Raises:
         HealthUnavailable: the only daemon did not answer, or the certificates cannot be read.
-        HealthUsageError: an address is not a URL.
     """
-    clients = [_client(url, settings) for url in urls]
     rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
     with contextlib.suppress(BrokenPipeError):  # a reader that has read enough changes no state
         out.write(_FORMATS[format](rows))
@@ -77,13 +77,6 @@ def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
         if is_only:
             raise HealthUnavailable(error.args[0], error.remedy) from None
         return [_unreachable_row(client, error)]
-
-
-def _client(url: str, settings: ClientSettings) -> DaemonClient:
-    try:
-        return DaemonClient(url, settings)
-    except UsageError as error:
-        raise HealthUsageError(f"health: {error.args[0]}", error.remedy) from None
 
 
 def _fetch(client: DaemonClient) -> list[Row]:
@@ -114,11 +107,11 @@ def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:
     }
 
 
-def forget(url: str, gpu: str, node: str | None, out: TextIO, settings: ClientSettings) -> None:
+def forget(client: DaemonClient, gpu: str, node: str | None, out: TextIO) -> None:
     """Have a daemon forget an absent GPU.
 
     Args:
-        url: of the daemon.
+        client: of the daemon.
         gpu: UUID or index of the GPU.
         node: its host, if several have such a GPU.
         out: where to print what was forgotten.
@@ -126,11 +119,10 @@ def forget(url: str, gpu: str, node: str | None, out: TextIO, settings: ClientSe
     Raises:
         NotForgotten: the daemon refused; the message has its reason.
         HealthUnavailable: the daemon did not answer.
-        HealthUsageError: the address is not a URL.
     """
     query = urlencode({"gpu": gpu} | ({} if node is None else {"node": node}))
     try:
-        answer = _client(url, settings).request(f"{FORGET}?{query}", "POST")
+        answer = client.request(f"{FORGET}?{query}", "POST")
     except DaemonUnreachable as error:
         raise HealthUnavailable(error.args[0], error.remedy) from None
     except RequestRefused as error:

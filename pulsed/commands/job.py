@@ -10,7 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused, client_settings, clients_of
+from pulsed.commands.daemon_client import (
+    DaemonClient,
+    DaemonUnreachable,
+    RequestRefused,
+    client_settings,
+    clients_of,
+    is_url,
+)
 from pulsed.commands.running_owners import with_all_running
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
@@ -30,9 +37,13 @@ class JobNotFound(PulsedError):
 
 def run(options: argparse.Namespace) -> int:
     """Print the list, or the report of one job; return the exit code."""
-    clients = clients_of(options.url, options.nodes, client_settings(options))
-    if options.id is not None:
-        job(clients, options.id, options.format, sys.stdout, sys.stdin)
+    id, urls = options.id, options.urls
+    if id is not None and is_url(id):
+        id, urls = None, [id, *urls]
+        options.urls = urls
+    clients = clients_of(urls, options.nodes, client_settings(options))
+    if id is not None:
+        job(clients, id, options.format, sys.stdout, sys.stdin)
     elif options.format in ("text", "json"):
         jobs(clients, options.format, sys.stdout)
     else:

@@ -54,12 +54,24 @@ LISTEN = option("--web.listen-address", dest="config.listen", metavar="ADDRESS",
 EXPORTER_VERSION = {"type": version_tag, "metavar": "TAG"}
 
 
-def client(timeout: float) -> Options:
-    """Return the options of requests to a daemon; `timeout` is the default in seconds."""
+def daemons(timeout: float, default: str = DEFAULT_URL, *leading: Option) -> Options:
+    """Return the options of a command that reads daemons: which ones, and how.
+
+    Args:
+        timeout: the default of `--timeout`, in seconds.
+        default: what is read without a URL, for the help.
+        leading: arguments before the URLs.
+    """
     return (
+        *leading,
+        option("urls", metavar="URL", nargs="*",
+               help=f"of the daemons: gpu1, gpu1:9401 or https://gpu1:9401/path; default: {default}"),
+        option("--nodes", metavar="LIST", type=host_list, default=(),
+               help="read the daemon of each of these nodes, gpu[01-04,07], in place of the host of the URL"),
         option("--timeout", type=time_span, metavar="TIME", default=timeout,
                help=f"of each request, such as 5s; default: {timeout:g}s"),
         option("--username", default="", metavar="NAME", help="user, for URLs without one"),
+        option("--user-file", default="", metavar="FILE", help="file with the user, or with USER:PASSWORD"),
         option("--password-file", default="", metavar="FILE", help="file with the password of the user"),
         option("--bearer-token-file", default="", metavar="FILE",
                help="file with a token, for a proxy that requires one"),
@@ -128,35 +140,31 @@ COUNTERS: Options = (
 )  # fmt: skip
 
 HEALTH: Options = (
-    option("urls", metavar="URL", nargs="*", help=f"of one or several; default: {DEFAULT_URL}"),
+    *daemons(10.0),
     option("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios"),
-    *client(timeout=10.0),
     option("--forget", metavar="GPU",
            help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle"),
     option("--node", help="with --forget: its node, if several have such a GPU"),
 )  # fmt: skip
 
 JOB: Options = (
-    option("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID"),
-    option("--url", default=DEFAULT_URL, help=f"of the pulsed; default: {DEFAULT_URL}"),
-    option("--nodes", metavar="LIST", type=host_list, default=(),
-           help="read the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]"),
+    *daemons(2.0, DEFAULT_URL, option(
+        "id", metavar="ID", nargs="?",
+        help="4711, 4711_7, a pod's NAME, NAMESPACE/NAME or UID; without it, also if a URL stands here, the list",
+    )),
     option("--format", choices=["text", "json", "line", "js1"], default="text",
            help="line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"),
-    *client(timeout=2.0),
 )  # fmt: skip
 
 TOP: Options = (
     *GPUS,
-    option("urls", metavar="URL", nargs="*",
-           help="of one or several; default: the pulsed of this host, else an own source; URL#/gpu/3 opens that GPU"),
+    *daemons(5.0, "the one of this host, else an own source; URL#/gpu/3 opens that GPU"),
     option("--once", action="store_true", help="print one frame and exit, also to a pipe"),
     option("--interval", type=time_span, metavar="TIME", default=1.0,
            help="between two requests, from 250ms; default: 1s"),
     option("--ascii", action="store_true", help="use ASCII characters only"),
     option("--theme", choices=["dark", "light", "16", "none"],
            help="colours: 16 uses those of the terminal; default: as the terminal can; NO_COLOR turns them off"),
-    *client(timeout=5.0),
 )  # fmt: skip
 
 RULES: Options = (

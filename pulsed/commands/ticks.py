@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from dataclasses import replace
@@ -25,7 +26,7 @@ from pulsed.present.api import documents
 from pulsed.present.csv import kempnerpulse, pulsed_csv
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.table import table
+from pulsed.present.table import WIDTH, table
 from pulsed.printable import clean_lines
 
 MOST_TICKS = 4
@@ -57,7 +58,7 @@ def run_snapshot(options: argparse.Namespace) -> int:
         raise NothingRead(f"{read}: there is no GPU", "`pulsed doctor` shows what works here")
     now = time.monotonic()
     if format == "table":
-        out.write(table(store, now))
+        out.write(table(store, now, shutil.get_terminal_size((WIDTH, 24)).columns))
     elif format == "json":
         json.dump(documents.gpus_document(store, now, time.time(), settings.real_utilization.preset), out, indent=2)
         out.write("\n")

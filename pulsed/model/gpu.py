@@ -21,6 +21,9 @@ EntityKind = Literal["gpu", "mig", "vgpu"]
 GpuKey = tuple[str, str, str]
 """Identifies a GPU or MIG instance: node, UUID or else index, MIG id."""
 
+DEMO_MARK = "(demo)"
+"""Part of the product names of simulated GPUs, wherever these are shown."""
+
 NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 """Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
 

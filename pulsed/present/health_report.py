@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.model.health import SEVERITY, STATES
+from pulsed.present.demo_notice import demo_lines
 from pulsed.present.time_text import moment_of
 from pulsed.printable import clean
 
@@ -28,7 +29,7 @@ def exit_code_of(rows: Sequence[Row]) -> int:
 
 def health_table(rows: Sequence[Row]) -> str:
     """Return the verdict, the problems with their remedies, and the state of every GPU."""
-    lines = [f"{_WORDS[exit_code_of(rows)]}: {_summary(rows)}"]
+    lines = [*demo_lines(rows), f"{_WORDS[exit_code_of(rows)]}: {_summary(rows)}"]
     for row in rows:
         for problem in row["problems"]:
             lines += [
@@ -53,7 +54,7 @@ def health_line(rows: Sequence[Row]) -> str:
     """
     wrong = [f"{_name(row)} {each['state']}: {each['id']}" for row in rows for each in row["problems"]]
     numbers = " ".join(f"{state}={_count(rows, state)}" for state in reversed(STATES))
-    summary = "; ".join([*wrong, _summary(rows)]).replace("|", "/")
+    summary = "; ".join([*demo_lines(rows), *wrong, _summary(rows)]).replace("|", "/")
     gpus = sum(row["gpu"] is not None for row in rows)
     data = f"gpus={gpus} {numbers} coverage={_coverage(rows)}%{_last_reset(rows)}"
     return clean(f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | {data}") + "\n"

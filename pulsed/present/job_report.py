@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Any, NamedTuple
 
+from pulsed.present.demo_notice import demo_lines, has_demo
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
@@ -43,7 +44,7 @@ def job_report(account: Account) -> str:
     """Return the report of one job: sums, a row per GPU, advice, and what is not known."""
     total, gpus = account["total"], account["gpus"]
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
-    lines = [_head(account)]
+    lines = [*demo_lines(gpus), _head(account)]
     lines += _row("Real work", _real_work(account))
     lines += _row("Time", _classes(total, time))
     lines += _row("Energy", _energy(total, gpus, energy))
@@ -224,7 +225,8 @@ def job_line(account: Account) -> str:
         "mem": max(memory_ratios(gpus), default=None),
     }
     flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
-    fields = [f"gpus={len(gpus)}", *(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
+    fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={len(gpus)}"]
+    fields += [*(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
     fields += [f"flags={flags}"] if flags else []
     if account["coverage"] is not None:
         fields.append(f"cov={_short(account['coverage'])}")
@@ -263,7 +265,8 @@ def job_table(accounts: Sequence[Account]) -> str:
         return "no jobs\n"
     rows = [[column.title for column in _JOB_COLUMNS]]
     rows += [[column.text(account) for column in _JOB_COLUMNS] for account in accounts]
-    return "".join(f"{line}\n" for line in _aligned(rows, left=5, indent=""))
+    notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
+    return "".join(f"{line}\n" for line in [*notice, *_aligned(rows, left=5, indent="")])
 
 
 def _idle_ratio(total: Account) -> float | None:

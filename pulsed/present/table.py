@@ -1,4 +1,4 @@
-"""A table of all GPUs, for a terminal of 120 columns.
+"""A table of all GPUs for a terminal.
 
 A missing value is a `-`; missing inputs are listed below the table. Names are input from outside: control characters
 in them are replaced.
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import Match, matches
+from pulsed.present.demo_notice import DEMO_NOTICE
 from pulsed.printable import clean
 from pulsed.terminal.line import cells, left, right
 
@@ -30,15 +31,19 @@ class Column(NamedTuple):
     cell: Cell
 
 
-def table(store: TargetStore, now: float) -> str:
-    """Return the table of all GPUs, with problems above and below it; ends with a newline."""
+def table(store: TargetStore, now: float, width: int = WIDTH) -> str:
+    """Return the table of all GPUs, with problems above and below it; ends with a newline.
+
+    Args:
+        width: in cells; names are shortened to fit, numbers never.
+    """
     found = list(matches(store, now))
     lines = []
     if any(target.kind == "demo" for target in store.targets):
-        lines.append("DEMO DATA: these GPUs do not exist")
+        lines.append(DEMO_NOTICE)
     if found:
         several = len({match.node for match in found}) > 1
-        lines.extend(_rows(found, [column for column in _COLUMNS if several or column is not _NODE]))
+        lines.extend(_rows(found, [column for column in _COLUMNS if several or column is not _NODE], width))
     else:
         lines.append("no GPUs")
     lines.extend(_missing_inputs(found))
@@ -107,21 +112,21 @@ _COLUMNS = (
 )
 
 
-def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
+def _rows(found: list[Match], columns: list[Column], width: int) -> Iterable[str]:
     texts = [[clean(column.cell(match)) for column in columns] for match in found]
     # An empty column (MIG where there is none) is omitted.
     used = [at for at in range(len(columns)) if any(row[at] for row in texts)]
     widths = {
         at: min(columns[at].width, max(cells(columns[at].title), *(cells(row[at]) for row in texts))) for at in used
     }
-    _give_way(widths, columns)
+    _give_way(widths, columns, width)
     for row in [[column.title for column in columns], *texts]:
         yield "  ".join(columns[at].fitted(row[at], widths[at]) for at in used).rstrip()
 
 
-def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
+def _give_way(widths: dict[int, int], columns: list[Column], width: int) -> None:
     """Reduce the widths of names until the table fits; numbers are never cut."""
-    over = sum(widths.values()) + 2 * (len(widths) - 1) - WIDTH
+    over = sum(widths.values()) + 2 * (len(widths) - 1) - width
     for title, least in (("MODEL", 6), ("OWNER", 10), ("NODE", 6), ("CLASS", 10), ("MIG", 7)):
         for at in widths:
             if columns[at].title == title and over > 0:

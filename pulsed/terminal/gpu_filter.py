@@ -1,15 +1,15 @@
-"""The filter of GPUs: `ru<.1 & class!=idle`.
+"""The filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
 
-Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` and `|`, negated by
-`!`, in parentheses; a word alone is looked for in all texts. A comparison with a missing number is false; `ru=--` finds
-them.
+Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` (or a blank) and `|`,
+negated by `!`, in parentheses; a word alone is looked for in all texts; `"in quotes"` a value may have any character. A
+comparison with a missing number is false; `ru=--` finds them. The page has the same language in `text/filter.js`.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.terminal.model import GpuState
 from pulsed.terminal.numbers import MISSING
@@ -23,6 +23,8 @@ class FilterError(ValueError):
 
 NUMBERS: Mapping[str, str] = {
     "ru": "real_utilization_ratio",
+    "lower": "real_utilization_lower_ratio",
+    "upper": "real_utilization_upper_ratio",
     "util": "gpu_utilization_ratio",
     "gr": "graphics_engine_active_ratio",
     "sm": "sm_active_ratio",
@@ -47,9 +49,18 @@ TEXTS: Mapping[str, Callable[[GpuState], str]] = {
     "limit": lambda gpu: gpu.state("limiting_resource"),
     "use": lambda gpu: gpu.use,
     "owner": lambda gpu: " ".join(gpu.owners or ()),
+    "held": lambda gpu: "yes" if gpu.use == "held" else "no",
     "stale": lambda gpu: "yes" if gpu.stale else "no",
 }
-"""Texts by their names in filters."""
+"""Texts by their names in filters. `owner=x` is `owner~x`."""
+
+_SEARCHED = [get for name, get in TEXTS.items() if name not in ("held", "stale")]
+_ALLOWED: Mapping[str, Sequence[str]] = {
+    "health": ("unknown", "ok", "info", "warn", "hot", "crit"),
+    "held": ("yes", "no"),
+    "stale": ("yes", "no"),
+}
+"""The values of some texts; those of `health` in their order."""
 
 LONGEST, MOST_NESTED = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""
@@ -67,7 +78,8 @@ _SIGNS: Mapping[str, Callable[..., bool]] = {
     "!=": operator.ne,
     "~": operator.contains,
 }
-_TOKEN = re.compile(r"<=|>=|!=|==|[<>=~&|!()]|[^\s<>=~&|!()]+")
+_TOKEN = re.compile(r'<=|>=|!=|==|[<>=~&|!()]|"[^"]*"|[^\s<>=~&|!()]+')
+_NUMBER = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?)(%?)", re.ASCII | re.IGNORECASE)
 
 
 def gpu_filter(text: str) -> Test:
@@ -119,9 +131,9 @@ class _Parser:
             return test
         name = self._word("a name")
         if self.rest and self.rest[0] in _SIGNS:
-            return _comparison(name, self.rest.pop(0), self._word(f"a value after {name}"))
+            return _comparison(name.lower(), self.rest.pop(0), self._word(f"a value after {name}"))
         wanted = name.lower()
-        return lambda gpu: any(wanted in get(gpu).lower() for get in TEXTS.values())
+        return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
 
     def _takes(self, token: str) -> bool:
         if self.rest[:1] != [token]:
@@ -132,30 +144,37 @@ class _Parser:
     def _word(self, what: str) -> str:
         if not self.rest or self.rest[0] in (*_SIGNS, *"&|!()"):
             raise FilterError(f"{what} is missing")
-        return self.rest.pop(0)
+        return self.rest.pop(0).removeprefix('"').removesuffix('"')
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
-    compare, wanted = _SIGNS[sign], value.lower()
+    wanted = value.lower()
     if name in NUMBERS and sign != "~":
         return _number_test(name, sign, value)
     if name not in TEXTS:
-        raise FilterError(f"there is no {name!r}; there are {', '.join((*NUMBERS, *TEXTS))}")
-    if sign in _ORDERS:
+        raise FilterError(f"there is no {name}; there are {', '.join((*NUMBERS, *TEXTS))}")
+    get, allowed = TEXTS[name], _ALLOWED.get(name, ())
+    if sign in _ORDERS and name != "health":
         raise FilterError(f"{name} is a text; use = != or ~")
-    get = TEXTS[name]
-    return lambda gpu: compare(get(gpu).lower(), wanted)
+    if sign != "~" and allowed and wanted not in allowed:
+        raise FilterError(f"{name} is one of {', '.join(allowed)}")
+    if sign in _ORDERS:
+        compare, order = _SIGNS[sign], allowed.index(wanted)
+        return lambda gpu: compare(allowed.index(get(gpu)), order)
+    if sign == "~" or name == "owner":
+        return lambda gpu: (wanted in get(gpu).lower()) is (sign != "!=")
+    return lambda gpu: (get(gpu).lower() == wanted) is (sign != "!=")
 
 
 def _number_test(name: str, sign: str, value: str) -> Test:
     field, compare = NUMBERS[name], _SIGNS[sign]
     if value == MISSING and sign not in _ORDERS:
         return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
-    try:
-        limit = float(value.removesuffix("%"))
-    except ValueError:
-        raise FilterError(f"{name}: {value!r} is not a number") from None
-    if field.endswith("_ratio") and (value.endswith("%") or limit > 1):
+    found = _NUMBER.fullmatch(value)
+    if found is None:
+        raise FilterError(f"{name}: {value} is not a number")
+    limit = float(found[1])
+    if found[2] or (field.endswith("_ratio") and limit > 1):
         limit /= 100
 
     def test(gpu: GpuState) -> bool:

@@ -20,9 +20,9 @@ Commands
   :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
 Filter
   comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a word alone is looked for in all texts
-  numbers: {", ".join(NUMBERS)}
-  texts: {", ".join(TEXTS)}
-  ru<.1 & class!=idle     use=held     health=crit | stale=yes     tensor=-- (no reading)
+  numbers: {" ".join(NUMBERS)}
+  texts: {" ".join(TEXTS)}
+  ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
 Cards
   in %: SM active/occupancy, TC tensor, GR graphics engine, cp memory utilization (copies), util GPU utilization
   temperatures GPU|memory, clocks SM|memory, PCIe received/sent, NVL NVLink, lim the resource nearest to its limit

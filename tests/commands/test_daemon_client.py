@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused, clients_of
 from support.certificates import make_authority
 from support.daemon import pulsed
 from support.http_servers import QuietHandler, running
@@ -64,6 +64,9 @@ def test_credentials_come_from_files_unless_the_url_has_them(server: Server, tmp
     password, token = tmp_path / "password", tmp_path / "token"
     password.write_text("s3cret\n")
     token.write_text("abc\n")
+    both, name = tmp_path / "both", tmp_path / "name"
+    both.write_text("eve:a:b\n")
+    name.write_text("eve\n")
     user = {"username": "ops", "password_file": str(password)}
     bearer = {"bearer_token_file": str(token)}
     for login, settings, sent in (
@@ -73,11 +76,37 @@ def test_credentials_come_from_files_unless_the_url_has_them(server: Server, tmp
         ("ann@", {"password_file": str(password)}, "ann:s3cret"),
         ("ann:own%21@", user, "ann:own!"),
         ("ann:own@", bearer, "ann:own"),
+        ("", {"user_file": str(both)}, "eve:a:b"),
+        ("", {"user_file": str(name), "password_file": str(password)}, "eve:s3cret"),
+        ("ann:own@", {"user_file": str(both)}, "ann:own"),
     ):
         client(server.url.replace("//", f"//{login}"), **settings).json("/")
         assert server.seen.pop() == (None if sent is None else basic(sent))
     client(server.url, **bearer).json("/")
     assert server.seen.pop() == "Bearer abc"
+    with pytest.raises(DaemonUnreachable, match=r"user file .* holds no password"):
+        client(server.url, user_file=str(name)).json("/")
+
+
+def test_daemons_are_named_in_one_way(server: Server) -> None:
+    """Positional URLs, of which a host alone has the usual port, and --nodes; a login on the command line is told."""
+    settings, port = ClientSettings(10.0), server.server_port
+    for urls, nodes, found in (
+        ([], [], {"localhost": "http://localhost:9401"}),
+        (["gpu1", "https://gpu2/x"], [], {"gpu1": "http://gpu1:9401", "gpu2": "https://gpu2/x"}),
+        (["a:1", "u:p@a:2"], [], {"http://a:1": "http://a:1", "a:2": "http://a:2"}),
+        (["https://x:1/p"], ["n1", "n2"], {"n1": "https://n1:1/p", "n2": "https://n2:1/p"}),
+        ([], ["n1"], {"n1": "http://n1:9401"}),
+    ):
+        assert {name: each.address for name, each in clients_of(urls, nodes, settings).items()} == found
+    for command, path in ((("health",), "/health/gpus"), (("job",), "/jobs"), (("job", "4711"), "/jobs/4711")):
+        for words in ([f"127.0.0.1:{port}"], [f"http://localhost:{port}", "--nodes=127.0.0.1"]):
+            done = pulsed(*command, *words)
+            assert f"http://127.0.0.1:{port}{path}" in done.stderr, "the path that does not answer as a pulsed does"
+    done = pulsed("health", f"http://ann:own@127.0.0.1:{port}")
+    assert "the list of processes shows the login of http://***@127.0.0.1" in done.stderr
+    assert "own" not in done.stderr.partition("\n")[0].replace("shows", "")
+    assert "--nodes needs at most one URL" in pulsed("health", "a", "b", "--nodes=c").stderr
 
 
 def test_a_renewed_password_counts_from_the_next_request_on(server: Server, tmp_path: Path) -> None:
@@ -182,7 +211,7 @@ def test_what_something_else_answers_is_no_state_of_health() -> None:
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (3, "", False)
 
 
-@pytest.mark.parametrize(("command", "code"), [(("health",), 3), (("job", "--url"), 2), (("top", "--once"), 2)])
+@pytest.mark.parametrize(("command", "code"), [(("health",), 3), (("job",), 2), (("top", "--once"), 2)])
 def test_every_command_has_the_options(server: Server, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
     password = tmp_path / "password"
     password.write_text("s3cret\n")

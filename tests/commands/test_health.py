@@ -146,7 +146,8 @@ def test_a_fleet_is_as_well_as_its_daemons(server: Server) -> None:
     url, silent = serve(server, with_health(0, judged("ok"))), f"http://user:secret@127.0.0.1:{free_port()}"
     assert pulsed("health", url, url).returncode == 0
     done = pulsed("health", url, silent)
-    assert (done.returncode, done.stderr) == (3, "")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert done.stderr.startswith("pulsed: the list of processes shows the login of http://***@127.0.0.1:")
     assert done.stdout.startswith("UNKNOWN: 1 ok, 1 unknown (50 % of the checks have data; 1 without data)")
     assert f"{silent.replace('user:secret@', '')}  UNKNOWN  daemon" in done.stdout
     assert "secret" not in done.stdout

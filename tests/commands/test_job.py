@@ -56,7 +56,7 @@ def test_the_list_and_one_job(start: Start) -> None:
     made = document(gpu_account(0))
     listed = {"node": "gpu01", "time": "", "jobs": [made, document(gpu_account(1), owner=pod("ml", "web"))]}
     port = start({"/jobs?limit=1000": listed, "/jobs/4711": made, "/jobs/pod:ml/web": listed["jobs"][1]})
-    url = f"--url=localhost:{port}"
+    url = f"localhost:{port}"
     assert [line.split()[0] for line in pulsed("job", url).stdout.splitlines()] == ["JOB", "4711", "ml/web"]
     assert json.loads(pulsed("job", url, "--format", "json").stdout) == listed["jobs"]
     assert pulsed("job", "4711", url).stdout.startswith("Job 4711 (ann, lab)  train   1 x H100, 1 node, 4 h, ended")
@@ -78,12 +78,12 @@ def test_the_list_has_all_running_owners(start: Start) -> None:
 def test_mistakes_name_the_remedy(start: Start) -> None:
     port = start({"/jobs?limit=1000": []})
     for arguments, code, message in (
-        (["4712", f"--url=localhost:{port}"], 1, f"pulsed: http://localhost:{port}: there is no job '4712'."),
-        ([f"--url=localhost:{port}"], 1, "the answer has no jobs"),
-        (["--url=ftp://x"], 2, "'ftp://x' is not the URL of a pulsed"),
+        (["4712", f"localhost:{port}"], 1, f"pulsed: http://localhost:{port}: there is no job '4712'."),
+        ([f"localhost:{port}"], 1, "the answer has no jobs"),
+        (["ftp://x"], 2, "'ftp://x' is not the URL of a pulsed"),
         (["1", "--nodes=gpu[1"], 2, "--nodes 'gpu[1': 'gpu[1' is not a host name"),
         (["--format", "line"], 2, "job: --format line needs an ID"),
-        (["1", f"--url=localhost:{free_port()}"], 1, "Check that `pulsed serve` runs there"),
+        (["1", f"localhost:{free_port()}"], 1, "Check that `pulsed serve` runs there"),
     ):
         done = pulsed("job", *arguments)
         assert (done.returncode, done.stdout) == (code, "")
@@ -100,7 +100,7 @@ def test_a_job_on_several_nodes(start: Start) -> None:
     start({}, "127.0.0.14", port)
     for each, price in ((first, 2.0), (second, 2.0)):
         each["cost"] = cost_of(each["total"], each["gpus"], Prices(price))
-    arguments = ("job", "4711", f"--url=http://localhost:{port}", "--nodes", "127.0.0.[11-15]")
+    arguments = ("job", "4711", f"http://localhost:{port}", "--nodes", "127.0.0.[11-15]")
     made = json.loads(pulsed(*arguments, "--format", "json").stdout)
     assert (made["begin"], made["gpu_count"], made["answered_nodes"]) == (first["begin"], 3, 2)
     assert made["total"]["gpu_seconds"] == 3 * 14400.0

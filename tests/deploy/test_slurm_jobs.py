@@ -197,7 +197,7 @@ def test_the_times_of_accounts_are_those_of_sacct(tmp_path: Path) -> None:
         rows = dict(row.split("|", 1) for row in cluster.run(*columns).splitlines())
         for job, gpus in sizes.items():
             until(lambda job=job: daemon.get(f"/jobs/{job}").json()["end"] is not None)  # type: ignore[misc]
-            words = (sys.executable, "-m", "pulsed", "job", job, "--url", f"http://{daemon.address}", "--format=json")
+            words = (sys.executable, "-m", "pulsed", "job", job, f"http://{daemon.address}", "--format=json")
             account = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=SECONDS).stdout)
             start, end, _ = rows[job].split("|")
             for ours, theirs in ((account["begin"], start), (account["end"], end)):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.daemon_client import ClientSettings
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient
 from pulsed.commands.health import health
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.csv import pulsed_csv
@@ -70,7 +70,7 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         deadline = time.monotonic() + SECONDS
         while 2 not in seen and time.monotonic() < deadline:
             out = io.StringIO()
-            code = health([url], "table", out, ClientSettings(timeout=SECONDS))
+            code = health([DaemonClient(url, ClientSettings(SECONDS))], "table", out)
             seen.setdefault(code, out.getvalue())
         assert seen.keys() == {0, 1, 2}
         assert "OK: 8 ok" in seen[0]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
+from pulsed.present.demo_notice import DEMO_NOTICE
 from support.daemon import Daemon, pulsed, serving
 from support.kubernetes.fake_kubelet import container, kubelet, pods
 from support.waiting import SECONDS, until
+
+ROOT = Path(__file__).parents[2]
 
 PAGE = """\
 DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 300
@@ -99,12 +103,21 @@ def test_the_account_of_a_job_over_a_restart_to_its_end(tmp_path: Path) -> None:
 
 def test_the_jobs_of_the_demo(tmp_path: Path) -> None:
     with serving(tmp_path, "--source=demo", "--set=source.interval=100ms") as daemon:
-        url = f"--url={daemon.address}"
-        until(lambda: len(pulsed("job", url).stdout.splitlines()) == 7)
+        url = daemon.address
+        until(lambda: len(pulsed("job", url).stdout.splitlines()) == 8)
         report = pulsed("job", "4711", url).stdout
-        assert report.startswith("Job 4711   3 x H100, 1 node, ")
-        shared = json.loads(pulsed("job", "pod:demo/demo-search-6b5f7c8d9-p4wzn", url, "--format", "json").stdout)
-        assert [each["shared_by"] for each in shared["gpus"]] == [2]
+        assert report.startswith(f"{DEMO_NOTICE}\nJob 4711   3 x H100, 1 node, ")
+        assert pulsed("job", url).stdout.startswith(f"{DEMO_NOTICE}\nJOB ")
+        assert pulsed("job", "4711", url, "--format=line").stdout.startswith("pulsed/1 demo=1 gpus=3 ")
+        assert pulsed("health", url).stdout.startswith(f"{DEMO_NOTICE}\n")
+        check = subprocess.run(
+            [ROOT / "deploy/health/check_pulsed.sh", url], capture_output=True, text=True, check=False
+        )
+        assert f" - {DEMO_NOTICE}; " in check.stdout
+        for name in ("pod:demo/demo-search-6b5f7c8d9-p4wzn", "demo/demo-search-6b5f7c8d9-p4wzn"):
+            shared = json.loads(pulsed("job", name.rpartition("/")[2], url, "--format", "json").stdout)
+            assert [each["shared_by"] for each in shared["gpus"]] == [2]
+            assert json.loads(pulsed("job", name, url, "--format", "json").stdout)["begin"] == shared["begin"]
 
 
 def _begin(line: str) -> float:

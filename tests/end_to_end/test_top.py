@@ -83,6 +83,7 @@ def test_an_own_source_without_a_daemon() -> None:
     done = pulsed("top", "--once", "--source=replay", "--set=source.replay.path=/nowhere", COLUMNS="150", LINES="34")
     assert "no GPUs" in done.stdout
     assert "/nowhere" in done.stdout
+    assert (done.returncode, "/nowhere" in done.stderr) == (1, True)
     done = pulsed("top", "--once", "--source=demo", "--set=nonsense=1")
     assert done.returncode == 1
     assert "the own source did not start" in done.stderr

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pulsed.commands.arguments import load_config
-from pulsed.commands.daemon_client import ClientSettings, DaemonClient, client_settings
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient, client_settings, clients_of
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         PulsedError: nothing can be shown.
     """
     own = _own_arguments(options)
-    if options.urls and own:
+    if (options.urls or options.nodes) and own:
         options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
     if options.interval < LEAST_SECONDS:
         options.parser.error("--interval is at least 250ms")
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         view.window = opened.window
     settings = client_settings(options)
     local = LocalDaemon(lambda: _local_urls(options, own), own, settings)
-    clients = [DaemonClient(url, settings) for url in options.urls]
+    clients = clients_of(options.urls, options.nodes, settings).values() if options.urls or options.nodes else ()
     feeds = [Feed(partial(Connection, each, each.address), each.address, options.interval) for each in clients]
     feeds = feeds or [Feed(local.connect, "this host", options.interval)]
     session = TopSession(feeds, view, opened.gpu)

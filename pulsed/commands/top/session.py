@@ -81,7 +81,7 @@ class TopSession:
         """Print one frame.
 
         Raises:
-            NothingAnswered: with the first error.
+            NothingAnswered: with the first error; also after a frame without a GPU.
         """
         for _ in range(ROUNDS):
             for feed in self.feeds:
@@ -89,12 +89,16 @@ class TopSession:
             self.request(self.model())
         if all(feed.answers.summary is None for feed in self.feeds):
             raise NothingAnswered(self.feeds[0].answers.error)
-        lines = render(self.model(), self.view, width, height).lines[:-1]
+        model = self.model()
+        lines = render(model, self.view, width, height).lines[:-1]
         while len(lines) > 1 and not lines[-1].text.strip():
             del lines[-1]
         paints = {name: escape_codes(paint) for name, paint in palette(theme).items()} if out.isatty() else {}
         for each in lines:
             out.write(painted(ascii_line(each) if ascii else each, paints).rstrip() + "\n")
+        if not model.gpus:
+            errors = [source["error"] for daemon in model.daemons for source in daemon.sources if source["error"]]
+            raise NothingAnswered(errors[0] if errors else "there is no GPU")
 
     def wait_for_gpus(self, seconds: float) -> None:
         """Wait until an own source that has just been started has GPUs, or an error."""

@@ -80,7 +80,7 @@ def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
     """Return the accounts of an owner, the newest begin first.
 
     Args:
-        name: a job id (`4711`, `4711_7`), the UID of a pod, `pod:namespace/name`, or an owner's id.
+        name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
     """
     found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
     found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
@@ -91,7 +91,12 @@ def names_of_owner(owner: Owner) -> set[str]:
     """Return all names by which an owner is found."""
     names = {owner.id, owner.uid}
     if owner.kind == "pod":
-        names |= {f"pod:{owner.namespace}/{owner.name}", f"pod:{owner.id}"}
+        names |= {
+            owner.name,
+            f"{owner.namespace}/{owner.name}",
+            f"pod:{owner.namespace}/{owner.name}",
+            f"pod:{owner.id}",
+        }
     return names - {""}
 
 

@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from pulsed.model.gpu import DEMO_MARK
 from pulsed.model.raw_tick import Labels, Layout, Series
 from pulsed.reader.demo.scenes import ROWS, SCENES
 
@@ -75,7 +76,7 @@ def _gpu_labels(index: int, node: str) -> Labels:
         ("UUID", f"GPU-de300000-0000-4000-8000-{index:012d}"),
         ("pci_bus_id", f"00000000:{_PCI_BUSES[index]}:00.0"),
         ("device", f"nvidia{index}"),
-        ("modelName", "NVIDIA H100 80GB HBM3 (demo)"),
+        ("modelName", f"NVIDIA H100 80GB HBM3 {DEMO_MARK}"),
         ("Hostname", node),
         ("DCGM_FI_DRIVER_VERSION", "580.105.08"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from support.daemon import Daemon
+from tests.gpu_filter_cases import FOUND, REFUSED
 from tests.present.web.browser import tab, url
+from tests.terminal.fleet_model import boards, documents
 
 
 @pytest.fixture
@@ -98,49 +101,28 @@ def test_the_owners_of_a_gpu(page: Page, owners: str, use: str, text: str) -> No
     assert run(page, "text/use.js", f"m.ownersText({fleet}, 0)") == text
 
 
-FLEET = """{
-    gpus: {node: ["a", "a", "b"], gpu: ["0", "1", "0"], uuid: ["U0", "U1", "U2"], model: ["H100", "H100", "T4"]},
-    owners: [["slurm_job:7"], [], null],
-    columns: {
-        real_utilization_ratio: [0, 0.5, null], workload_class: ["idle", "memory_bound", "unknown"],
-        use: ["held", "busy", "unknown"],
-        health_state: ["ok", "crit", "unknown"], power_watts: [70, 400, 0], memory_used_bytes: [1, 3, null],
-        memory_bytes: [4, 4, 4],
-    },
-    get(name, i) { return this.columns[name]?.[i] ?? null; },
-    isStale: (i) => false,
-}"""
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("", [0, 1, 2]),
-        ("ru<.1", [0]),
-        ("ru>=0", [0, 1]),
-        ("ru!=.5", [0]),
-        ("ru<10%", [0]),
-        ("power=0", [2]),
-        ("mem>.5", [1]),
-        ("class!=idle", [1, 2]),
-        ("class=unknown", [2]),
-        ("health>=warn", [1]),
-        ("health<ok", [2]),
-        ("held=yes", [0]),
-        ("node=a & ru>.1 | model=t4", [1, 2]),
-        ("job 7", [0]),
-        ("memory_bound", [1]),
-    ],
-)
-def test_filter(page: Page, text: str, found: list[int]) -> None:
-    expression = f"(({{f}}) => [0, 1, 2].filter((i) => m.parseFilter({text!r})(f, i)))({{f: {FLEET}}})"
-    assert run(page, "text/filter.js", expression) == found
-
-
-@pytest.mark.parametrize("text", ["nothing<1", "ru<x", "ru<", "health>bad", "class<idle"])
-def test_a_filter_that_is_not_valid(page: Page, text: str) -> None:
-    expression = f"(() => {{ try {{ m.parseFilter({text!r}); }} catch (e) {{ return e.constructor.name; }} }})()"
-    assert run(page, "text/filter.js", expression) == "FilterError"
+def test_the_filter_finds_what_that_of_pulsed_top_finds(page: Page) -> None:
+    summary = documents(boards())["summary"]
+    expression = f"""(async () => {{
+        const state = path.replace("text/filter", "core/fleet_state");
+        const {{ FleetState }} = await import(new URL(state, document.baseURI));
+        const fleet = new FleetState();
+        fleet.load({json.dumps(summary)});
+        const named = (i) => fleet.nameOf(i).replace("GPU ", "");
+        const outcome = (text) => {{
+            try {{
+                const test = m.parseFilter(text);
+                return fleet.all.filter((i) => test(fleet, i)).map(named).join(" ");
+            }} catch (error) {{
+                if (!(error instanceof m.FilterError)) throw error;
+                return error.message;
+            }}
+        }};
+        return {json.dumps([*FOUND, *REFUSED])}.map(outcome);
+    }})()"""
+    outcomes = dict(zip([*FOUND, *REFUSED], run(page, "text/filter.js", f"await {expression}"), strict=True))
+    assert {text: outcomes[text] for text in FOUND} == FOUND
+    assert {text: outcomes[text][: len(REFUSED[text])] for text in REFUSED} == REFUSED
 
 
 def test_points_of_the_stream_leave_gaps(page: Page) -> None:

@@ -162,7 +162,7 @@ def owner_router(parts: ApiParts) -> APIRouter:
         summary="Account of one owner: the newest with this id",
     )
     async def one_job(
-        id: Annotated[str, Path(description="a job id, a pod's UID, `pod:namespace/name`, or an owner's id")],
+        id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
     ) -> Response:
         found = [account_document(each, store.node, accounts.prices) for each in accounts_named(accounts, id)]

@@ -3,7 +3,7 @@
 export const LIVE_FIELDS = [
   "workload_class", "use", "bottleneck", "health_state", "real_utilization_ratio", "real_utilization_lower_ratio",
   "real_utilization_upper_ratio", "saturation_ratio", "limiting_resource", "sm_active_ratio", "tensor_active_ratio",
-  "dram_active_ratio", "gpu_utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius",
+  "dram_active_ratio", "graphics_engine_active_ratio", "sm_occupancy_ratio", "gpu_utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius",
 ];
 const ALL_FIELDS = [...LIVE_FIELDS, "memory_bytes", "power_limit_watts"];
 

@@ -29,7 +29,7 @@ export class Help {
       h("dl", { class: "facts" }, KEYS.flatMap(([key, meaning]) => [h("dt", {}, key.split(" ").map((each) => h("kbd", {}, each))), h("dd", {}, meaning)])),
       h("label", {}, keys, " Single keys are on"),
       h("h2", {}, "Filter"),
-      h("p", {}, "Words match names, owners, class and health. Comparisons such as ", h("code", {}, "ru<.1 & class!=idle | health>=warn"), " match values; a missing value matches none."),
+      h("p", {}, "Words match names, owners and states. Comparisons (< <= > >= = != ~) such as ", h("code", {}, "ru<.1 & class!=idle | health>=warn"), " match values; ~ means contains, ! not. A missing value matches only ", h("code", {}, "ru=--"), "."),
       h("p", { class: "muted" }, `Fields: ${FILTER_NAMES.join(", ")}`),
       h("h2", {}, "Cost of pulsed"),
       this.cost,
