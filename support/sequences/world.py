@@ -15,6 +15,7 @@ from pulsed.model.vocabulary import Value
 INTERVALS = (1.0, 15.0, 30.0)
 MEBIBYTE = 2.0**20
 
+XID = "DCGM_FI_DEV_XID_ERRORS"
 CRITICAL_XIDS = (48, 79, 95)
 FALLEN_OFF = 79
 APPLICATION_XIDS = (13, 31, 43)
@@ -80,7 +81,7 @@ class Gpu:
             "DCGM_FI_DEV_GPU_TEMP": self.temperature + rng.randrange(3),
             "DCGM_FI_DEV_FB_USED": float(int(self.memory / MEBIBYTE)),
             "DCGM_FI_DEV_SM_CLOCK": 1980.0 if self.work != "idle" else 345.0,
-            "DCGM_FI_DEV_XID_ERRORS": float(self.xids[-1] if self.xids else 0),
+            XID: float(self.xids[-1] if self.xids else 0),
             "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": float(self.volatile_dbe),
             "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": float(self.aggregate_dbe),
             "DCGM_FI_DEV_ROW_REMAP_PENDING": float(self.is_remap_pending),
@@ -267,6 +268,8 @@ class World:
                 exporter.fault = rng.choice(("dead", "repeat", "blank", "no_labels"))
                 exporter.left = rng.choice((1, 2, 3, 8))
                 exporter.hidden = frozenset(rng.sample(HIDEABLE, rng.randrange(1, len(HIDEABLE))))
+                if exporter.hidden == {XID}:  # so looks a host engine that was started anew: its next code is an event
+                    exporter.hidden |= {"DCGM_FI_DEV_GPU_TEMP"}
         exporter.left -= 1
         if exporter.fault == "dead":
             return None
@@ -293,7 +296,7 @@ class World:
         shown: dict[str, Value] = {name: None if name in hidden else value for name, value in page.items()}
         gpu = next(one for one in self.gpus if one.uuid == uuid)
         if exporter.starts > 1 and len(gpu.xids) == exporter.xids_at_start.get(uuid, 0):
-            shown["DCGM_FI_DEV_XID_ERRORS"] = None
+            shown[XID] = None
         return shown
 
     def _totals(self, exporter: Exporter, gpu: Gpu) -> list[float]:
