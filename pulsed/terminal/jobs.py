@@ -82,7 +82,8 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, he
     columns = named_columns(fitting_columns(COLUMNS, width), [row for rows in held.values() for row in rows])
     rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.text.lower()]
     count = sum(len(daemon.jobs) for daemon in model.daemons)
-    note = f"{count} owners. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
+    owners = "1 owner" if count == 1 else f"{count} owners"
+    note = f"{owners}. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
     if not count:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):

@@ -71,7 +71,7 @@ def test_the_list_has_all_running_owners(start: Start) -> None:
         "/jobs?limit=1000": {"jobs": made[:2], "running": 3},
         "/jobs?limit=1000&offset=2": {"jobs": made[2:], "running": 3},
     }
-    listed = pulsed("job", f"--url=localhost:{start(pages)}", "--format", "json").stdout
+    listed = pulsed("job", f"localhost:{start(pages)}", "--format", "json").stdout
     assert len(json.loads(listed)) == 3
 
 

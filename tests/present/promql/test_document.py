@@ -83,7 +83,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
     remaining = names_of(printed(capsys, "--for", "pulsed", *every))[0]
-    assert remaining == ["pulsed-recording-owners", "pulsed-alerts-health"], "no empty group"
+    assert remaining == ["pulsed-recording-gpus", "pulsed-recording-owners", "pulsed-alerts-health"], "no empty group"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     [
         ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
-        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-recording-owners, pulsed-alerts-use"),
+        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-recording-gpus, pulsed-recording-owners"),
     ],
 )
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
