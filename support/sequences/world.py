@@ -263,13 +263,17 @@ class World:
             if exporter.fault == "dead" and rng.random() < 0.5:  # a host engine that was started anew
                 exporter.starts, exporter.page = exporter.starts + 1, {}
                 exporter.xids_at_start = {gpu.uuid: len(gpu.xids) for gpu in self.gpus}
+            was_blank = exporter.fault == "blank"
             exporter.fault, exporter.left = "none", rng.randrange(1, 20)
             if rng.random() < 0.5:
                 exporter.fault = rng.choice(("dead", "repeat", "blank", "no_labels"))
                 exporter.left = rng.choice((1, 2, 3, 8))
-                exporter.hidden = frozenset(rng.sample(HIDEABLE, rng.randrange(1, len(HIDEABLE))))
-                if exporter.hidden == {XID}:  # so looks a host engine that was started anew: its next code is an event
-                    exporter.hidden |= {"DCGM_FI_DEV_GPU_TEMP"}
+                hidden = frozenset(rng.sample(HIDEABLE, rng.randrange(1, len(HIDEABLE))))
+                # A last XID that alone is absent, or that appears where nothing else does, is an event: a host engine
+                # was started anew, or a GPU fails.
+                if hidden == {XID} or (was_blank and XID in exporter.hidden):
+                    hidden |= {XID, "DCGM_FI_DEV_GPU_TEMP"}
+                exporter.hidden = hidden
         exporter.left -= 1
         if exporter.fault == "dead":
             return None
