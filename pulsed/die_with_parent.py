@@ -33,7 +33,7 @@ def main(parent: int, command: list[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # pulsed died before the kernel knew what to do about it
         return 1
-    # uvloop 0.23 hands on the pipes' other ends too: then the end of the command's output would go unnoticed.
+    # With the pipes' other ends handed on, the end of the command's output would go unnoticed.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor > sys.stderr.fileno():
             with contextlib.suppress(OSError):  # the listing's own

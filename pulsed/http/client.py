@@ -252,10 +252,7 @@ async def _addresses(address: Address) -> Sequence[_Resolved]:
 
 
 async def first_to_answer(addresses: Sequence[_Resolved]) -> socket.socket:
-    """Return a socket that is connected to one of these, in their order, the next beside the last if that takes long.
-
-    uvloop's `create_connection` tries them one after the other, and a dead IPv6 address would use up the whole time.
-    """
+    """Return a socket connected to one of these, in their order; the next is tried beside the last if that takes long."""
     if len(addresses) == 1:
         return await _dial(addresses[0])
     waiting, attempts, failures = list(addresses), set[asyncio.Task[socket.socket]](), list[BaseException]()

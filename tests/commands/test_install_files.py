@@ -80,7 +80,7 @@ def test_completions(files: Path, complete: Callable[..., list[str]]) -> None:
     assert "--format" in complete(files, "job", "--fo")
     assert set(complete(files, "job", "--format", "")) >= {"json", "js1"}
     assert "constraints.txt" in complete(files, "serve", "--config.file", "cons")
-    assert complete(files, "job", "--url", "") == []
+    assert complete(files, "job", "--nodes", "") == []
 
 
 def test_completion_of_zsh_is_sound(files: Path) -> None:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from pulsed.errors import CommandMissing, ConfigError, StreamBroke, WatchRefused
 from pulsed.reader.dcgmi.source import DcgmiSource
@@ -53,15 +52,6 @@ async def test_ticks_of_every_layout(standin: Standin, version: str) -> None:
     assert clock < ticks[0].clock < ticks[-1].clock
     assert source.lost == {}
     assert source.starts == 1
-
-
-def test_ticks_on_uvloop_which_the_daemon_uses(standin: Standin) -> None:
-    async def run() -> None:
-        async with reading(standin.path, slow=(310,)) as source:
-            tick = await read_until(source, lambda tick: "ESVTL" in row(tick, "0"))
-            assert row(tick, "0")["GRACT"] is not None
-
-    uvloop.run(run())
 
 
 async def test_labels_say_who_the_gpu_is(standin: Standin) -> None:
@@ -253,7 +243,6 @@ async def test_a_given_up_read_loses_no_stream(standin: Standin) -> None:
 _PARENT = """
 import asyncio, sys
 from tests.reader.dcgmi.sources import reading
-import uvloop
 
 async def main():
     async with reading(sys.argv[1], slow=(310,)) as source:
@@ -262,7 +251,7 @@ async def main():
         print("up", flush=True)
         await asyncio.sleep(60)
 
-uvloop.run(main())
+asyncio.run(main())
 """
 
 
