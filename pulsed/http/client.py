@@ -252,7 +252,7 @@ async def _addresses(address: Address) -> Sequence[_Resolved]:
 
 
 async def first_to_answer(addresses: Sequence[_Resolved]) -> socket.socket:
-    """Return a socket connected to one of these, in their order; the next is tried beside the last if that takes long."""
+    """Return a socket connected to one of these, in their order; the next is tried beside one that takes long."""
     if len(addresses) == 1:
         return await _dial(addresses[0])
     waiting, attempts, failures = list(addresses), set[asyncio.Task[socket.socket]](), list[BaseException]()
