@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+import uvloop
+
 from pulsed import __version__
 from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
@@ -62,7 +64,7 @@ def serve_apis(config: Config) -> int:
     namespaces = daemon_namespaces(config)
     listeners = listen(config.listen)
     try:
-        return asyncio.run(_run(config, access, namespaces, web, listeners))
+        return uvloop.run(_run(config, access, namespaces, web, listeners))
     finally:
         for listener in listeners:
             listener.close()

@@ -12,6 +12,8 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import uvloop
+
 from pulsed import __version__
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
@@ -84,7 +86,7 @@ def serve(config: Config, load: Callable[[], Config], file: Path | None = None) 
         listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
         for listener in listeners:
             stack.callback(listener.close)
-        return asyncio.run(daemon.run(listeners))
+        return uvloop.run(daemon.run(listeners))
 
 
 def _raise_descriptor_limit() -> None:

@@ -101,9 +101,10 @@ def everything_here() -> Iterator[str]:
 
 def test_the_build_is_sent_the_package_and_nothing_else() -> None:
     sent = set(context())
-    assert {name.split("/")[0] for name in sent} == {"pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy"}
-    constraints = ["deploy/build-constraints.txt", "deploy/constraints.txt"]
-    assert sorted(name for name in sent if name.startswith("deploy/")) == constraints
+    assert {name.split("/")[0] for name in sent} == {
+        *("pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy", "systemd", "config.example.yaml")
+    }
+    assert {"deploy/build-constraints.txt", "deploy/constraints.txt"} <= sent
     assert "pulsed/cli.py" in sent
     assert not [name for name in sent if "__pycache__" in name]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from pulsed.server import connection, connection_limiter
 from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEADER_BYTES, network_of
@@ -97,7 +98,7 @@ async def serving(limits: WebServerSettings, live: WebConfigReloader | None = No
             await task
 
 
-def on_site(
+def on_uvloop(
     test: Callable[[Site], Awaitable[None]],
     limits: WebServerSettings | None = None,
     live: WebConfigReloader | None = None,
@@ -107,7 +108,7 @@ def on_site(
             await test(site)
 
     coroutine: Coroutine[Any, Any, None] = run()
-    asyncio.run(coroutine)
+    uvloop.run(coroutine)
 
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
@@ -130,7 +131,7 @@ def test_headers_up_to_the_limit_and_no_byte_more() -> None:
         assert (await site.ask(many + b"\r\n")).startswith(b"HTTP/1.1 431")
         assert site.reached == ["/metrics"]
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_a_header_without_end_is_cut_off() -> None:
@@ -146,7 +147,7 @@ def test_a_header_without_end_is_cut_off() -> None:
         assert (await _until_end(reader)).startswith(b"HTTP/1.1 431")
         assert site.reached == []
 
-    on_site(test)
+    on_uvloop(test)
 
 
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"PATCH"])
@@ -157,7 +158,7 @@ def test_a_body_that_is_announced_too_large_is_refused_at_once(method: bytes) ->
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert site.reached == []
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_a_body_in_chunks_is_cut_off() -> None:
@@ -176,7 +177,7 @@ def test_a_body_in_chunks_is_cut_off() -> None:
             # An application that reads no body may have answered before it was too large.
             assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 200")[: 1 + (path == b"/metrics")])
 
-    on_site(test)
+    on_uvloop(test)
 
 
 CHUNKED = b"POST /reads HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -208,7 +209,7 @@ def test_what_follows_the_headers_has_a_limit_whatever_it_is(begin: bytes, piece
                 await asyncio.sleep(0)
         assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_trailers_are_no_headers() -> None:
@@ -217,7 +218,7 @@ def test_trailers_are_no_headers() -> None:
         assert answer.count(b"HTTP/1.1 200") == 2
         assert site.headers[0] == [(b"host", b"a"), (b"transfer-encoding", b"chunked")]
 
-    on_site(test)
+    on_uvloop(test)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_request_has_one_host(request_: bytes, status: int) -> None:
         assert (await site.ask(request_)).startswith(b"HTTP/1.1 %d " % status)
         assert len(site.reached) == (status == 200)
 
-    on_site(test)
+    on_uvloop(test)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 50, 10_000])
@@ -253,7 +254,7 @@ def test_pipelined_requests_are_answered_in_their_order_however_they_are_cut(ste
         assert answer.count(b"HTTP/1.1 200 OK") == 41
         assert site.reached == [path for at in range(20) for path in (f"/a{at}", f"/b{at}")] + ["/metrics"]
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait() -> None:
@@ -267,7 +268,7 @@ def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait
         site.release.set()
         assert (await _until_end(patient[0])).count(b"HTTP/1.1 200") == 101
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_after_a_wish_to_upgrade_the_connection_ends() -> None:
@@ -282,7 +283,7 @@ def test_after_a_wish_to_upgrade_the_connection_ends() -> None:
         assert client[0].at_eof()
         assert site.reached == ["/reads"]
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -303,7 +304,7 @@ def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplo
         site.release.set()
         await eventually(lambda: site.answered == 1)
 
-    on_site(test)
+    on_uvloop(test)
     assert not caplog.records
 
 
@@ -316,7 +317,7 @@ def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
         assert (await client[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_a_wrong_request_behind_a_slow_one_mixes_no_answers() -> None:
@@ -326,7 +327,7 @@ def test_a_wrong_request_behind_a_slow_one_mixes_no_answers() -> None:
         assert (await client[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert await site.ask(b"nonsense\r\n\r\n", client) == b""
 
-    on_site(test)
+    on_uvloop(test)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +353,7 @@ def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
         assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_site(test, WebServerSettings(request_timeout=1))
+    on_uvloop(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
@@ -376,7 +377,7 @@ def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
         kept[1].write(ONCE)
         assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
 
-    on_site(test, WebServerSettings(request_timeout=1))
+    on_uvloop(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +389,7 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
             await eventually(lambda: site.open == 1)
             await eventually(lambda: site.open == 0)
 
-    on_site(test, WebServerSettings(keep_alive=1))
+    on_uvloop(test, WebServerSettings(keep_alive=1))
 
 
 def test_who_does_not_say_goodbye_goes_too(
@@ -410,7 +411,7 @@ def test_who_does_not_say_goodbye_goes_too(
             assert site.open == 1
             await eventually(lambda: site.open == 0)
 
-    on_site(test, WebServerSettings(keep_alive=1), live)
+    on_uvloop(test, WebServerSettings(keep_alive=1), live)
 
 
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
@@ -429,7 +430,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         del crowd
 
-    on_site(test, WebServerSettings(max_connections=32))
+    on_uvloop(test, WebServerSettings(max_connections=32))
 
 
 def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
@@ -446,7 +447,7 @@ def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
         assert (await other[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await crowd[-1][0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
 
-    on_site(test, WebServerSettings(max_connections=16))
+    on_uvloop(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
@@ -463,7 +464,7 @@ def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
             assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200")
 
-    on_site(test, WebServerSettings(max_connections=16))
+    on_uvloop(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,7 +479,7 @@ def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -
         await eventually(lambda: site.open <= 4)
         assert (await site.ask(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).endswith(b"x" * 1000)
 
-    on_site(test)
+    on_uvloop(test)
 
 
 def test_who_takes_drops_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +498,7 @@ def test_who_takes_drops_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> 
         assert taken < 20_000_000
         assert site.open == 0
 
-    on_site(test)
+    on_uvloop(test)
 
 
 @pytest.mark.parametrize(
@@ -526,7 +527,7 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
             assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_site(test, WebServerSettings(max_connections=4))
+    on_uvloop(test, WebServerSettings(max_connections=4))
 
 
 @pytest.fixture
@@ -552,7 +553,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.server is not None
         assert site.server.limiter.opening == {}
 
-    on_site(test, WebServerSettings(max_connections=16, request_timeout=1), live)
+    on_uvloop(test, WebServerSettings(max_connections=16, request_timeout=1), live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:
@@ -561,7 +562,7 @@ def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp
         for request in (ONCE, b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"):
             assert b"\r\nx-frame-options: deny\r\n" in await site.ask(request, await site.connect(tls))
 
-    on_site(test, live=live)
+    on_uvloop(test, live=live)
 
 
 def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> None:
@@ -569,4 +570,4 @@ def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> 
         assert not (await site.ask(ONCE)).startswith(b"HTTP")
         assert site.reached == []
 
-    on_site(test, live=live)
+    on_uvloop(test, live=live)
