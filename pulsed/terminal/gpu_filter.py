@@ -79,7 +79,7 @@ _SIGNS: Mapping[str, Callable[..., bool]] = {
     "~": operator.contains,
 }
 _TOKEN = re.compile(r'<=|>=|!=|==|[<>=~&|!()]|"[^"]*"|[^\s<>=~&|!()]+')
-_NUMBER = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?)(%?)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)(%?)", re.ASCII | re.IGNORECASE)
 
 
 def gpu_filter(text: str) -> Test:
