@@ -152,7 +152,7 @@ KINDS: Mapping[str, Misbehaviour] = {
     "long-line": Misbehaviour("bad_page", _says(_whole('a{b="' + "x" * 8_000_000 + '"} 1\n'))),
     "many-gpus": Misbehaviour("too_many_gpus", _says(_whole(_MANY_GPUS))),
     "many-series": Misbehaviour("bad_page", _says(_whole(_rows(100_000, lambda n: f'other_metric{{id="{n}"}} 1\n')))),
-    "many-names": Misbehaviour("", _says(_whole(_rows(20_000, lambda n: f"metric_{n} 1\n")))),
+    "many-names": Misbehaviour("", _says(_whole(_PAGE + _rows(20_000, lambda n: f"metric_{n} 1\n")))),
     "many-labels": Misbehaviour("", _says(_whole(_PAGE + _row(1, 1, more="".join(f',l{n}="x"' for n in range(5000)))))),
     "bad-rows": Misbehaviour("bad_page", _says(_whole(_rows(50_000, lambda n: f"DCGM_FI_{n}{{gpu= 1\n")))),
     "nan-flood": Misbehaviour("", _pages(lambda n: _rows(64, lambda gpu: _row(f"nan-{gpu}", "NaN")))),

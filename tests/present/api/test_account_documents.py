@@ -75,7 +75,8 @@ def test_totals_are_the_sums_of_the_gpus(accounts: Accounts) -> None:
         ("ml/web-0/main", [DAY + 10]),
         ("u-1", [DAY + 10]),
         ("pod:ml/web-0", [DAY + 10]),
-        ("web-0", []),
+        ("web-0", [DAY + 10]),
+        ("web", []),
         ("", []),
     ],
 )

@@ -28,7 +28,7 @@ from pulsed.present.owner_groups import GROUPS, WORKLOAD, GroupLabels, GroupName
 from pulsed.present.owner_totals import FAMILIES, AccountTotals, GroupSums, OwnerFamily, families_of, sums_of
 
 MAX_JOBS = 1000
-
+MAX_OFFSET = 10**9
 
 _ACCOUNTS = Shape(
     "AccountsShape",
@@ -141,7 +141,7 @@ def owner_router(parts: ApiParts) -> APIRouter:
             str, Query(description="running ones: the newest first, or those with idle GPUs", pattern="^(begin|idle)$")
         ] = "begin",
         limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
-        offset: Annotated[int, Query(description="how many to leave out, for the next page", ge=0)] = 0,
+        offset: Annotated[int, Query(description="how many to leave out, for the next page", ge=0, le=MAX_OFFSET)] = 0,
     ) -> Response:
         wanted = AccountFilter(state, kind, user, account, namespace, since)
         running = running_accounts(accounts, wanted)
