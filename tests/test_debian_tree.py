@@ -39,7 +39,7 @@ def test_a_killed_run_leaves_no_mounts(tmp_path: Path, monkeypatch: pytest.Monke
     environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
     run = subprocess.Popen([sys.executable, "-c", RUN, root], env=environment, start_new_session=True)
     try:
-        until(lambda: list(root.glob(f"tree-*.{run.pid}/half")))
+        until(lambda: any(root.glob(f"tree-*.{run.pid}/half")))
         (half,) = root.glob(f"tree-*.{run.pid}")
         assert str(root) not in Path("/proc/self/mounts").read_text()
         monkeypatch.setattr(debian_tree, "ROOT", root)
