@@ -410,7 +410,10 @@ def test_a_restart_while_the_api_server_fails_reads_the_exporter_and_names_its_p
     cluster: Cluster, tmp_path: Path
 ) -> None:
     given = Exporter(page_of("node-a").replace('Hostname="node-a"', 'Hostname="node-a",namespace="ml",pod="web-0"'))
-    state = {"PULSED_STATE_DIR": str(tmp_path / "state"), "PULSED_ATTRIBUTION__WORKLOADS__ENABLED": "true"}
+    state: dict[str, Any] = {
+        "PULSED_STATE_DIR": str(tmp_path / "state"),
+        "PULSED_ATTRIBUTION__WORKLOADS__ENABLED": "true",
+    }
     set_of_web = cluster.fake.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
     cluster.fake.put(pod("web-0", namespace="ml", owner=set_of_web, labels={}))
     named = 'pulsed_workload_gpus{namespace="ml",workload="web",workload_kind="Deployment"} 1'
