@@ -1,4 +1,5 @@
-"""Writes the keys of pulsed's configuration into helm/pulsed/values.schema.json, so that `helm install` refuses others.
+"""Writes the keys of pulsed's configuration into helm/pulsed/values.schema.json, so that `helm install` refuses others,
+and values that the daemon would refuse.
 
 Run as `python -m tools.generate_chart_schema`.
 """
@@ -6,11 +7,12 @@ Run as `python -m tools.generate_chart_schema`.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pulsed.configuration import Config
-from pulsed.settings import Settings, keys_of
+from pulsed.settings import ListKind, Settings, TableKind, keys_of
 
 FILE = Path(__file__).resolve().parents[1] / "helm" / "pulsed" / "values.schema.json"
 
@@ -32,13 +34,33 @@ SET_BY_ADAPTER = (
     "listen",
     "web.config_file",
     "adapter.selectors",
-    "adapter.namespace",
+    "adapter.namespaces",
     "adapter.container_port",
     "adapter.scheme",
     "adapter.route_prefix",
     "adapter.client_names",
 )
 """Those of the adapter."""
+
+_SWITCH = "|".join(
+    "".join(f"[{letter}{letter.upper()}]" for letter in word)
+    for word in ("true", "t", "yes", "y", "on", "false", "f", "no", "n", "off")
+)
+_DURATION = r"^ *([0-9]{1,12}(\.[0-9]+)?(ms|s|m|h|d))+ *$"
+_SIZE = r"^ *[0-9]{1,15}(\.[0-9]+)? ?([kKMG]?B|[KMG]iB?)? *$"
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "boolean": {"anyOf": [{"enum": [True, False, 0, 1, None]}, {"type": "string", "pattern": f"^({_SWITCH}|0|1)$"}]},
+    "int": {"type": ["integer", "null"]},
+    "count": {"type": ["integer", "null"], "minimum": 0},
+    "positive": {"type": ["integer", "null"], "minimum": 1},
+    "number": {"type": ["number", "null"], "minimum": 0},
+    "ratio": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+    "duration": {"type": ["number", "string", "null"], "exclusiveMinimum": 0, "pattern": _DURATION},
+    "duration or 0": {"type": ["number", "string", "null"], "minimum": 0, "pattern": f"{_DURATION}|^0$"},
+    "size": {"type": ["integer", "string", "null"], "minimum": 1, "pattern": _SIZE},
+}
+"""Schemas of values by the name of their kind. They refuse nothing that the daemon takes; it checks the rest."""
 
 _YAML_SWITCHES = {"on", "off", "yes", "no"}
 """Words that Helm's YAML turns into booleans."""
@@ -50,6 +72,7 @@ def document() -> str:
     values = schema["properties"]
     values["config"] = _section(Config, SET_BY_CHART)
     values["adapter"]["properties"]["config"] = _section(Config, SET_BY_ADAPTER)
+    schema["definitions"] |= {_definition(name): dict(kind) for name, kind in KINDS.items()}
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -62,11 +85,18 @@ def _section(section: type[Settings], refused: tuple[str, ...], prefix: str = ""
             keys[name] = False
         elif key.section:
             keys[name] = _section(key.section, refused, f"{path}.")
+        elif key.kind and key.kind.name in KINDS and not isinstance(key.kind, ListKind | TableKind):
+            keys[name] = {"$ref": f"#/definitions/{_definition(key.kind.name)}"}
         elif key.words and not _YAML_SWITCHES.intersection(key.words) and not key.kind:
             keys[name] = {"enum": [*key.words, None]}
         else:
             keys[name] = True
     return {"type": ["object", "null"], "additionalProperties": False, "properties": keys}
+
+
+def _definition(kind: str) -> str:
+    """Return the name of the definition of a kind."""
+    return f"config {kind}".replace(" ", "_")
 
 
 def main() -> None:

@@ -28,6 +28,13 @@ _NEXT_ADDRESS_SECONDS = 0.25  # RFC 8305, 5: how long one address may take befor
 _TIMER_SLACK_SECONDS = 0.01
 _CLOSE_SECONDS = 1.0
 _KNOWN_URLS = 4096
+_KEEPALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 30),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 10),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
+)
+"""Options of sockets: a connection to a machine that is gone ends after a minute, also while nothing is sent."""
 _PATH_MARKS = "/%:@!$&'()*+,;=~[]|"
 _QUERY_MARKS = _PATH_MARKS + "?"
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -279,6 +286,8 @@ async def _dial(resolved: _Resolved) -> socket.socket:
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setblocking(False)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(*option, value)
         await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()

@@ -29,6 +29,9 @@ MAX_RETRY_SECONDS = 300.0
 PAGE_OBJECTS = 250
 """Objects of one answer to a list."""
 
+SILENT_SECONDS = 70.0
+"""A watch on which nothing arrives for so long is ended. API servers send a bookmark every minute."""
+
 _MAX_LIST_BYTES = 64 * 2**20
 _MAX_OBJECT_BYTES = 4 * 2**20
 _MAX_EVENT_BYTES = 4 * 2**20
@@ -110,7 +113,7 @@ class ApiClient:
             ResourceNotFound: there is none.
             KubernetesError: it was not sent.
         """
-        return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout)).page)
+        return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES))).page)
 
     async def list(self, path: str, query: Mapping[str, str], take: Callable[[JsonObject], None]) -> str:
         """Call `take` with every object, page by page; return the version from which a watch continues the list.
@@ -122,7 +125,7 @@ class ApiClient:
         page: dict[str, str] = {}
         while True:
             body = Body(_MAX_LIST_BYTES)
-            answer = await self._get(path, {**query, "limit": str(PAGE_OBJECTS), **page}, body, self._timeout)
+            answer = await self._get(path, {**query, "limit": str(PAGE_OBJECTS), **page}, body)
             document = self._parsed(answer.page)
             metadata = document.get("metadata")
             items = document.get("items")
@@ -148,12 +151,15 @@ class ApiClient:
     ) -> None:
         """Call `take` with each change after a version, until the server ends the watch after the given seconds.
 
+        Returns also after `SILENT_SECONDS` without a byte: the connection may be half-open. The next watch shows
+        whether the API server can be reached.
+
         Args:
             begun: called when the server has accepted the watch.
 
         Raises:
             ResourceExpired: the version is too old.
-            KubernetesError: the watch was refused, or broke.
+            KubernetesError: the watch was not accepted within the timeout, was refused, or broke.
         """
         query = {
             **query,
@@ -162,8 +168,31 @@ class ApiClient:
             "resourceVersion": version,
             "timeoutSeconds": str(seconds),
         }
-        body = LineBody(_MAX_EVENT_BYTES, begun, lambda line: take(self._event(line)))
-        await self._get(path, query, body, seconds + _WATCH_GRACE_SECONDS)
+        await self._wait_for_turn()
+        last, is_accepted = self._clock(), False
+
+        def accept() -> None:
+            nonlocal last, is_accepted
+            last, is_accepted = self._clock(), True
+            begun()
+
+        def arrive(line: bytes) -> None:
+            nonlocal last
+            last = self._clock()
+            take(self._event(line))
+
+        body = LineBody(_MAX_EVENT_BYTES, accept, arrive)
+        watching = asyncio.create_task(self._send(path, query, body, seconds + _WATCH_GRACE_SECONDS))
+        try:
+            while (rest := last + (SILENT_SECONDS if is_accepted else self._timeout) - self._clock()) > 0.0:
+                if (await asyncio.wait({watching}, timeout=rest))[0]:
+                    await watching
+                    return
+            if not is_accepted:
+                raise self._late(self._timeout)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     def _event(self, line: bytes) -> WatchEvent:
         document = self._parsed(line)
@@ -175,9 +204,12 @@ class ApiClient:
             raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch", item)
         return WatchEvent(kind, item)
 
-    async def _get(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
-        address = replace(self._address, target=f"{path}?{urlencode(query)}" if query else path)
+    async def _get(self, path: str, query: Mapping[str, str], body: Body) -> Answer:
         await self._wait_for_turn()
+        return await self._send(path, query, body, self._timeout)
+
+    async def _send(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
+        address = replace(self._address, target=f"{path}?{urlencode(query)}" if query else path)
         try:
             request = request_bytes(address, self._headers())
             answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
@@ -185,7 +217,7 @@ class ApiClient:
             remedy = "The pod needs a ServiceAccount token: automountServiceAccountToken"
             raise KubernetesError(str(error), remedy) from error
         except DeadlineMissed:
-            raise self._error(f"did not answer in {seconds:g} s", "See whether it is up and reachable") from None
+            raise self._late(seconds) from None
         except BadBody as error:
             raise self._error(str(error), "See what is between pulsed and the API server") from error
         except (BrokenAnswer, OSError) as error:
@@ -236,6 +268,9 @@ class ApiClient:
             shown = given[:_MAX_MESSAGE_LENGTH].rstrip(" .")
             message += f": {''.join(each if each.isprintable() else '?' for each in shown)}"
         return _REFUSALS.get(status, KubernetesError)(message, remedy)
+
+    def _late(self, seconds: float) -> KubernetesError:
+        return self._error(f"did not answer in {seconds:g} s", "See whether it is up and reachable")
 
     def _error(self, what: str, remedy: str) -> KubernetesError:
         return KubernetesError(f"API server {self._access.server} {what}", remedy)

@@ -9,14 +9,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceExpired, WatchEvent
+from pulsed.kubernetes.api_client import (
+    SILENT_SECONDS,
+    ApiClient,
+    JsonObject,
+    KubernetesError,
+    ResourceExpired,
+    WatchEvent,
+)
 from pulsed.kubernetes.objects import mapping, text
 from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300
-"""Longest duration of one watch; a lost connection is noticed then at the latest."""
+"""Longest duration of one watch."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
@@ -30,7 +37,7 @@ class ResourceWatch(Generic[_T]):
         path: of the list, as `/api/v1/pods`.
         query: its selectors.
         read: takes an object as JSON; its result is kept.
-        changed: called after every change of the objects or the error.
+        changed: called after every change of the objects or the error, and whenever the API server has confirmed them.
         is_paged: whether the first list comes in pages, too: from etcd instead of the memory of the API server, which
             has no pages.
 
@@ -60,7 +67,8 @@ class ResourceWatch(Generic[_T]):
         self._version: str | None = None
         self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
         self.objects: dict[tuple[str, str], _T] = {}
-        self.is_listed, self._is_silent = False, False
+        self._heard = 0.0  # when the last list or change came
+        self.is_listed = False
         self.error = ""
         self.restarts = 0
 
@@ -91,30 +99,28 @@ class ResourceWatch(Generic[_T]):
             objects[_key(item)] = self._read(item)
 
         self._version = await self._client.list(self._path, {**self._query, **version}, take)
-        self.objects = objects
+        self.objects, self._heard = objects, self._clock()
         self.is_listed = True
         self._worked()
 
     async def _watch(self) -> None:
         seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
-        begun, self._is_silent = self._clock(), True
+        begun = self._clock()
         await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._take)
-        if self._clock() - begun > seconds / 2:
+        if self._clock() - begun > min(seconds, SILENT_SECONDS) / 2:
             self._backoff.reset()
-        if self._is_silent:
+        if self._clock() - self._heard > WATCH_SECONDS * 0.8:
             # Nothing changed; or the version is newer than all of the server, whose etcd was restored from a backup.
             self._version = None
 
     def _take(self, event: WatchEvent) -> None:
         self._backoff.reset()
-        self._is_silent = False
+        self._heard = self._clock()
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
             self._version = version
-        if event.kind == "BOOKMARK":
-            return
         if event.kind == "DELETED":
             self.objects.pop(_key(event.item), None)
-        else:
+        elif event.kind != "BOOKMARK":
             self.objects[_key(event.item)] = self._read(event.item)
         self._changed()
 

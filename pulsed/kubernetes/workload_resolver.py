@@ -145,11 +145,11 @@ def object_path(namespace: str, reference: Controller) -> str:
 def resource_name(kind: str) -> str:
     """Return the plural of a kind as paths of the API have it, by the rule that custom resources follow.
 
-    >>> [resource_name(kind) for kind in ("ReplicaSet", "RayCluster", "NetworkPolicy", "Ingress")]
-    ['replicasets', 'rayclusters', 'networkpolicies', 'ingresses']
+    >>> [resource_name(kind) for kind in ("RayCluster", "NetworkPolicy", "Gateway", "Ingress")]
+    ['rayclusters', 'networkpolicies', 'gateways', 'ingresses']
     """
     plural = kind.lower()
-    if plural.endswith("y"):
+    if plural.endswith("y") and plural[-2:-1] not in "aeiou":
         plural = f"{plural[:-1]}ie"
     elif plural.endswith("s"):
         plural += "e"

@@ -9,14 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
+from support.freezing_proxy import FreezingProxy
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from support.waiting import eventually
@@ -62,7 +66,7 @@ async def hurried(seconds: float) -> None:
 @asynccontextmanager
 async def resolving(server: FakeApiServer, settings: PodSettings = SETTINGS, **more: Any) -> AsyncIterator[Cluster]:
     clock = Clock()
-    client = ApiClient(access_to(server), timeout=more.pop("timeout", 2))
+    client = ApiClient(more.pop("access", access_to(server)), timeout=more.pop("timeout", 2))
     pods = PodWorkloads(client, settings, clock=clock, sleep=more.pop("sleep", hurried), **more)
     task = asyncio.create_task(pods.run())
     try:
@@ -225,6 +229,53 @@ async def test_names_stay_while_the_api_server_refuses(server: FakeApiServer, fa
         server.fault = 0
         put(server, "new", None)
         await cluster.has("new", "Pod", "new")
+
+
+@pytest.fixture
+def silent_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
+    for module in (api_client, resource_watch):
+        monkeypatch.setattr(module, "SILENT_SECONDS", 1.0)
+    return 1.0
+
+
+async def test_a_frozen_connection_takes_the_state_down(server: FakeApiServer, silent_seconds: float) -> None:
+    put(server, "a", None)
+    async with FreezingProxy(urlsplit(server.url).port or 0).running() as proxy:
+        access = replace(access_to(server), server=f"https://127.0.0.1:{proxy.port}")
+        async with resolving(server, access=access, timeout=1) as cluster:
+            await cluster.has("a", "Pod", "a")
+            proxy.freeze()
+            frozen = time.monotonic()
+            await eventually(lambda: not cluster.pods.state.up)
+            assert time.monotonic() - frozen >= silent_seconds
+            assert "did not answer in 1 s" in cluster.pods.state.message
+            assert cluster.workload("a") == ("Pod", "a")
+            put(server, "b", None)
+            proxy.thaw_new()
+            await cluster.has("b", "Pod", "b")
+            assert cluster.pods.state.up
+
+
+async def test_a_half_open_connection_is_replaced_without_an_error(
+    server: FakeApiServer, silent_seconds: float
+) -> None:
+    """As where a firewall has forgotten a connection: only new ones work."""
+    put(server, "a", None)
+    async with FreezingProxy(urlsplit(server.url).port or 0).running() as proxy:
+        access = replace(access_to(server), server=f"https://127.0.0.1:{proxy.port}")
+        async with resolving(server, access=access) as cluster:
+            await cluster.has("a", "Pod", "a")
+            await eventually(lambda: server.requests[-1].query.get("watch") == "true")
+            proxy.freeze_open()
+            put(server, "b", None)
+            await cluster.has("b", "Pod", "b")
+            assert cluster.pods.state.errors == {}
+            assert cluster.paths() == ["/api/v1/pods"], "the next watch continues where the frozen one ended"
+
+
+def test_a_frozen_connection_is_seen_within_90_seconds() -> None:
+    assert api_client.SILENT_SECONDS > 60, "real API servers send a bookmark a minute"
+    assert api_client.SILENT_SECONDS + 1.0 + KubernetesSettings().timeout < 90
 
 
 async def test_a_failed_request_is_repeated_and_no_other_name_is_used(server: FakeApiServer) -> None:

@@ -74,7 +74,7 @@ SINGLE: dict[str, Values] = {
     "adapter with a whole PodMonitor": {**ADAPTER, "podMonitor": MONITOR},
     "whole adapter": {
         **WEB["TLS"],
-        "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+        "networkPolicy": {"from": [{"podSelector": {}}], "apiServerPorts": [7443]},
         "commonLabels": {"team": "hpc"},
         "config": {"web": {"route_prefix": "/gpu"}},
         "adapter": {
@@ -95,7 +95,6 @@ SINGLE: dict[str, Values] = {
     },
     "exporter pods of one namespace": {
         "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespaces": ["gpu-operator"], "port": 9500}}},
-        "networkPolicy": {"enabled": True},
     },
     "exporter pods of two namespaces": {
         "source": {"exporter": {"pod": {"namespaces": ["gpu-operator", "ml"], "controllers": ["DaemonSet.kruise.io"]}}},
@@ -109,21 +108,17 @@ SINGLE: dict[str, Values] = {
     "no Service": {"service": {"enabled": False}},
     "somebody else's ServiceAccount": {"serviceAccount": {"create": False, "name": "mine"}},
     "the default ServiceAccount": {"serviceAccount": {"create": False}},
-    "network policy": {"networkPolicy": {"enabled": True}},
-    "network policy of dcgmi": {"networkPolicy": {"enabled": True}, "source": {"kind": "dcgmi"}},
+    "no network policy": {"networkPolicy": {"enabled": False}},
     "driver of the default runtime": {
         "source": {"kind": "nvml", "nvml": {"runtimeClassName": "", "visibleDevices": "0,1"}},
-        "networkPolicy": {"enabled": True},
     },
     "processes of the node": {
         "source": {"kind": "nvml"},
         "hostPID": True,
         "config": {"attribution": {"processes": True, "process_owners": True}},
     },
-    "network policy of the demo": {"networkPolicy": {"enabled": True}, "source": {"kind": "demo"}},
     "narrow network policy": {
         "networkPolicy": {
-            "enabled": True,
             "from": [{"namespaceSelector": {"matchLabels": {"name": "prometheus"}}}],
             "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
         }
@@ -162,11 +157,10 @@ SINGLE: dict[str, Values] = {
             "workloads": {
                 "enabled": True,
                 "nameLabels": ["app.kubernetes.io/name"],
-                "kinds": ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io"],
+                "kinds": ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io", "Gateway.x.io"],
                 "podLabels": ["team", "example.com/*"],
             }
         },
-        "networkPolicy": {"enabled": True},
     },
     "workloads of pods in one namespace": {
         "source": {"exporter": {"pod": {"namespaces": ["gpu-operator"]}}},
@@ -246,6 +240,12 @@ REFUSED: dict[str, tuple[Values, str]] = {
     ),
     "misspelt key in config": ({"config": {"source": {"intervall": "1s"}}}, "intervall"),
     "misspelt key in the adapter's config": ({"adapter": {"config": {"log": {"levels": "info"}}}}, "levels"),
+    "duration without a unit that is one": ({"config": {"source": {"interval": "1 second"}}}, "config/source/interval"),
+    "ratio above 1": ({"config": {"compute": {"real_utilization": {"min_coverage": 50}}}}, "min_coverage"),
+    "namespaces of the daemons in the adapter's configuration": (
+        {"adapter": {"config": {"adapter": {"namespaces": ["x"]}}}},
+        "adapter/config",
+    ),
     "word that a key does not have": ({"config": {"log": {"level": "verbose"}}}, "config/log/level"),
     "API that the adapter does not have": ({"adapter": {"apis": ["resource"]}}, "adapter/apis/0"),
     "daemons in the adapter's configuration": (
@@ -294,6 +294,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "label too long": ({"commonLabels": {"a": "x" * 64}}, "commonLabels"),
     "interval without unit": ({"serviceMonitor": {"interval": "15"}}, "interval"),
     "misspelled switch": ({"serviceMonitor": {"enable": True}}, "enable"),
+    "port of the API server as text": ({"networkPolicy": {"apiServerPorts": ["https"]}}, "apiServerPorts/0"),
     "switch as text": ({"podMonitor": {"enabled": "yes"}}, "enabled"),
     "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
     "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -15,10 +16,12 @@ from pulsed import __version__
 from pulsed.configuration import Config, load
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
+from pulsed.settings import Kind, all_keys
 from support.daemon import pulsed
 from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.deploy.chart import (
     CHART,
+    RELEASE,
     Manifest,
     Refused,
     Values,
@@ -33,7 +36,7 @@ from tests.deploy.chart import (
 )
 from tests.deploy.install import KUBERNETES
 from tools.generate_chart_readme import page
-from tools.generate_chart_schema import document
+from tools.generate_chart_schema import KINDS, SET_BY_ADAPTER, SET_BY_CHART, document
 from tools.references import IMAGE
 
 
@@ -114,7 +117,7 @@ def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
 
 
 def test_the_judges_see_what_is_wrong() -> None:
-    manifests = render({**MONITORS["ServiceMonitor"], "networkPolicy": {"enabled": True}})
+    manifests = render(MONITORS["ServiceMonitor"])
     pod_template(manifests)["spec"]["hostNetwrk"] = True
     only(manifests, "NetworkPolicy")["spec"]["policyTypes"] = "Ingress"
     only(manifests, "ServiceMonitor")["spec"]["endpoints"][0]["honourLabels"] = True
@@ -257,7 +260,7 @@ def test_further_kinds_may_be_read_by_the_names_that_pulsed_requests(tmp_path: P
     manifests = render(SINGLE["workloads of pods"])
     given = configured(manifests, tmp_path).attribution.workloads
     kinds = [parse_kind(kind) for kind in given.kinds]
-    assert [str(kind) for kind in kinds] == ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io"]
+    assert [str(kind) for kind in kinds] == ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io", "Gateway.x.io"]
     further = [rule(kind.group, resource_name(kind.name)) for kind in kinds]
     assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *further]
     assert (given.enabled, given.name_labels) == (True, ("app.kubernetes.io/name",))
@@ -314,6 +317,33 @@ def test_the_schema_has_the_keys_of_the_configuration() -> None:
     assert (CHART / "values.schema.json").read_text() == document(), "run `python -m tools.generate_chart_schema`"
 
 
+def test_the_keys_that_the_chart_sets_are_those_of_the_configuration() -> None:
+    assert {*SET_BY_CHART, *SET_BY_ADAPTER} <= all_keys(Config).keys()
+
+
+SAMPLES = [True, 0, 1, -1, 0.5, 1.5, 12, "", "1", "0", "0s", "yes", "Off", "TRUE", "15s", " 1h30m", "1 s", "-1s"]
+SAMPLES += ["64MiB", "1.5 GB", "64 miles", [1], {"a": 1}]
+
+
+def test_the_schema_refuses_values_that_pulsed_refuses_and_no_others() -> None:
+    kinds = {key.kind.name: key.kind for key in all_keys(Config).values() if key.kind and key.kind.name in KINDS}
+    assert kinds.keys() == KINDS.keys()
+    for name, kind in kinds.items():
+        schema = jsonschema_rs.validator_for(dict(KINDS[name]))
+        taken = [sample for sample in SAMPLES if _takes(kind, sample)]
+        assert [sample for sample in taken if not schema.is_valid(sample)] == [], name
+        others = [sample for sample in SAMPLES if not _takes(kind, sample) and sample not in ("0", "0s")]
+        assert [sample for sample in others if schema.is_valid(sample)] == [], name
+
+
+def _takes(kind: Kind, value: object) -> bool:
+    try:
+        kind.parse(value)
+    except ValueError:
+        return False
+    return True
+
+
 def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
     helm("package", str(CHART), "--destination", str(tmp_path))
     (package,) = tmp_path.glob("pulsed-*.tgz")
@@ -367,41 +397,61 @@ def test_the_web_configuration_reaches_probes_and_monitors() -> None:
     assert yaml.safe_load(config(own))["web"] == {"open_probes": False, "keep_alive": "1m"}
 
 
+API_SERVER = [443, 6443, 8443, 16443]
+
+
 @pytest.mark.parametrize(
     ("values", "ports"),
     [
-        ({}, [53, 53, "metrics", 443, 6443]),
-        ({"source": {"exporter": {"via": "hostIP", "port": 19400}}}, [53, 53, 19400]),
-        (SINGLE["exporter pods of one namespace"], [53, 53, 9500, 443, 6443]),
-        ({"source": {"kind": "dcgmi"}}, [53, 53, 5555]),
-        ({"source": {"kind": "demo"}}, [53, 53]),
-        (SOURCES["driver"], [53, 53]),
-        (SOURCES["exporters by URL"], [53, 53, 9400]),
+        ({}, ["metrics", 9400, *API_SERVER]),
+        ({"source": {"exporter": {"via": "hostIP", "port": 19400}}}, [19400]),
+        (SINGLE["exporter pods of one namespace"], [9500, *API_SERVER]),
+        ({"source": {"kind": "dcgmi"}}, [5555]),
+        ({"source": {"kind": "demo"}}, []),
+        (SOURCES["driver"], []),
+        (SOURCES["exporters by URL"], [9400]),
         (
             {
                 "source": {
                     "exporter": {"targets": [f"{at}/metrics" for at in ("https://a", "http://b", "http://[::1]:7")]}
                 }
             },
-            [53, 53, 443, 80, 7],
+            [443, 80, 7],
         ),
-        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1:5556"}}}, [53, 53, 5556]),
-        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1"}}}, [53, 53, 5555]),
-        (SOURCES["dcgmi by its address"], [53, 53]),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1:5556"}}}, [5556]),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1"}}}, [5555]),
+        (SOURCES["dcgmi by its address"], []),
     ],
 )
 def test_the_network_policy_lets_the_source_through(values: Values, ports: list[object]) -> None:
-    spec = only(render({**values, "networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
-    assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == ports
+    spec = only(render(values), "NetworkPolicy")["spec"]
+    dns, *others = spec["egress"]
+    assert {(each["protocol"], each["port"]) for each in dns["ports"]} >= {("UDP", 53), ("TCP", 53)}
+    assert [port["port"] for rule in others for port in rule["ports"]] == ports
     assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]
+    assert not [rule for rule in spec["ingress"] if "from" in rule], "Prometheus may be anywhere"
+
+
+def test_the_network_policy_can_be_left_out() -> None:
+    assert not [each for each in render(SINGLE["no network policy"]) if each["kind"] == "NetworkPolicy"]
 
 
 def test_the_network_policy_admits_the_pod_of_helm_test() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
-    manifests = render({"networkPolicy": {"enabled": True, "from": [peer]}})
+    manifests = render({"networkPolicy": {"from": [peer]}})
     ((first, second),) = [rule["from"] for rule in only(manifests, "NetworkPolicy")["spec"]["ingress"]]
     labels = only(manifests, "Pod")["metadata"]["labels"].items()
     assert (first, second["podSelector"]["matchLabels"].items() <= labels) == (peer, True)
+
+
+def test_the_pod_of_helm_test_is_deleted_and_prefers_the_nodes_of_the_daemons() -> None:
+    manifests = render({})
+    pod = only(manifests, "Pod")
+    deleted = pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+    assert set(deleted) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
+    (term,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = pod_template(manifests)["metadata"]["labels"].items()
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
 
 
 @pytest.mark.parametrize(
@@ -453,6 +503,23 @@ def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:
 )
 def test_the_image(values: Values, image: str) -> None:
     assert container(render(values))["image"] == image
+
+
+ON_A_CLUSTER = ("--api-versions", "v1/Pod")
+"""What a chart sees of an API server."""
+
+
+@pytest.mark.parametrize("program", ["helm", "helm-3"])
+def test_a_placeholder_instead_of_an_image_is_refused_by_helm_install(program: str) -> None:
+    def install(image: Values) -> str:
+        return helm("template", RELEASE, str(CHART), *ON_A_CLUSTER, values={"image": image}, program=program)
+
+    with pytest.raises(Refused, match=r"image.repository is the placeholder r.example/pulsed, which no registry has"):
+        install({"repository": "r.example/pulsed"})
+    install({"repository": "r.example/pulsed", "pullPolicy": "Never"})
+    install({"repository": "ghcr.io/example/pulsed"})
+    notes = helm("install", RELEASE, str(CHART), "--dry-run=client", values={"image": {"repository": "r.example:5/p"}})
+    assert "WARNING: image.repository is the placeholder r.example:5/p." in notes
 
 
 def copied(folder: Path) -> Path:

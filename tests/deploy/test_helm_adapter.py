@@ -72,9 +72,17 @@ def test_the_apis_are_registered() -> None:
 
 
 def test_the_network_policy_of_the_daemons_admits_it() -> None:
-    ((*_, peer),) = [rule["from"] for rule in only(render(WHOLE), "NetworkPolicy")["spec"]["ingress"]]
-    labels = named(render(WHOLE), "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    manifests = render(WHOLE)
+    daemons, own = (named(manifests, "NetworkPolicy", name)["spec"] for name in ("gpu-pulsed", "gpu-pulsed-adapter"))
+    ((*_, peer),) = [rule["from"] for rule in daemons["ingress"]]
+    labels = named(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert peer["podSelector"]["matchLabels"].items() <= labels
+    assert own["podSelector"]["matchLabels"].items() <= labels
+    assert own["ingress"] == [{"ports": [{"port": "https", "protocol": "TCP"}]}], "an API server is no pod"
+    _, api_server, to_daemons = own["egress"]
+    assert [each["port"] for each in api_server["ports"]] == [7443]
+    (peer,) = to_daemons["to"]
+    assert peer["podSelector"]["matchLabels"].items() <= pod_template(manifests)["metadata"]["labels"].items()
 
 
 def test_the_configuration_follows_the_daemons(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ INSTALLED = {
     **{
         name: SINGLE[name]
         for name in (
-            "network policy",
+            "no network policy",
             "kernel log of the device",
             "pods from the kubelet",
             "workloads of pods",
@@ -54,7 +54,9 @@ def installed(real: RealApiServer, given: Values, folder: Path) -> Iterator[list
     applied = f"--server-side={'false' if 'adapter' in given else 'true'}"
     options = release_options(real)
     try:
-        helm("install", RELEASE, str(copied(folder)), "--create-namespace", applied, *options, values=given)
+        # Of a placeholder no release is made, as `test_helm.py` has it.
+        image = ("--set", "image.repository=registry.test/pulsed")
+        helm("install", RELEASE, str(copied(folder)), "--create-namespace", applied, *image, *options, values=given)
         yield paths(real)
     finally:
         helm("uninstall", RELEASE, "--wait=false", *options)

@@ -386,6 +386,23 @@ async def test_the_time_of_one_scrape_does_not_end_the_next() -> None:
 
 
 @on_both_loops
+async def test_a_kept_connection_has_keepalive() -> None:
+    """A machine that is gone is noticed also while nothing is sent."""
+    async with serving(answering(WHOLE, WHOLE)) as site:
+        client, address = HttpClient(idle_seconds=60), address_of(site.url)
+        await client.get(address, request_bytes(address, {}), Body(1000), SECONDS, None)
+        timers = timers_to(site.port)
+        await client.close()
+        assert [timer.partition(":")[0] for timer in timers] == ["02"], "the timer of keepalive"
+
+
+def timers_to(port: int) -> list[str]:
+    """Return the timers of the connections to a port of this machine, as Linux shows them."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row[5] for row in rows if row[2] == f"0100007F:{port:04X}"]
+
+
+@on_both_loops
 async def test_last_words_on_an_idle_connection_end_it() -> None:
     late = asyncio.Event()
 

@@ -87,9 +87,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* Whether the image is a placeholder, in the reserved domain `example`: `true` or empty. */}}
+{{- define "pulsed.imageIsPlaceholder" -}}
+{{- if regexMatch `^[^/]*[.]example(:[0-9]+)?/` .Values.image.repository }}true{{ end }}
+{{- end }}
+
 {{/* The plural of a kind in lower case, as pulsed requests it. */}}
 {{- define "pulsed.plural" -}}
-{{- if hasSuffix "y" . }}{{ trimSuffix "y" . }}ies
+{{- if regexMatch "[^aeiou]y$" . }}{{ trimSuffix "y" . }}ies
 {{- else if hasSuffix "s" . }}{{ . }}es
 {{- else }}{{ . }}s
 {{- end }}
@@ -100,7 +105,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (include "pulsed.readsPods" .) (include "pulsed.resolvesWorkloads" .) }}true{{ end }}
 {{- end }}
 
-{{/* The TCP ports of the source and the Kubernetes API, as a YAML list. */}}
+{{/* The TCP ports of the source and the Kubernetes API, as a YAML list. The name of a port does not match that of a pod in
+the node's network, so that the exporters' usual number is beside it. */}}
 {{- define "pulsed.sourcePorts" -}}
 {{- $ports := list }}
 {{- if eq .Values.source.kind "exporter" }}
@@ -110,7 +116,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else }}
 {{- if include "pulsed.readsPods" $ }}
 {{- with $.Values.source.exporter.pod.port }}
-{{- $ports = append $ports (kindIs "string" . | ternary . (int .)) }}
+{{- $ports = kindIs "string" . | ternary (list . 9400) (list (int .)) | concat $ports }}
 {{- end }}
 {{- else }}
 {{- $ports = append $ports (int $.Values.source.exporter.port) }}
@@ -123,9 +129,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 {{- if include "pulsed.readsApi" . }}
-{{- $ports = concat $ports (list 443 6443) }}
+{{- $ports = concat $ports .Values.networkPolicy.apiServerPorts }}
 {{- end }}
 {{- $ports | uniq | toYaml }}
+{{- end }}
+
+{{/* The egress rule for DNS; OpenShift's pods of DNS have the port 5353. */}}
+{{- define "pulsed.dnsEgress" -}}
+- ports:
+    {{- range list 53 5353 }}
+    - {port: {{ . }}, protocol: UDP}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
 {{- end }}
 
 {{/* The scheme of pulsed's own port. */}}
