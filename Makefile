@@ -4,7 +4,7 @@
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
-#   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (MINUTES min)
+#   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte

@@ -95,6 +95,10 @@ class RealApiServer:
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token)
         self._ports = {name: free_port() for name in ("etcd", "peer", "secure")}
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._ports["secure"], timeout=SECONDS, context=context
+        )
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
@@ -109,6 +113,7 @@ class RealApiServer:
         finally:
             for name in reversed(list(self._processes)):
                 self._end(name)
+            self._connection.close()
             shutil.rmtree(self.folder / "etcd-data", ignore_errors=True)
 
     @property
@@ -182,20 +187,23 @@ class RealApiServer:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of an answer. Without a method, a request with a body is a POST."""
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1",
-            self._ports["secure"],
-            timeout=SECONDS,
-            context=ssl.create_default_context(cafile=str(self.ca_file)),
-        )
         sent = {"Authorization": f"Bearer {token}"} if token else {}
         data = None if body is None else json.dumps(body)
         if data is not None:
             sent["Content-Type"] = content
-        with contextlib.closing(connection):
-            connection.request(method or ("POST" if data else "GET"), path, data, {**sent, **(headers or {})})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+        words = (method or ("POST" if data else "GET"), path, data, {**sent, **(headers or {})})
+        try:
+            return self._answer(*words)
+        except (OSError, http.client.HTTPException):  # the server was restarted
+            self._connection.close()
+            return self._answer(*words)
+
+    def _answer(
+        self, method: str, path: str, data: str | None, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        self._connection.request(method, path, data, headers)
+        answer = self._connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
 
     def done(self, path: str, body: object = None, method: str = "", content: str = "application/json") -> Any:
         """Return the object of a request that succeeds."""
