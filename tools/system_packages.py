@@ -86,8 +86,12 @@ def unpack_wheels(architecture: Architecture, target: Path) -> None:
     """Unpack the locked wheels of an architecture for all of `PYTHONS` into one folder.
 
     Raises:
-        PackageFailed: a wheel is missing, its hash is not the locked one, or two Pythons have different modules.
+        PackageFailed: a wheel is missing, its hash is not the locked one, or two Pythons have different modules; or
+            elfutils is missing, whose eu-strip removes debug symbols for any architecture.
     """
+    strip = shutil.which("eu-strip")
+    if strip is None:
+        raise PackageFailed("eu-strip is not installed; apt-get install elfutils")
     tags = [f"manylinux_{glibc}_{architecture.machine}" for glibc in _GLIBC]
     platforms = [f"--platform={tag}" for tag in (*tags, f"manylinux2014_{architecture.machine}")]
     for python in PYTHONS:
@@ -98,6 +102,8 @@ def unpack_wheels(architecture: Architecture, target: Path) -> None:
                 *("--require-hashes", "--requirement", CONSTRAINTS),
             )
             _merge(Path(folder), target)
+    for path in target.rglob("*.so"):
+        _run(strip, "--strip-debug", path)
 
 
 def _merge(source: Path, target: Path) -> None:

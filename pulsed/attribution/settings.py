@@ -77,8 +77,8 @@ class AttributionSettings(Settings):
 
     kubelet: KubeletSettings = setting(
         KubeletSettings(),
-        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, where `workloads` or the discovery "
-        "of exporters use the API server, devices of DRA have their UUIDs, not only names.",
+        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, where `workloads` or the "
+        "discovery of exporters use the API server, devices of DRA have their UUIDs, not only names.",
     )
     workloads: PodWorkloadSettings = setting(
         PodWorkloadSettings(),

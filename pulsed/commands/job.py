@@ -100,7 +100,7 @@ def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, 
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    answers = _request_all(clients, lambda ask: ask(path))
+    answers = _request_all(clients, lambda request: request(path))
     found = {node: answer for node, answer in answers.items() if not isinstance(answer, PulsedError)}
     if not found:
         raise _error(id, clients, [answer for answer in answers.values() if isinstance(answer, PulsedError)])

@@ -169,7 +169,18 @@ class Freshness:
         is_fresh: whether `age` is short enough to rely on the inputs.
     """
 
-    __slots__ = ("_counts_energy", "_current", "_last", "_samples", "_since", "age", "is_fresh", "refresh", "state")
+    __slots__ = (
+        "_counts_energy",
+        "_current",
+        "_energy",
+        "_last",
+        "_samples",
+        "_since",
+        "age",
+        "is_fresh",
+        "refresh",
+        "state",
+    )
 
     def __init__(self) -> None:
         self.state: InputState = "blank"
@@ -179,6 +190,7 @@ class Freshness:
         self._last = NOTHING
         self._since = self._current = 0.0
         self._samples = 0
+        self._energy: Value = None
         self._counts_energy = False
 
     @property
@@ -208,9 +220,10 @@ class Freshness:
                 self.state = "present"
                 if last is not NOTHING:
                     self.refresh = now - self._since
-                    before, energy = last.energy_joules_total, reading.energy_joules_total
-                    if before is not None and energy is not None and energy > before:
+                if (energy := reading.energy_joules_total) is not None:
+                    if self._energy is not None and energy > self._energy:
                         self._counts_energy = True
+                    self._energy = energy
                 self._last, self._since, self._samples = reading, now, 1
         elif last is not NOTHING:
             self._samples += 1

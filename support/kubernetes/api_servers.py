@@ -1,4 +1,4 @@
-"""Fixtures of API servers: the fake one, and a real one where KUBE_APISERVER names its program."""
+"""Fixtures of API servers: the fake one, and a real one where `make kubernetes` has built it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ EXPIRED_PAGE = (
 def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) -> Pod:
     """Return a Running and Ready pod of the GPU operator's dcgm-exporter on the node `node-a`.
 
-    `more` has the keys node, namespace, labels, owner (a DaemonSet, or a reference), ready, phase, port_name, uid.
+    `more` has the keys node, namespace, labels, owner (a DaemonSet, or a reference), ready, phase, port_name, uid,
+    gpus.
     """
     owner = more.get("owner", "nvidia-dcgm-exporter")
     if isinstance(owner, str) and owner:
@@ -84,6 +85,7 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
                     "name": "exporter",
                     "image": "exporter",
                     "ports": [{"name": more.get("port_name", "metrics"), "containerPort": port, "protocol": "TCP"}],
+                    "resources": {"limits": {"nvidia.com/gpu": str(gpus)}} if (gpus := more.get("gpus")) else {},
                 }
             ],
         },

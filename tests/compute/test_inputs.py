@@ -192,8 +192,9 @@ def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
     assert node.last.node_health is not None
     assert dict(node.last.node_health.counts)["unknown"] == 1
     remedy = node.last.results[0].health.check("telemetry").remedy
-    assert "drain" not in remedy
-    assert remedy.startswith("Readings are stale")
+    assert remedy.startswith("Readings are stale: check the host engine or the exporter")
+    assert remedy.partition("if it hangs, ")[2].startswith("drain")  # not before
+    assert "drain" not in remedy.partition("if it hangs, ")[0]
 
 
 def test_an_idle_gpu_may_repeat_its_page() -> None:

@@ -263,6 +263,11 @@ def test_an_idle_gpu_whose_energy_moved_once_cannot_stand_still() -> None:
     assert states(*energies(*[6.0] * 5, watts=50.0))[-1] == "repeated"
 
 
+def test_energy_that_moved_while_a_sample_lacked_it_has_moved() -> None:
+    assert states(*energies(5.0, None, *[6.0] * 4, watts=50.0))[-1] == "stale"
+    assert states(*energies(6.0, None, *[6.0] * 4, watts=50.0))[-1] == "repeated"
+
+
 @pytest.mark.parametrize(
     ("times", "expected"),
     [

@@ -14,7 +14,7 @@ from support.debian_tree import debian_tree
 from support.tools import missing, tool
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = "binutils,python3,python3-venv,python3-pip,ca-certificates"
+PACKAGES = "elfutils,python3,python3-venv,python3-pip,ca-certificates"
 BUILDAH = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 
 

@@ -95,7 +95,9 @@ XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-00000000-0000-4000-8000-00000000
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, tenant: str) -> None:
-    real, fake = Exporter(page_of("node-a", sm_active=0.5)), Exporter(page_of("node-a", sm_active=0.9) + XID)
+    """Its page, with one more GPU of another namespace's pod, or its error changes no number that autoscalers read."""
+    page_of_pod = page_of("node-a", sm_active=0.5).replace("gpu=", 'namespace="ml",pod="web-1",gpu=')
+    real, fake = Exporter(page_of_pod), Exporter(f"{page_of_pod}{page_of_pod}".replace('gpu="0"', 'gpu="1"', 1) + XID)
     with exporter(real) as port, exporter(fake) as other:
         cluster.fake.put(pod("exporter-a", port=port))
         more = {"created": "2026-02-01T00:00:00Z", **TENANTS[tenant]}
@@ -107,6 +109,11 @@ def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, 
             assert gpu["metrics"]["sm_active_ratio"] == 0.5
             assert gpu["health"]["state"] != "crit"
             assert "exporter-b" in daemon.log(), "that it is not read is logged"
+            for fake.status in (200, 500):
+                number = daemon.get("/autoscale/v1/sum/ml/Pod/web-1/sm_active")
+                assert (number.status, number.json()["value"]) == (200, 0.5)
+                asked = real.asked
+                until(lambda asked=asked: real.asked >= asked + 2)  # type: ignore[misc] # bound now
     assert real.credentials == {"Bearer secret"}
     assert fake.asked == 0
 

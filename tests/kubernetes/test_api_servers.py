@@ -1,4 +1,4 @@
-"""The client, the watch and the resolver against the fake API server and, with KUBE_APISERVER, a real one."""
+"""The client, the watch and the resolver against the fake API server and a real one."""
 
 from __future__ import annotations
 

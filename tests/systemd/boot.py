@@ -33,8 +33,8 @@ def run(*words: str | Path, folder: Path = ROOT, seconds: float = 300) -> None:
 
 
 def bookworm() -> Path:
-    """Return Debian 12, with pip for the recipe, and with rpm."""
-    return debian_tree("systemd-bookworm", "systemd,dbus,python3,python3-venv,rpm")
+    """Return Debian 12, with pip for the recipe, with rpm, and with what Ansible needs for packages."""
+    return debian_tree("systemd-bookworm", "systemd,dbus,python3,python3-apt,python3-venv,rpm")
 
 
 def trixie() -> Path:

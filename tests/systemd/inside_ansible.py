@@ -24,12 +24,26 @@ VARIABLES = FOLDER / "group_vars" / "gpu_nodes.yaml"
 BEFORE = FOLDER / "before"
 """The list of files before the first run."""
 
-(WHEEL,) = (FOLDER / "dist").glob("*.whl")
+(PACKAGE,) = (FOLDER / "dist").iterdir()
+"""A wheel or a deb."""
+
 CONFIG = {"source": {"kind": "demo"}, "state_dir": "/var/lib/pulsed"}
 CONFIGURE = "--tags=configuration"
 DROP_IN = Path("/etc/systemd/system/pulsed.service.d/kernel-log.conf")
 
-WRITTEN_BY_OTHERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/check", "/root", "/var/log")
+WRITTEN_BY_OTHERS = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/tmp",
+    "/check",
+    "/root",
+    "/var/log",
+    "/var/cache/apt",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+)
 
 
 def files() -> str:
@@ -53,7 +67,7 @@ def starts() -> int:
 def playbook(*options: str, fails: bool = False, **variables: object) -> tuple[int, str]:
     """Run the playbook as operators do; return the number of changes, and the output."""
     VARIABLES.parent.mkdir(exist_ok=True)
-    VARIABLES.write_text(json.dumps({"pulsed_package": str(WHEEL), "pulsed_config": CONFIG} | variables))
+    VARIABLES.write_text(json.dumps({"pulsed_package": str(PACKAGE), "pulsed_config": CONFIG} | variables))
     INVENTORY.write_text("[gpu_nodes]\nlocalhost ansible_connection=local ansible_become=false\n")
     words = [sys.executable, "-c", ANSIBLE, "-i", str(INVENTORY), f"{FOLDER}/deploy/ansible/site.yaml", *options]
     done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
@@ -128,12 +142,13 @@ def access() -> str:
 
 
 def upgrade() -> str:
-    """Another wheel is installed, what is not wanted any more is gone, and the service has restarted once."""
-    (new,) = (FOLDER / "new").glob("*.whl")
+    """Another version is installed, what is not wanted any more is gone, and the service has restarted once."""
+    (new,) = (FOLDER / "new").iterdir()
     changed, _ = playbook(pulsed_package=str(new))
-    version = new.name.split("-")[1]
+    version = re.split("[-_]", new.name)[1]
     assert f'version="{version}"' in page(), version
-    assert [path.name for path in Path("/opt/pulsed").glob("*.whl")] == [new.name]
+    copied = [path.name for folder in ("/opt/pulsed", "/var/cache") for path in Path(folder).glob("pulsed[-_]*")]
+    assert copied == [new.name]
     assert not DROP_IN.exists()
     assert starts() == 4
     return f"{changed} changes"
@@ -148,7 +163,9 @@ def remove() -> str:
     assert kept.exists()
     assert STATE.exists()
     playbook(pulsed_state="absent", pulsed_purge=True)
-    before, after = (set(text.splitlines()) for text in (BEFORE.read_text(), files()))
+    before, after = (
+        set(text.splitlines()) | {"/opt"} for text in (BEFORE.read_text(), files())
+    )  # as after a purged deb
     assert before == after, sorted(before ^ after)
     changed, output = playbook(pulsed_state="absent", pulsed_purge=True)
     assert changed == 0, output

@@ -12,6 +12,7 @@ import pytest
 from pulsed import __version__
 from support.tools import tool
 from tests.deploy.tools import fetched
+from tests.systemd.ansible_role import follow_the_role
 from tests.systemd.boot import ROOT, bookworm, boot, trixie
 from tests.systemd.conftest import NEW_VERSION
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
@@ -48,6 +49,12 @@ def test_every_step_works_under_systemd(
         print(row)
     assert [row for row in rows if not row["ok"]] == []
     assert [row["step"] for row in rows] == steps
+
+
+@pytest.mark.long
+def test_every_step_of_the_ansible_role_works_with_a_deb(packages: Path, tmp_path: Path) -> None:
+    old, new = (next((packages / name).glob("*.deb")) for name in ("old", "new"))
+    follow_the_role(tmp_path / "check", old, new, tmp_path)
 
 
 def test_an_rpm_names_files_that_distributions_have(packages: Path) -> None:

@@ -174,7 +174,7 @@ IDLE_GPUS = Row(
         Panel(
             "Longest idle while held",
             "table",
-            "The 20 GPUs that were idle longest while held in this range. Ask their owners to release them, or let"
+            "The 20 GPUs that were idle longest while held in this range. Their owners should release them; else let"
             " the scheduler reclaim them.",
             (
                 Query(

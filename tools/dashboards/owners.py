@@ -201,7 +201,7 @@ WORST = Row(
     (
         _worst(
             "Idle",
-            "The 20 jobs and pods whose GPUs are idle for the largest share of the time now. Ask their owners to"
+            "The 20 jobs and pods whose GPUs are idle for the largest share of the time now. Their owners should"
             " release them. The job or pod links to its details below.",
             _MOST_IDLE,
             Query(_MOST_IDLE, "Idle share now", RATIO),

@@ -28,18 +28,18 @@ WASTED_KILOWATT_HOURS = 1.0
 """A day. An idle data centre GPU with a CUDA context draws 50 to 120 W: one is reached in 8 to 20 hours."""
 
 _HELD_WHY = (
-    "A pod, job or process has it, or its memory is in use. Ask the owner to release it; notebooks and crashed jobs are"
+    "A pod, job or process has it, or its memory is in use. The owner should release it; notebooks and crashed jobs are"
     " the usual cause.{}"
 )
 _LOW_WHY = (
     "It is in use, but its SMs, tensor cores and memory do little. Look at its workload class (`pulsed top`), and"
     " advise the owner: io means slow data loading, low_utilization small batches or a slow host.{}"
 )
-_ENERGY_WHY = "Ask the owner to release it, or limit how long jobs and notebooks may hold idle GPUs.{}"
+_ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs.{}"
 _HANG_WHY = (
     "For 10 minutes its kernel has run without memory, PCIe or NVLink traffic, at half of the job's peak power or less:"
-    " a deadlocked collective looks like this. Ask the owner to look at the logs and stacks of all ranks (py-spy,"
-    " NCCL_DEBUG), and to restart the job; `pulsed job` has the numbers.{}"
+    " a deadlocked collective looks like this. The owner should read the logs and stacks of all ranks (py-spy,"
+    " NCCL_DEBUG), and restart the job; `pulsed job` has the numbers.{}"
 )
 _STRAGGLER_WHY = (
     "For 10 minutes its real utilization or SM clock has been below that of its peers, which wait for the slowest."
