@@ -20,7 +20,7 @@ from pulsed.collector.this_host import discovers_exporters, node_name, node_of_p
 from pulsed.configuration import Config
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+    from pulsed.attribution.pod_workloads import KnownPods, PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.device_claims import DeviceClaims
 
@@ -61,16 +61,25 @@ def pod_settings(config: Config) -> PodSettings:
 
 
 class Cluster:
-    """The client, and the workloads of the pods of an attribution, while the configuration requires them."""
+    """The client, and the workloads of the pods of an attribution, while the configuration requires them.
 
-    def __init__(self, attribution: Attribution) -> None:
-        self._attribution = attribution
+    Args:
+        known: pods of an earlier run.
+    """
+
+    def __init__(self, attribution: Attribution, known: KnownPods | None = None) -> None:
+        self._attribution, self._known = attribution, known
         self._config: Config | None = None
         self._client: ApiClient | None = None
         self._pods: PodWorkloads | None = None
         self._task: asyncio.Task[None] | None = None
         self._claims: DeviceClaims | None = None
         self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def known(self) -> KnownPods | None:
+        """What is known of pods now."""
+        return self._known if self._pods is None else self._pods.known
 
     def client_for(self, config: Config) -> ApiClient | None:
         """Return the client for `apply`, the same as before while its section is; None without need.
@@ -101,6 +110,8 @@ class Cluster:
         before = self._pods.settings if self._pods is not None else None
         if settings != before or client is not self._client:
             self._end()
+            if self._client not in (None, client):
+                self._known = None  # of another cluster
             if client is not None and settings is not None:
                 self._begin(client, settings)
         if self._client is not None and self._client is not client:
@@ -119,11 +130,14 @@ class Cluster:
         from pulsed.attribution.pod_workloads import PodWorkloads
 
         pods = PodWorkloads(client, settings, lambda: self._attribution.complete_with(pods))
+        if self._known is not None:
+            pods.restore(self._known)
         self._pods, self._task = pods, asyncio.create_task(pods.run(), name="workloads of pods")
         self._attribution.complete_with(pods)
 
     def _end(self) -> None:
         if self._task is not None:
+            self._known = self.known
             self._task.cancel()
             self._pods = self._task = None
             self._attribution.complete_with(None)

@@ -190,6 +190,15 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
     check_restricted(pod, has_token=True)
 
 
+@pytest.mark.parametrize("own", ["", "/data"])
+def test_state_outlives_a_container_without_a_folder_of_its_own(own: str, tmp_path: Path) -> None:
+    manifests = render({"config": {"state_dir": own}} if own else {})
+    mounts = {each["name"]: each["mountPath"] for each in container(manifests)["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod_template(manifests)["spec"]["volumes"]}
+    assert configured(manifests, tmp_path).state_dir == (own or f"{mounts['state']}/state")
+    assert volumes.get("state") == (None if own else {"name": "state", "emptyDir": {"sizeLimit": "256Mi"}})
+
+
 def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
     manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
     pod, mount = host_mount(manifests, {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"})

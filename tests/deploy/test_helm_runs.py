@@ -39,7 +39,8 @@ def deployed(values: Values, folder: Path, host: str = HOST, **extra: str) -> It
     """
     port = free_port()
     manifests = render({**values, "port": port})
-    (folder / "config.yaml").write_text(config(manifests))
+    mounted = config(manifests).replace("/var/lib/pulsed/", f"{folder}/")
+    (folder / "config.yaml").write_text(mounted)
     arguments = [re.sub(r"=/etc/pulsed(-web)?/", f"={folder}/", argument) for argument in container(manifests)["args"]]
     log_path = folder / "pulsed.log"
     with log_path.open("w") as log:
