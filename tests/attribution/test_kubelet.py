@@ -196,7 +196,7 @@ async def dra(tmp_path: Path) -> AsyncIterator[tuple[DraCluster, Kubelet]]:
     cluster = DraCluster(tmp_path)
     with cluster.fake.running() as url, kubelet(cluster.path, lambda _: cluster.response()):
         cluster.fake.url = url
-        client = ApiClient(access_to(cluster.fake), spacing=0.0)
+        client = ApiClient(access_to(cluster.fake), limits=())
         source = Kubelet(str(cluster.path), claims=DeviceClaims(client, "node-a", DRA))
         try:
             yield cluster, source
