@@ -168,7 +168,7 @@ class CollectorPool:
         discovery = self._new_discovery(config, client) if is_new else None
         sources = discovery.sources if discovery else open_sources(config) if is_new else ()
         self.attribution.apply(
-            attribution_sources(config, self.attribution.gpu_processes)
+            attribution_sources(config, self.attribution.gpu_processes, self._cluster.claims(config, client))
         )  # first: the first tick has its owners
         self._cluster.apply(config, client)
         if is_new:

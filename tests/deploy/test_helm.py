@@ -220,6 +220,8 @@ def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> No
     manifests = render({})
     assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS]
     assert only(render(SINGLE["no workloads"]), "ClusterRole")["rules"] == [PODS]
+    claims = [rule("resource.k8s.io", "resourceslices", "list"), rule("resource.k8s.io", "resourceclaims")]
+    assert only(render(SINGLE["pods from the kubelet"]), "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *claims]
     binding = only(manifests, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
     account = only(manifests, "ServiceAccount")["metadata"]["name"]

@@ -126,13 +126,14 @@ def test_the_rendered_daemon_refuses_the_page_of_another_node(tmp_path: Path) ->
 
 STOCK: dict[str, dict[str, Any]] = {
     "GPU operator": {"labels": {"app": "nvidia-dcgm-exporter"}},
+    "GPU operator with DRA": {"labels": {"app": "nvidia-dcgm-exporter-dra"}, "owner": "nvidia-dcgm-exporter-dra"},
     "dcgm-exporter's chart": {
         "labels": {"app.kubernetes.io/name": "dcgm-exporter", "app.kubernetes.io/instance": "x"},
         "namespace": "monitoring",
         "owner": "dcgm-exporter",
     },
 }
-"""The exporter's pods of the two stock installations, as they come."""
+"""The exporter's pods of the stock installations, as they come."""
 
 
 @pytest.mark.parametrize("installation", STOCK)
