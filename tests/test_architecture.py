@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "attribution translate compute accounting"
     ),
     "config": "errors settings http",
-    "adapter": "errors json_text settings kubernetes present",
+    "adapter": "errors json_text printable settings kubernetes attribution present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",
     "configuration": (
         "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"

@@ -8,11 +8,14 @@ from prometheus_client import Metric
 
 from pulsed.adapter.app import AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
+from pulsed.adapter.pod_names import PodNames
 from pulsed.attribution.attribution import LABELS
+from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
@@ -191,8 +194,10 @@ def _own() -> Iterator[str]:
 
 def _adapter() -> Iterator[str]:
     yield ADAPTER_HEAD
-    watch = ResourceWatch(ApiClient(ClusterAccess("https://127.0.0.1")), "", {}, pod_reader([], []))
-    telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, PageAddress(), 0.0), watch)
+    client = ApiClient(ClusterAccess("https://127.0.0.1"))
+    watch = ResourceWatch(client, "", {}, pod_reader([], []))
+    names = PodNames(WorkloadResolver(client), PodSettings(""))
+    telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, names, PageAddress(), 0.0), watch)
     yield from table(_rows(each for each in telemetry.families() if each.name.startswith("pulsed_adapter_")))
 
 

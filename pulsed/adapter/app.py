@@ -19,6 +19,7 @@ from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.exposition.negotiation import choose_format
 from pulsed.present.exposition.telemetry import RequestCounts, build_info
 from pulsed.present.exposition.text_format import END, lines
+from pulsed.printable import clean
 
 
 class AdapterTelemetry:
@@ -100,6 +101,7 @@ class AdapterApp:
         if scope["type"] != "http":
             return
         path, content_type = scope["path"], b"application/json"
+        warnings: list[str] = []
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 raise RequestFailed(405, "only GET and HEAD")
@@ -109,12 +111,14 @@ class AdapterApp:
                 chosen = choose_format(",".join(accept))
                 body, content_type = self._telemetry.page(openmetrics=chosen.openmetrics), chosen.content_type.encode()
             else:
-                body = _encoded(self._document(scope))
+                body = _encoded(self._document(scope, warnings.append))
         except RequestFailed as error:
             log.debug("request failed", extra={"path": path, "error": str(error)})
             code, body = error.code, _encoded(failure(error.code, str(error)))
         self._telemetry.count_request(_route(path), code)
-        await respond(scope, send, code, body, content_type=content_type)
+        # As the API server writes its own warnings, which clients such as kubectl show.
+        headers = [(b"warning", f'299 - "{clean(each)}"'.encode("ascii", "replace")) for each in warnings]
+        await respond(scope, send, code, body, *headers, content_type=content_type)
 
     def _check_client(self, names: frozenset[str]) -> None:
         if self._client_names and not self._client_names & names:
@@ -124,7 +128,7 @@ class AdapterApp:
                 f"a client certificate of adapter.client_names ({', '.join(self._client_names)}) is needed; {given}",
             )
 
-    def _document(self, scope: Scope) -> Document:
+    def _document(self, scope: Scope, warn: Callable[[str], None]) -> Document:
         path = scope["path"]
         if path in ALIVE:
             return {"status": "ok"}
@@ -136,7 +140,7 @@ class AdapterApp:
         root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
         if root != "apis":
             raise RequestFailed(404, f"there is no {path}")
-        return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))))
+        return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))), warn)
 
 
 def _encoded(document: Document) -> bytes:

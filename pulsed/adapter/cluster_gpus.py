@@ -1,7 +1,8 @@
 """The GPUs of all pods of a cluster, as the daemons of its nodes report them: read at an interval, served from memory.
 
-A daemon that does not answer leaves its last rows, which become stale: they are unknown then, and not gone. Rows are
-gone with their pods.
+A daemon that does not answer leaves its last rows, which become stale: they are unknown then, and not gone. So are the
+GPUs that a pod requests and no daemon has reported. Rows are gone with their pods; stale ones also while a pod is being
+deleted, or is not ready, as those of a dead node.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ConfigDict, ValidationError, create_model
 
+from pulsed.adapter.pod_names import PodNames
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
-from pulsed.kubernetes.objects import Labels, mapping, parse_selector, text
+from pulsed.kubernetes.objects import Labels, PodMetadata, parse_selector, pod_metadata, requested_gpus
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
 
@@ -40,9 +43,18 @@ class Fetcher(Protocol):
 
 
 class ClusterPod(NamedTuple):
-    """What is kept of a pod: its labels, and how it is reached if it is a daemon."""
+    """What is kept of a pod.
 
-    labels: Labels
+    Attributes:
+        metadata: with all labels.
+        gpus: that it requests.
+        is_ready: Running, Ready, and not being deleted.
+        daemon: how it is reached if it is a daemon.
+    """
+
+    metadata: PodMetadata
+    gpus: int
+    is_ready: bool
     daemon: ExporterPod | None
 
 
@@ -56,12 +68,10 @@ def pod_reader(selectors: Iterable[str], namespaces: Collection[str] | None) -> 
     parsed = list(map(parse_selector, selectors))
 
     def read(item: JsonObject) -> ClusterPod:
-        given = mapping(mapping(item.get("metadata")).get("labels"))
-        labels = {name: text(value) for name, value in given.items()}
-        pod = exporter_pod(item)
+        metadata, pod = pod_metadata(item, lambda _: True), exporter_pod(item)
         is_here = namespaces is None or pod.namespace in namespaces
-        is_daemon = is_here and any(matches(labels) for matches in parsed)
-        return ClusterPod(labels, pod if is_daemon else None)
+        is_daemon = is_here and any(matches(metadata.labels) for matches in parsed)
+        return ClusterPod(metadata, requested_gpus(item), pod.is_ready, pod if is_daemon else None)
 
     return read
 
@@ -78,11 +88,24 @@ class _DaemonRows(NamedTuple):
     arrived: float
 
 
+class NamespaceGpus(NamedTuple):
+    """The GPUs of the pods of a namespace.
+
+    Attributes:
+        rows: of pods that may use them; stale ones are unknown.
+        ended: stale rows of pods that are being deleted, or are not ready.
+    """
+
+    rows: Sequence[PodGpu]
+    ended: Sequence[PodGpu]
+
+
 class ClusterGpus:
     """The rows of all daemons.
 
     Args:
         pods: a watch of all pods of the cluster.
+        names: the workloads of pods that daemons do not name.
         page: where daemons have their rows.
         stale_after: seconds after which the rows of a daemon that does not answer are stale.
         clock: returns monotonic seconds.
@@ -96,15 +119,15 @@ class ClusterGpus:
         self,
         fetcher: Fetcher,
         pods: ResourceWatch[ClusterPod],
+        names: PodNames,
         page: PageAddress,
         stale_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fetcher, self._pods, self._page = fetcher, pods, page
+        self._fetcher, self._pods, self._names, self._page = fetcher, pods, names, page
         self._stale_after, self._clock = stale_after, clock
         # By target and node of the daemon's pod, as the API server has them, in order of arrival.
         self._rows: dict[tuple[str, str], _DaemonRows] = {}
-        self._read_once: set[str] = set()
         self.is_ready = False
         self.daemons: Mapping[str, str] = {}
 
@@ -118,25 +141,28 @@ class ClusterGpus:
         """Seconds since the oldest reading that is in use; None without one."""
         return max((self._clock() - rows.arrived for rows in self._rows.values()), default=None)
 
-    def missing(self) -> str:
-        """Return why pods may have more GPUs than `rows` returns; empty if they certainly have not.
-
-        Pods may be unknown, or a daemon that is ready has never been read.
-        """
-        ready = {self._page.url(pod) for pod in self._daemon_pods() if pod.is_ready}
-        unread = (self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url)
-        return self.problem or next(unread, "")
-
     def labels(self, namespace: str, pod: str) -> Labels:
         """Return the labels of a pod; none if it does not exist."""
         found = self._pods.objects.get((namespace, pod))
-        return found.labels if found is not None else {}
+        return found.metadata.labels if found is not None else {}
 
-    def rows(self, namespace: str) -> list[PodGpu]:
-        """Return the rows of the pods of a namespace that exist, with `stale` as of now.
+    def of(self, namespace: str) -> NamespaceGpus:
+        """Return the GPUs of the pods of a namespace that exist, with `stale` as of now.
 
         Of a GPU that several daemons report, the row that arrived last counts.
         """
+        rows: list[PodGpu] = []
+        ended: list[PodGpu] = []
+        for row in self._all_rows(namespace):
+            pod = self._pods.objects[namespace, row.pod]
+            if not row.workload:
+                kind, name = self._names.workload(pod.metadata)
+                row = row._replace(workload=name, workload_kind=kind)
+            (ended if row.stale and not pod.is_ready else rows).append(row)
+        return NamespaceGpus(rows, ended)
+
+    def _all_rows(self, namespace: str) -> list[PodGpu]:
+        """Return the reported rows, and a stale one for each GPU of the ready pods without any."""
         now, known = self._clock(), self._pods.objects
         found: list[PodGpu] = []
         seen: set[tuple[str, str, str]] = set()
@@ -148,14 +174,30 @@ class ClusterGpus:
             ]
             seen.update((row.pod, row.container, row.gpu) for row in new)
             found += new
+        reported = {row.pod for row in found}
+        for (place, name), pod in known.items():
+            if place == namespace and pod.is_ready and name not in reported:
+                found += (
+                    PodGpu(namespace, name, "", "", "", f"{namespace}/{name}/{gpu}", 1.0, 0.0, True, {})
+                    for gpu in range(pod.gpus)
+                )
         return found
 
+    def _unnamed(self) -> list[PodMetadata]:
+        """Return the pods whose workloads no daemon names."""
+        namespaces = {namespace for (namespace, _), pod in self._pods.objects.items() if pod.gpus}
+        namespaces.update(namespace for found in self._rows.values() for namespace in found.rows)
+        rows = (row for namespace in namespaces for row in self._all_rows(namespace) if not row.workload)
+        return [self._pods.objects[key].metadata for key in {(row.namespace, row.pod) for row in rows}]
+
     async def run(self, interval: float) -> None:
-        """Read all daemons at an interval until cancelled."""
+        """Read all daemons at an interval until cancelled, and resolve pods that they do not name."""
         while True:
             begun = self._clock()
             try:
                 await self.read()
+                with suppress(asyncio.TimeoutError):  # the next round continues
+                    await asyncio.wait_for(self.name_pods(), interval)
             except Exception:  # rows become stale then, and the next reading may work
                 log.exception("internal error in the reading of daemons; please report it")
             await asyncio.sleep(max(0.0, interval - (self._clock() - begun)))
@@ -183,6 +225,10 @@ class ClusterGpus:
         self._drop()
         self.is_ready = self.is_ready or self._pods.is_listed
 
+    async def name_pods(self) -> None:
+        """Resolve the workloads of pods that no daemon names."""
+        await self._names.resolve(self._unnamed())
+
     def _daemon_pods(self) -> Iterator[ExporterPod]:
         return (pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None)
 
@@ -205,12 +251,10 @@ class ClusterGpus:
         place = pod.target, pod.node
         self._rows.pop(place, None)
         self._rows[place] = _DaemonRows(rows, self._clock())
-        self._read_once.add(url)
         return ""
 
     def _drop(self) -> None:
         """Drop the rows of daemons that are not read any more, once their pods are gone."""
-        self._read_once.intersection_update(self.daemons)
         known = self._pods.objects
         for place, (rows, arrived) in list(self._rows.items()):
             is_old = self._clock() - arrived > self._stale_after

@@ -1,7 +1,8 @@
 """The requests of HorizontalPodAutoscalers, as the API server forwards them.
 
 A number that is not certain is never answered: a pod without one is left out, and for a workload the answer is an
-error, so that the autoscaler keeps the replicas that it has.
+error, so that the autoscaler keeps the replicas that it has. A sum needs all GPUs of the workload's pods that do not
+end; a mean, a maximum and a minimum need a part of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from pulsed.adapter.cluster_gpus import ClusterGpus
+from pulsed.adapter.cluster_gpus import ClusterGpus, NamespaceGpus
 from pulsed.adapter.documents import (
     CUSTOM,
     EXTERNAL,
@@ -33,6 +34,7 @@ from pulsed.present.autoscale import (
     PodGpu,
     WorkloadKey,
     aggregate,
+    left_out,
     unresolved_pod,
     workload_number,
 )
@@ -53,13 +55,22 @@ class RequestFailed(Exception):
 
 
 class MetricsApi:
-    """The documents of all paths below `/apis`."""
+    """The documents of all paths below `/apis`.
 
-    def __init__(self, gpus: ClusterGpus, metrics: Mapping[str, ScaleMetric]) -> None:
-        self._gpus, self._metrics = gpus, metrics
+    Args:
+        min_coverage: part of a workload's GPUs, from 0 to 1, whose values a mean, a maximum or a minimum needs.
+    """
 
-    def get(self, path: Sequence[str], query: Mapping[str, str]) -> Document:
+    def __init__(self, gpus: ClusterGpus, metrics: Mapping[str, ScaleMetric], min_coverage: float) -> None:
+        self._gpus, self._metrics, self._min_coverage = gpus, metrics, min_coverage
+
+    def get(
+        self, path: Sequence[str], query: Mapping[str, str], warn: Callable[[str], None] = lambda _: None
+    ) -> Document:
         """Return the document of a path, given by its parts after `apis`, decoded.
+
+        Args:
+            warn: called with what a number leaves out.
 
         Raises:
             RequestFailed: there is none.
@@ -79,9 +90,9 @@ class MetricsApi:
         self.check_ready()
         if group == CUSTOM and len(rest) == 5 and rest[0] == "namespaces":
             namespace, resource, name, metric = rest[1:]
-            return self._custom(version, namespace, resource, name, self._metric(metric), query)
+            return self._custom(version, namespace, resource, name, self._metric(metric), query, warn)
         if group == EXTERNAL and len(rest) == 3 and rest[0] == "namespaces":
-            return self._external(version, rest[1], self._metric(rest[2]), query)
+            return self._external(version, rest[1], self._metric(rest[2]), query, warn)
         raise RequestFailed(
             404, "metrics are those of objects in a namespace: namespaces/NAMESPACE/RESOURCE/NAME/METRIC"
         )
@@ -92,7 +103,14 @@ class MetricsApi:
             raise RequestFailed(503, self._gpus.problem or "the daemons of the cluster have not been read yet")
 
     def _custom(
-        self, version: str, namespace: str, resource: str, name: str, metric: ScaleMetric, query: Mapping[str, str]
+        self,
+        version: str,
+        namespace: str,
+        resource: str,
+        name: str,
+        metric: ScaleMetric,
+        query: Mapping[str, str],
+        warn: Callable[[str], None],
     ) -> Document:
         described = OBJECTS.get(resource)
         if described is None:
@@ -101,39 +119,55 @@ class MetricsApi:
             raise RequestFailed(404, f"{resource} have metrics by their names only")
         if not _selector(query, "metricLabelSelector")({}):
             return value_list(CUSTOM, version, [])
+        gpus = self._gpus.of(namespace)
         if name != "*":
-            workload = WorkloadKey(namespace, described.kind, name)
-            found = self._number(self._gpus.rows(namespace), workload, metric)
+            found = self._number(gpus, WorkloadKey(namespace, described.kind, name), metric, warn)
             return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, found)])
         matches = _selector(query, "labelSelector")
         items = []
-        for pod, rows in _grouped((row.pod, row) for row in self._gpus.rows(namespace)).items():
+        for pod, rows in _grouped((row.pod, row) for row in gpus.rows).items():
             if matches(self._gpus.labels(namespace, pod)):
                 with suppress(NumberUnknown):
                     found = aggregate(rows, metric.how, metric.field)
                     items.append(custom_value(version, described, namespace, pod, metric, found))
         return value_list(CUSTOM, version, items)
 
-    def _external(self, version: str, namespace: str, metric: ScaleMetric, query: Mapping[str, str]) -> Document:
+    def _external(
+        self,
+        version: str,
+        namespace: str,
+        metric: ScaleMetric,
+        query: Mapping[str, str],
+        warn: Callable[[str], None],
+    ) -> Document:
         matches = _selector(query, "labelSelector")
-        rows = self._gpus.rows(namespace)
-        if reason := unresolved_pod(rows, namespace):
-            raise RequestFailed(503, reason)
+        gpus = self._gpus.of(namespace)
         items = []
-        for (kind, name), own in _grouped(((row.workload_kind, row.workload), row) for row in rows).items():
+        for kind, name in dict.fromkeys((row.workload_kind, row.workload) for row in gpus.rows if row.workload):
             labels = {"namespace": namespace, "workload": name, "workload_kind": kind}
             if matches(labels):
-                found = self._number(own, WorkloadKey(namespace, kind, name), metric)
+                found = self._number(gpus, WorkloadKey(namespace, kind, name), metric, warn)
                 items.append(external_value(metric, labels, found))
+        if not items and (reason := self._gpus.problem or unresolved_pod(gpus.rows, namespace)):
+            raise RequestFailed(503, reason)
         return value_list(EXTERNAL, version, items)
 
-    def _number(self, rows: Sequence[PodGpu], workload: WorkloadKey, metric: ScaleMetric) -> Aggregate:
+    def _number(
+        self, gpus: NamespaceGpus, workload: WorkloadKey, metric: ScaleMetric, warn: Callable[[str], None]
+    ) -> Aggregate:
+        own = [row for row in gpus.rows if row.is_of(workload)]
         try:
-            found = workload_number(rows, workload, metric.how, metric.field, self._gpus.missing)
+            found = workload_number(gpus.rows, workload, metric.how, metric.field, lambda: self._gpus.problem)
+            if found is None:
+                raise RequestFailed(404, f"{workload} has no GPU")
+            if (coverage := found.shares / sum(row.share for row in own)) < self._min_coverage:
+                least = f"adapter.min_coverage is {self._min_coverage:g}, and this is {coverage:.2f}"
+                raise NumberUnknown(f"{left_out(own, metric.field)}; {least}")
         except NumberUnknown as error:
             raise RequestFailed(503, f"{metric.name} of {workload} is not known: {error}") from error
-        if found is None:
-            raise RequestFailed(404, f"{workload} has no GPU")
+        ended = [row for row in gpus.ended if row.is_of(workload)]
+        if found.stale or ended:
+            warn(f"{metric.name} of {workload} is without these GPUs: {left_out([*own, *ended], metric.field)}")
         return found
 
     def _metric(self, name: str) -> ScaleMetric:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES
-from pulsed.settings import Duration, FieldNames, ListKind, Problem, RoutePrefix, Settings, not_empty, setting
+from pulsed.settings import Duration, FieldNames, ListKind, Problem, Ratio, RoutePrefix, Settings, not_empty, setting
 
 CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
 
@@ -36,6 +36,11 @@ class AdapterSettings(Settings):
         None,
         "A daemon's numbers are unknown after this time without an answer. Unset: three intervals.",
         example="30s",
+    )
+    min_coverage: Ratio = setting(
+        0.5,
+        "Part of a workload's GPUs whose values a mean or maximum needs; without them it is an error, and the replicas "
+        "stay. A sum needs all of pods that do not end.",
     )
     fields: FieldNames = setting(
         (

@@ -17,13 +17,16 @@ from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
+from pulsed.adapter.pod_names import PodNames
+from pulsed.collector.attribution_sources import pod_settings
 from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError
-from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, RateLimit, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
+from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
 from pulsed.reader.exporter.scraper import Scraper
@@ -37,8 +40,8 @@ log = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
 
-SPACING_SECONDS = 0.1
-"""Least time between two requests to the API server: one adapter reads the pages of all pods of a cluster."""
+REQUEST_LIMIT = RateLimit(1, 0.1)
+"""Of requests to the API server: one adapter reads the pages of all pods of a cluster."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,7 +107,7 @@ async def _run(
     listeners: list[Listener],
 ) -> int:
     given = config.adapter
-    client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
+    client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
     scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
     scraper.retain()
     listed = asyncio.Event()
@@ -116,9 +119,13 @@ async def _run(
     reader = pod_reader(given.selectors, namespaces)
     pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
     page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
-    gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)
+    settings = pod_settings(config)
+    names = PodNames(WorkloadResolver(client, settings.kinds), settings)
+    gpus = ClusterGpus(scraper, pods, names, page, given.stale_after or STALE_INTERVALS * given.interval)
     telemetry = AdapterTelemetry(gpus, pods)
-    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)), telemetry, given.client_names)
+    app: App = AdapterApp(
+        MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage), telemetry, given.client_names
+    )
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
         app = AuthMiddleware(app, web, telemetry.count_request, named=NAMED, open_paths=open_paths)

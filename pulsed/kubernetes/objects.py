@@ -98,6 +98,17 @@ def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMet
     )
 
 
+_GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-)")
+
+
+def requested_gpus(item: JsonObject) -> int:
+    """Return how many GPUs, MIG instances or shared parts a pod in JSON requests; those of resource claims are not."""
+    containers = mappings(mapping(item.get("spec")).get("containers"))
+    limits = [mapping(mapping(each.get("resources")).get("limits")) for each in containers]
+    counts = [text(value) for each in limits for name, value in each.items() if _GPU_RESOURCE.match(name)]
+    return sum(int(count) for count in counts if count.isascii() and count.isdigit())
+
+
 def controller_of(item: JsonObject) -> Controller | None:
     """Return the object that controls an object in JSON: its owner with `controller: true`; None without one."""
     for owner in mappings(mapping(item.get("metadata")).get("ownerReferences")):

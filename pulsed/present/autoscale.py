@@ -13,6 +13,9 @@ from pydantic import Field
 from pulsed.errors import NumberUnknown
 from pulsed.model.vocabulary import Value
 
+_MAX_PODS = 3
+"""Pods that a message names."""
+
 How = Literal["sum", "avg", "max", "min"]
 
 ROUTES = "/autoscale/v1"
@@ -123,12 +126,21 @@ def aggregate(rows: Sequence[PodGpu], how: How, field: str) -> Aggregate:
     current = [(row, value) for row in rows if not row.stale and (value := row.values.get(field)) is not None]
     missing = len(rows) - len(current)
     if not current or (missing and how == "sum"):
-        stale = sum(row.stale for row in rows)
-        raise NumberUnknown(f"{field}: {stale} of {len(rows)} GPUs are stale, {missing - stale} have no value")
+        raise NumberUnknown(left_out(rows, field))
     shown = [row for row, _ in current]
     gpus, pods = len({row.gpu for row in shown}), len({(row.namespace, row.pod) for row in shown})
     shares = sum(row.share for row in shown)
     return Aggregate(_NUMBERS[how](current), gpus, pods, shares, min(row.time for row in shown), missing > 0)
+
+
+def left_out(rows: Sequence[PodGpu], field: str) -> str:
+    """Return of how many GPUs a value is not known, and of which pods; of many, the first by name."""
+    unknown = [row for row in rows if row.stale or row.values.get(field) is None]
+    stale = sum(row.stale for row in unknown)
+    pods = sorted({row.pod for row in unknown})
+    shown = ", ".join(pods[:_MAX_PODS]) + (f" and {len(pods) - _MAX_PODS} more" if len(pods) > _MAX_PODS else "")
+    counted = f"{field}: {stale} of {len(rows)} GPUs are stale, {len(unknown) - stale} have no value"
+    return f"{counted}; pods: {shown}" if pods else counted
 
 
 def _sum(rows: Sequence[tuple[PodGpu, float]]) -> float:

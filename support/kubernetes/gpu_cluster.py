@@ -142,23 +142,27 @@ class Adapter:
     def request(self, path: str, method: str = "GET", context: ssl.SSLContext | None = None) -> tuple[int, Any]:
         """Return status and document."""
         accept = "application/vnd.kubernetes.protobuf, */*"
-        status, text = self._answer(path, accept, method, context)
+        status, text, _ = self._answer(path, accept, method, context)
         return status, json.loads(text) if text else None
+
+    def warning(self, path: str) -> str:
+        """Return what an answer warns of."""
+        return self._answer(path, "*/*", "GET", None)[2]
 
     def text(self, path: str, accept: str = "text/plain", context: ssl.SSLContext | None = None) -> str:
         """Return a page of text."""
-        status, text = self._answer(path, accept, "GET", context)
+        status, text, _ = self._answer(path, accept, "GET", context)
         assert status == 200, text
         return text
 
-    def _answer(self, path: str, accept: str, method: str, context: ssl.SSLContext | None) -> tuple[int, str]:
+    def _answer(self, path: str, accept: str, method: str, context: ssl.SSLContext | None) -> tuple[int, str, str]:
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=SECONDS, context=context or self.context
         )
         with contextlib.closing(connection):
             connection.request(method, path, headers={"Accept": accept})
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            return answer.status, answer.read().decode(), answer.getheader("Warning", "")
 
     def get(self, path: str) -> Any:
         """Return the document of a path that has one."""

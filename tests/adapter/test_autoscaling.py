@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kubernetes.fake_api_server import pod, reference
 from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
 from support.kubernetes.hpa import (
     DOWN_SECONDS,
@@ -150,23 +151,48 @@ def test_metrics_of_the_workload(simulation: Simulation, path: str, replicas: Ca
             node.exporter.status = 200
 
 
-def test_a_node_that_does_not_answer_makes_sums_unknown_and_not_smaller(simulation: Simulation) -> None:
+def test_a_dead_node_makes_sums_unknown_until_its_pods_end(simulation: Simulation) -> None:
     simulation.autoscaler.replicas = 2
     simulation.set_load(1.2)
-    metrics, daemon = simulation.metrics, simulation.cluster.nodes[1].daemon
-    until(lambda: metrics.request(f"{CUSTOM}/deployments.apps/infer/gpu_real_utilization_sum")[0] == 200)
+    cluster, metrics, daemon = simulation.cluster, simulation.metrics, simulation.cluster.nodes[1].daemon
+    path = f"{CUSTOM}/deployments.apps/infer/gpu_real_utilization"
+    until(lambda: metrics.request(f"{path}_sum")[0] == 200)
+    assert metrics.warning(f"{path}_sum") == ""
     daemon.process.send_signal(signal.SIGSTOP)
+    lost = cluster.pod(cluster.pods[1], cluster.nodes[1].name)
     try:
-        path = f"{CUSTOM}/deployments.apps/infer"
-        until(lambda: metrics.request(f"{path}/gpu_real_utilization_sum")[0] == 503)
-        assert number(metrics.get(f"{path}/gpu_real_utilization")["items"][0]["value"]) == 0.6
-        status, document = metrics.request(f"{path}/gpu_real_utilization_sum")
+        until(lambda: metrics.request(f"{path}_sum")[0] == 503)
+        assert number(metrics.get(path)["items"][0]["value"]) == 0.6
+        status, document = metrics.request(f"{path}_sum")
         assert (status, document["kind"], document["code"]) == (503, "Status", 503)
-        assert "1 of 2 GPUs are stale" in document["message"]
-        assert list(metrics.pods("gpu_real_utilization")) == [simulation.cluster.pods[0]]
+        unknown = f"1 of 2 GPUs are stale, 0 have no value; pods: {cluster.pods[1]}"
+        assert unknown in document["message"]
+        assert unknown in metrics.warning(path)
+        assert list(metrics.pods("gpu_real_utilization")) == [cluster.pods[0]]
+        cluster.fake.put({**lost, "metadata": {**lost["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        until(lambda: metrics.request(f"{path}_sum")[0] == 200)
+        assert number(metrics.get(f"{path}_sum")["items"][0]["value"]) == 0.6
+        assert metrics.warning(f"{path}_sum").startswith('299 - "gpu_real_utilization_sum of Deployment ml/infer')
     finally:
         daemon.process.send_signal(signal.SIGCONT)
-    until(lambda: metrics.request(f"{path}/gpu_real_utilization_sum")[0] == 200)
+        cluster.fake.put(lost)
+    until(lambda: "'1200m'" in str(metrics.request(f"{path}_sum")))
+
+
+def test_a_pod_that_nobody_reports_is_resolved_and_makes_its_own_sum_unknown(simulation: Simulation) -> None:
+    simulation.autoscaler.replicas = 2
+    simulation.set_load(1.2)
+    cluster, metrics = simulation.cluster, simulation.metrics
+    path = f"{CUSTOM}/deployments.apps"
+    owner = reference("apps/v1", "ReplicaSet", "other-7d4")
+    cluster.fake.put_object("apps/v1", "replicasets", "other-7d4", reference("apps/v1", "Deployment", "other"))
+    cluster.fake.put(pod("other-7d4-x", node="node-9", namespace="ml", owner=owner, gpus=4))
+    try:
+        until(lambda: "4 of 4 GPUs" in str(metrics.request(f"{path}/other/gpu_power_watts")))
+        until(lambda: metrics.request(f"{path}/infer/gpu_real_utilization_sum")[0] == 200)
+        assert metrics.request(f"{path}/none/gpu_power_watts")[0] == 404
+    finally:
+        cluster.fake.delete("other-7d4-x", "ml")
 
 
 def test_pods_that_are_gone_count_no_longer_and_idle_ones_are_0(simulation: Simulation) -> None:

@@ -12,11 +12,14 @@ import pytest
 from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
+from pulsed.adapter.pod_names import PodNames
+from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from support.kubernetes.fake_api_server import Pod, pod
+from pulsed.kubernetes.workload_resolver import WorkloadResolver
+from support.kubernetes.fake_api_server import Pod, pod, reference
 from support.kubernetes.gpu_cluster import DAEMON_LABELS
 
 FIELD = "real_utilization_ratio"
@@ -52,11 +55,12 @@ class Cluster:
     now: float = 100.0
 
     def __post_init__(self) -> None:
-        client = ApiClient(ClusterAccess("https://127.0.0.1:1"))
+        client = ApiClient(ClusterAccess("https://127.0.0.1:1"), limits=())
+        names = PodNames(WorkloadResolver(client), PodSettings(""))
         self._read = pod_reader([SELECTOR], ["gpu"])
         self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)
         self.watch.is_listed = True
-        self.gpus = ClusterGpus(self, self.watch, PAGE, 30.0, lambda: self.now)
+        self.gpus = ClusterGpus(self, self.watch, names, PAGE, 30.0, lambda: self.now)
 
     async def fetch(self, url: str) -> bytes:
         """Return a page."""
@@ -77,7 +81,17 @@ class Cluster:
 
     def stale(self) -> Mapping[str, bool]:
         """Return whether the row of each pod is stale."""
-        return {row.pod: row.stale for row in self.gpus.rows("ml")}
+        return {row.pod: row.stale for row in self.gpus.of("ml").rows}
+
+    def answer(self, metric: str, workload: str = "deployments.apps/infer", min_coverage: float = 0.5) -> str:
+        """Return a number, with what it leaves out, or why there is none."""
+        api = MetricsApi(self.gpus, scale_metrics([FIELD]), min_coverage)
+        path = f"custom.metrics.k8s.io/v1beta2/namespaces/ml/{workload}/gpu_real_utilization{metric}"
+        warnings: list[str] = []
+        try:
+            return " ".join([api.get(path.split("/"), {}, warnings.append)["items"][0]["value"], *warnings])
+        except RequestFailed as error:
+            return f"{error.code} {error}"
 
 
 def cluster_of(**nodes: str) -> Cluster:
@@ -124,7 +138,7 @@ async def test_rows_end_with_their_pods_and_nodes_with_their_last() -> None:
     await cluster.gpus.read()
     cluster.put(pod("pod-a", namespace="ml"))
     assert cluster.stale() == {}, "the node's rows are dropped"
-    assert cluster.gpus.rows("other") == []
+    assert cluster.gpus.of("other").rows == []
 
 
 async def test_a_replaced_daemon_reports_the_same_node() -> None:
@@ -148,7 +162,6 @@ async def test_a_daemon_that_claims_the_node_of_another_is_refused() -> None:
     assert cluster.stale() == {"pod-b": False}
     (error,) = filter(None, cluster.gpus.daemons.values())
     assert "gives b as its node, but its pod runs on a, and another daemon on b" in error
-    assert error == cluster.gpus.missing()
 
 
 async def test_a_daemon_may_call_its_node_as_no_other_is_called() -> None:
@@ -172,46 +185,103 @@ async def test_gpus_that_two_daemons_have_count_once_as_the_last_one_read_them()
     cluster.put(other)
     cluster.pages["10.0.0.2"] = page("a", "pod-a", "pod-a")
     await cluster.gpus.read()
-    assert [(row.pod, row.stale) for row in cluster.gpus.rows("ml")] == [("pod-a", False)] * 2, "rows of one page stay"
+    assert [(row.pod, row.stale) for row in cluster.gpus.of("ml").rows] == [("pod-a", False)] * 2, (
+        "rows of one page stay"
+    )
     cluster.pages["10.0.0.1"] = cluster.pages.pop("10.0.0.2")
     cluster.now += 31.0
     await cluster.gpus.read()
-    assert [(row.pod, row.stale) for row in cluster.gpus.rows("ml")] == [("pod-a", False)] * 2
+    assert [(row.pod, row.stale) for row in cluster.gpus.of("ml").rows] == [("pod-a", False)] * 2
 
 
-@pytest.mark.parametrize(("ready", "known"), [(True, False), (False, True)])
-async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool, known: bool) -> None:
+def infer(name: str, gpus: int = 1, *, ready: bool = True) -> Pod:
+    """Return a pod of the workload, whose controller needs no request."""
+    return pod(name, namespace="ml", owner=reference("apps/v1", "StatefulSet", "infer"), gpus=gpus, ready=ready)
+
+
+SET = "statefulsets.apps/infer"
+
+
+async def test_a_daemon_that_was_never_read_blocks_the_workloads_of_its_pods_only() -> None:
     cluster = cluster_of(a="10.0.0.1")
+    cluster.put(daemon("b", "10.0.0.2"), pod("web", namespace="ml"))
     await cluster.gpus.read()
-    cluster.put(daemon("b", "10.0.0.2", ready=ready))
-    assert (cluster.gpus.missing() == "") == known, "not tried yet"
+    assert cluster.answer("_sum") == "500m", "no pod of it is on that node"
+    assert cluster.answer("_sum", SET) == "404 StatefulSet ml/infer has no GPU"
+    cluster.put(infer("infer-0", gpus=2))
+    unread = f"{FIELD}: 2 of 2 GPUs are stale, 0 have no value; pods: infer-0"
+    for metric in ("", "_sum"):
+        expected = f"503 gpu_real_utilization{metric} of StatefulSet ml/infer is not known: {unread}"
+        assert cluster.answer(metric, SET) == expected
+    assert cluster.answer("_sum") == "500m"
+    cluster.pages["10.0.0.2"] = page("b", "infer-0").replace("Deployment", "StatefulSet")
     await cluster.gpus.read()
-    assert cluster.gpus.is_ready
-    assert (cluster.gpus.missing() == "") == known
-    cluster.pages["10.0.0.2"] = page("b")
+    assert cluster.answer("_sum", SET) == "500m"
+
+
+@pytest.mark.parametrize("ended", ["", "deleted", "not ready", "done", "no GPU"])
+@pytest.mark.parametrize("read", [True, False])
+async def test_the_gpus_of_pods_that_end_are_left_out(ended: str, read: bool) -> None:
+    """As those of a dead node, whose daemon was read before or never; until they end, a sum is not known."""
+    cluster = cluster_of(a="10.0.0.1")
+    cluster.pages["10.0.0.1"] = page("a", "infer-0", "infer-1").replace("Deployment", "StatefulSet")
+    lost = infer("infer-2", gpus=int(ended != "no GPU"), ready=ended != "not ready")
+    if ended == "deleted":
+        lost["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    lost["status"]["phase"] = "Succeeded" if ended == "done" else "Running"
+    cluster.put(infer("infer-0"), infer("infer-1"), daemon("b", "10.0.0.2"), lost)
+    if read:
+        cluster.pages["10.0.0.2"] = page("b", "infer-2").replace("Deployment", "StatefulSet")
+        await cluster.gpus.read()
+        assert cluster.answer("_sum", SET) == "1500m", "while its values are current, they count"
+        del cluster.pages["10.0.0.2"]
+        cluster.now += 31.0
     await cluster.gpus.read()
-    assert cluster.gpus.missing() == ""
+    known = ended not in ("", "no GPU" if read else "")
+    without = f"{FIELD}: 1 of 3 GPUs are stale, 0 have no value; pods: infer-2"
+    left_out = f" gpu_real_utilization_sum of StatefulSet ml/infer is without these GPUs: {without}" if read else ""
+    refused = f"503 gpu_real_utilization_sum of StatefulSet ml/infer is not known: {without}"
+    assert cluster.answer("_sum", SET) == (f"1{left_out}" if known else refused)
+
+
+async def test_a_mean_needs_its_part_of_the_gpus() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    cluster.pages["10.0.0.1"] = page("a", "infer-0").replace("Deployment", "StatefulSet")
+    cluster.put(infer("infer-0"), infer("infer-1"), infer("infer-2", gpus=2))
+    await cluster.gpus.read()
+    unknown = f"{FIELD}: 3 of 4 GPUs are stale, 0 have no value; pods: infer-1, infer-2"
+    warning = f"gpu_real_utilization of StatefulSet ml/infer is without these GPUs: {unknown}"
+    assert cluster.answer("", SET, 0.25) == f"500m {warning}"
+    assert cluster.answer("", SET, 0.26) == (
+        f"503 gpu_real_utilization of StatefulSet ml/infer is not known: {unknown}; "
+        "adapter.min_coverage is 0.26, and this is 0.25"
+    )
+
+
+async def test_a_pod_of_an_unknown_workload_may_be_of_any_until_it_is_resolved() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    owner = reference("apps/v1", "ReplicaSet", "infer-7d4")
+    cluster.put(pod("infer-7d4-x", namespace="ml", owner=owner, gpus=1), pod("x", namespace="other", gpus=1))
+    await cluster.gpus.read()
+    await cluster.gpus.name_pods()  # the API server does not answer
+    assert "the workload of pod ml/infer-7d4-x is not known" in cluster.answer("_sum")
+    assert cluster.answer("") == "500m"
+    assert "is not known" in cluster.answer("", "jobs.batch/other"), "its absence is not certain"
 
 
 async def test_pods_that_may_be_unknown_make_sums_and_absence_unknown() -> None:
     """While the watch of the pods fails, rows of new pods are left out."""
     cluster = cluster_of(a="10.0.0.1")
     await cluster.gpus.read()
-    api = MetricsApi(cluster.gpus, scale_metrics([FIELD]))
-    path = "custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/infer/gpu_real_utilization"
     cluster.watch.error = "API server X answered 403 Forbidden"
-    assert api.get(path.split("/"), {})["items"][0]["value"] == "500m"
-    with pytest.raises(
-        RequestFailed, match="gpu_real_utilization_sum of Deployment ml/infer is not known: API server X"
-    ):
-        api.get(f"{path}_sum".split("/"), {})
-    absent = path.replace("infer", "other").split("/")
-    with pytest.raises(RequestFailed, match="gpu_real_utilization of Deployment ml/other is not known"):
-        api.get(absent, {})
+    assert cluster.answer("") == "500m"
+    expected = f"503 gpu_real_utilization_sum of Deployment ml/infer is not known: {cluster.watch.error}"
+    assert cluster.answer("_sum") == expected
+    absent = "deployments.apps/other"
+    assert cluster.answer("", absent).startswith("503 gpu_real_utilization of Deployment ml/other is not known")
     cluster.watch.error = ""
-    with pytest.raises(RequestFailed, match="Deployment ml/other has no GPU"):
-        api.get(absent, {})
-    assert api.get(f"{path}_sum".split("/"), {})["items"][0]["value"] == "500m"
+    assert cluster.answer("", absent) == "404 Deployment ml/other has no GPU"
+    assert cluster.answer("_sum") == "500m"
 
 
 async def test_an_internal_error_ends_no_later_reading(
@@ -276,7 +346,7 @@ def test_daemons_are_selected_by_labels_and_namespaces(
     selectors: list[str], namespaces: list[str] | None, is_daemon: bool
 ) -> None:
     found = pod_reader(selectors, namespaces)(daemon("a", "10.0.0.1"))
-    assert found.labels == DAEMON_LABELS
+    assert found.metadata.labels == DAEMON_LABELS
     assert (found.daemon is not None) == is_daemon
 
 

@@ -25,11 +25,15 @@ def named(manifests: Sequence[Manifest], kind: str, name: str = "gpu-pulsed-adap
 
 
 @pytest.mark.parametrize("values", [ADAPTER, WHOLE])
-def test_the_pod_is_harmless_and_may_list_pods(values: Values) -> None:
+def test_the_pod_is_harmless_and_may_read_pods_and_what_controls_them(values: Values) -> None:
     manifests = render(values)
     check_restricted(named(manifests, "Deployment")["spec"]["template"]["spec"], has_token=True)
     role = named(manifests, "ClusterRole", "monitoring-gpu-pulsed-adapter")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert {(*rule["resources"], *rule["verbs"]) for rule in role["rules"]} == {
+        ("pods", "get", "list", "watch"),
+        ("replicasets", "get"),
+        ("jobs", "get"),
+    }
     binding = named(manifests, "ClusterRoleBinding", "monitoring-gpu-pulsed-adapter")
     account = named(manifests, "ServiceAccount")["metadata"]
     assert binding["subjects"] == [

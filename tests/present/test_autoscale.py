@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.errors import NumberUnknown
 from pulsed.present import autoscale as module
-from pulsed.present.autoscale import How, PodGpu, WorkloadKey, aggregate
+from pulsed.present.autoscale import How, PodGpu, WorkloadKey, aggregate, left_out
 
 FIELD = "real_utilization_ratio"
 
@@ -54,6 +54,12 @@ def test_what_is_not_known_is_left_out_but_not_of_a_sum(left_out: PodGpu) -> Non
 def test_without_a_current_value_there_is_no_number(rows: list[PodGpu], how: str) -> None:
     with pytest.raises(NumberUnknown):
         aggregate(rows, how, FIELD)  # type: ignore[arg-type] # parametrized
+
+
+def test_a_message_names_the_first_pods() -> None:
+    rows = [row(None, pod=pod, stale=pod < "c") for pod in "edcba"]
+    assert left_out(rows[:3], FIELD) == f"{FIELD}: 0 of 3 GPUs are stale, 3 have no value; pods: c, d, e"
+    assert left_out(rows, FIELD) == f"{FIELD}: 2 of 5 GPUs are stale, 3 have no value; pods: a, b, c and 2 more"
 
 
 def test_the_time_is_that_of_the_oldest_sample() -> None:

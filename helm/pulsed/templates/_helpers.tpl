@@ -100,6 +100,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* Rules of a role for the pods, and if $workloads for what controls them. Call with (list . $workloads). */}}
+{{- define "pulsed.podRules" -}}
+- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
+{{- if index . 1 }}
+- {apiGroups: [apps], resources: [replicasets], verbs: [get]}
+- {apiGroups: [batch], resources: [jobs], verbs: [get]}
+{{- range (index . 0).Values.attribution.workloads.kinds }}
+{{- $kind := regexFind "^[^.]+" . | lower }}
+- {apiGroups: [{{ trimPrefix "." (regexFind "\\..*" .) }}], resources: [{{ include "pulsed.plural" $kind }}], verbs: [get]}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* How workloads of pods are resolved, as configuration. */}}
+{{- define "pulsed.workloads" -}}
+{{- with .Values.attribution.workloads }}
+{{- dict "enabled" true "name_labels" .nameLabels "kinds" .kinds "pod_labels" .podLabels | toYaml }}
+{{- end }}
+{{- end }}
+
 {{/* Whether pulsed needs a token for the Kubernetes API: `true` or empty. */}}
 {{- define "pulsed.readsApi" -}}
 {{- if or (include "pulsed.readsPods" .) (include "pulsed.resolvesWorkloads" .) }}true{{ end }}
@@ -176,7 +196,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}
-{{- $base := dict }}
+{{- $base := dict "state_dir" "/var/lib/pulsed/state" }}
 {{- if and (eq .Values.source.kind "exporter") (not .Values.source.exporter.targets) (not (include "pulsed.readsPods" .)) }}
 {{- $_ := set $base "source" (dict "exporter" (dict "own_node" true)) }}
 {{- end }}
@@ -188,10 +208,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- end }}
 {{- $chosen := dict }}
 {{- if include "pulsed.resolvesWorkloads" . }}
-{{- with .Values.attribution.workloads }}
-{{- $workloads := dict "enabled" true "name_labels" .nameLabels "kinds" .kinds "pod_labels" .podLabels }}
-{{- $_ := set $chosen "attribution" (dict "workloads" $workloads) }}
-{{- end }}
+{{- $_ := set $chosen "attribution" (dict "workloads" (include "pulsed.workloads" . | fromYaml)) }}
 {{- end }}
 {{- mergeOverwrite $base (deepCopy .Values.config) $chosen (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
 {{- end }}

@@ -84,7 +84,9 @@ async def test_stale_data_is_unavailable(how: str) -> None:
     status, document, headers = await get(path(how), current(*TWO, age=60.0))
     assert (status, headers["retry-after"]) == (503, "5")
     expected = "target 60.0 has no current data"
-    assert document == {"error": expected if how == "sum" else f"{FIELD}: 2 of 2 GPUs are stale, 0 have no value"}
+    assert document == {
+        "error": expected if how == "sum" else f"{FIELD}: 2 of 2 GPUs are stale, 0 have no value; pods: a, b"
+    }
 
 
 async def test_a_sum_needs_every_gpu_and_a_mean_takes_those_that_are_current() -> None:

@@ -38,7 +38,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* Certificates are not for the addresses of pods. */}}
 {{- $base = dict "source" (dict "exporter" (dict "insecure_skip_verify" true)) }}
 {{- end }}
-{{- $own := dict "listen" (printf ":%d" (int .Values.adapter.port)) "adapter" $daemons }}
+{{- $own := dict "listen" (printf ":%d" (int .Values.adapter.port)) "adapter" $daemons "attribution" (dict "workloads" (include "pulsed.workloads" . | fromYaml)) }}
 {{- mergeOverwrite $base (deepCopy .Values.adapter.config) $own | toYaml }}
 {{- end }}
 
