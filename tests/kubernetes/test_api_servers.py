@@ -30,7 +30,7 @@ async def hurried(seconds: float) -> None:
 
 
 def client_of(cluster: Cluster) -> ApiClient:
-    return ApiClient(access_to(cluster), spacing=0.0)
+    return ApiClient(access_to(cluster), limits=())
 
 
 def read(item: JsonObject) -> PodMetadata:
