@@ -4,6 +4,7 @@
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
+#   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
@@ -18,7 +19,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test lint format bench hardware fuzz mutants invariants docs vendor dist release release-files constraints audit pins clean
+.PHONY: run test lint format bench hardware kubernetes fuzz mutants invariants docs vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -53,6 +54,9 @@ test: lint
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m support.bench $(ARGS)
+
+kubernetes:
+	$(PYTHON) -m support.kubernetes.build_servers
 
 hardware: $(VENV)/.dev
 	$(VENV)/bin/python -m support.hardware $(ARGS)

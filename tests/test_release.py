@@ -341,7 +341,7 @@ def test_the_workflow_is_sound() -> None:
     assert json.loads(done.stdout) == []
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
-    assert jobs["publish"]["needs"] == "test"
+    assert jobs["publish"]["needs"] == ["test", "kubernetes"]
     assert "MINISIGN_KEY" in str(jobs["publish"]["steps"])
 
 

@@ -21,28 +21,21 @@ class PodNames:
 
     def __init__(self, resolver: WorkloadResolver, settings: PodSettings) -> None:
         self._resolver, self._settings = resolver, settings
-        self._names: dict[tuple[str, str, str], WorkloadReference] = {}
         self._error = ""
 
     def workload(self, pod: PodMetadata) -> WorkloadReference:
         """Return the workload of a pod that was resolved, or needs no request; else `UNKNOWN`."""
-        found = self._names.get(_key(pod)) or self._resolver.walk(pod)
+        found = self._resolver.walk(pod)
         return self._settings.workload(pod, found) if isinstance(found, WorkloadReference) else UNKNOWN
 
     async def resolve(self, pods: Collection[PodMetadata]) -> None:
-        """Resolve these pods until a request fails, and forget all others."""
-        self._names = {key: found for pod in pods if (found := self._names.get(key := _key(pod)))}
+        """Resolve these pods until a request fails."""
         error = ""
         try:
             for pod in pods:
-                if _key(pod) not in self._names:
-                    self._names[_key(pod)] = await self._resolver.resolve(pod)
+                await self._resolver.resolve(pod)
         except KubernetesError as failed:
             error = str(failed)
         if error and error != self._error:
             log.warning("workloads of pods cannot be resolved", extra={"error": error})
         self._error = error
-
-
-def _key(pod: PodMetadata) -> tuple[str, str, str]:
-    return pod.namespace, pod.name, pod.uid

@@ -10,6 +10,7 @@ import asyncio
 import re
 import struct
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
@@ -18,8 +19,9 @@ from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, Stre
 from h2.exceptions import ProtocolError
 
 from pulsed.errors import AttributionError
-from pulsed.model.gpu import device_key
-from pulsed.model.owner import Owner, Owners, pod
+from pulsed.kubernetes.device_claims import ClaimedDevice
+from pulsed.model.gpu import device_key, profile_key
+from pulsed.model.owner import Owner, pod
 
 LIST = "/v1.PodResourcesLister/List"
 
@@ -29,10 +31,12 @@ MAX_BYTES = 16 * 1024 * 1024
 _GPU = re.compile(r"(?:gpu-|mig-|nvidia[0-9])", re.IGNORECASE)
 """How ids of GPUs begin: UUIDs of NVIDIA's device plugin, device files of GKE's. Other plugins use numbers."""
 
-_DRA_DRIVER = "gpu.nvidia.com"
-_DRA_GPU = re.compile(r"gpu-([0-9]{1,4})")
-"""A whole GPU of NVIDIA's DRA driver, by the number of its device file (k8s-dra-driver-gpu#563). Names of MIG instances
-have their placement, from which the number of the instance does not follow."""
+DRA_DRIVER = "gpu.nvidia.com"
+"""The name of NVIDIA's DRA driver."""
+
+_DRA_GPU = re.compile(r"gpu-([0-9]{1,4})(?:-mig-([0-9a-z.-]{1,40})-[0-9]{1,4}-[0-9]{1,4})?")
+"""A device of that driver: the number of the GPU's device file (k8s-dra-driver-gpu#563); of a MIG instance also its
+profile, the profile's number, and placement, from which the number of the instance does not follow."""
 
 _PREFIX = struct.Struct(">?I")
 """Before a message: whether it is compressed, and its length."""
@@ -147,8 +151,20 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
             raise ValueError("a number has more than 64 bits")
 
 
-def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
-    """Return the owners by device, and the number of GPUs that cannot be identified.
+class PodResources(NamedTuple):
+    """What the kubelet has assigned to containers.
+
+    Attributes:
+        named: owner and name of each GPU of a device plugin.
+        claimed: owner and device of each ResourceClaim on GPUs.
+    """
+
+    named: list[tuple[Owner, str]]
+    claimed: list[tuple[Owner, ClaimedDevice]]
+
+
+def parse_pod_resources(response: bytes) -> PodResources:
+    """Return what is assigned to containers.
 
     Args:
         response: a ListPodResourcesResponse.
@@ -156,29 +172,58 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
     Raises:
         ValueError: it is malformed.
     """
-    owners: dict[str, dict[Owner, None]] = {}
-    unknown = 0
+    found = PodResources([], [])
     for resources in _each(memoryview(response), 1):
         name, namespace = _text(resources, 1), _text(resources, 2)
         for container in _each(resources, 3):
             owner = pod(namespace, name, _text(container, 1))
-            for key in map(device_key, _devices(container)):
-                if key is None:
-                    unknown += 1
-                else:
-                    owners.setdefault(key, {})[owner] = None
-    return {key: tuple(each) for key, each in owners.items()}, unknown
+            for devices in _each(container, 2):  # ContainerDevices
+                names = (str(content, "utf-8", "replace") for content in _each(devices, 2))
+                found.named.extend((owner, each) for each in names if _GPU.match(each))
+            for resource in _each(container, 5):  # DynamicResource
+                claim = (_text(resource, 2), _text(resource, 1))
+                found.claimed.extend(
+                    (owner, ClaimedDevice(*claim, _text(each, 3), _text(each, 4)))
+                    for each in _each(resource, 4)  # ClaimResource
+                    if _text(each, 2) == DRA_DRIVER
+                )
+    return found
 
 
-def _devices(container: memoryview) -> Iterator[str]:
-    """Yield the names of a container's GPUs, from device plugins and from DRA claims."""
-    for devices in _each(container, 2):  # ContainerDevices
-        yield from (id for content in _each(devices, 2) if _GPU.match(id := str(content, "utf-8", "replace")))
-    for resource in _each(container, 5):  # DynamicResource
-        for claim in _each(resource, 4):  # ClaimResource
-            if _text(claim, 2) == _DRA_DRIVER:
-                whole = _DRA_GPU.fullmatch(_text(claim, 4))
-                yield f"nvidia{whole[1]}" if whole else "?"
+class DeviceKeys(NamedTuple):
+    """The keys of a GPU that is assigned.
+
+    Attributes:
+        names: empty if it cannot be identified.
+        are_certain: whether every source of readings finds the GPU by them.
+    """
+
+    names: tuple[str, ...]
+    are_certain: bool
+
+
+def keys_of_named(name: str) -> DeviceKeys:
+    """Return the key of a GPU of a device plugin."""
+    key = device_key(name)
+    return DeviceKeys((key,) if key else (), key is not None)
+
+
+def keys_of_claimed(device: str, attributes: Mapping[str, str]) -> DeviceKeys:
+    """Return the keys of a device of NVIDIA's DRA driver.
+
+    A MIG instance has the key of its profile on its board, too: not every source has UUIDs of instances, and the driver
+    publishes none of those that it creates on demand.
+
+    Args:
+        device: its name in the pool.
+        attributes: of its ResourceSlice; empty if they are unknown.
+    """
+    name = _DRA_GPU.fullmatch(device)
+    board = attributes.get("parentUUID", "") or (f"nvidia{name[1]}" if name else "")
+    profile = attributes.get("profile", "") or (name[2] or "" if name else "")
+    own = device_key(attributes.get("uuid", "") or ("" if profile else board))
+    shared = profile_key(key, profile) if profile and (key := device_key(board)) else None
+    return DeviceKeys(tuple(filter(None, (own, shared))), own is not None and not profile)
 
 
 def _each(message: memoryview, number: int) -> Iterator[memoryview]:

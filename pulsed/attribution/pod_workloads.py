@@ -1,7 +1,7 @@
 """Completes the pods among owners from the Kubernetes API: UID, workload, labels.
 
-The API server is read beside the ticks. While it does not answer, pods keep what is known of them, and new ones have no
-workload.
+The API server is read beside the ticks. While it does not answer, pods keep what is known of them, also from before a
+restart, and new ones have no workload.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import asyncio
 import logging
 import random as random_module
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
+from pulsed.kubernetes.workload_resolver import (
+    MISSING_SECONDS,
+    KnownController,
+    WorkloadReference,
+    WorkloadResolver,
+)
 from pulsed.model.owner import Owner
 from pulsed.pauses import Backoff
 
@@ -31,6 +37,12 @@ MAX_PODS = 16384
 
 MAX_LABELS = 16
 """Labels of a pod that are kept."""
+
+MAX_CONCURRENT = 10
+"""Requests to the API server at a time."""
+
+FORGOTTEN_SECONDS = 600.0
+"""A pod is forgotten if it was not looked up for so long, and up to twice as long."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
@@ -71,6 +83,18 @@ class PodSettings:
 
     def _is_shown(self, label: str) -> bool:
         return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
+
+
+class KnownPods(NamedTuple):
+    """What is known of pods that are owners.
+
+    Attributes:
+        time: when the API server was last known to confirm it, in Unix seconds; None: never.
+    """
+
+    time: float | None = None
+    pods: Sequence[PodMetadata] = ()
+    controllers: Sequence[KnownController] = ()
 
 
 @dataclass(slots=True)
@@ -124,9 +148,23 @@ class PodWorkloads:
         self._owners: dict[tuple[str, str], _OwnerPod] = {}
         self._denied: dict[ObjectKind, float] = {}  # until when these kinds are not requested again
         self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
-        self._next_sweep = clock() + KEPT_SECONDS
+        self._next_sweep = clock() + FORGOTTEN_SECONDS
         self._wake = asyncio.Event()
         self._state, self._error = SourceState(NAME), ""
+
+    @property
+    def known(self) -> KnownPods:
+        """What is known now, for `restore` by a later run."""
+        pods = [known.pod for known in self._owners.values() if known.pod is not None]
+        return KnownPods(self._state.last_success, pods, self._resolver.known)
+
+    def restore(self, known: KnownPods) -> None:
+        """Use what an earlier run knew, until the API server answers."""
+        self._state.last_success = known.time
+        self._resolver.restore(known.controllers)
+        for pod in known.pods[:MAX_PODS]:
+            owner = self._owners[pod.namespace, pod.name] = _OwnerPod(is_wanted=False)
+            self._take(owner, pod)
 
     @property
     def state(self) -> SourceState:
@@ -205,32 +243,45 @@ class PodWorkloads:
         return known.workload != before
 
     async def _resolve_all(self) -> None:
-        """Request what is missing to name the workloads of all owners, one object after the other."""
+        """Request what is missing to name the workloads of all owners, each object once."""
         self._denied = {kind: until for kind, until in self._denied.items() if until > self._clock()}
-        for known in list(self._owners.values()):
+        waiting: dict[tuple[str, Controller], list[_OwnerPod]] = {}
+        for known in self._owners.values():
             if known.pod is not None and known.is_wanted:
-                await self._request(known.pod)
-                if self._name(known):
-                    self._changed()
-            if self._clock() < self._paused_until:
-                return
+                missing = self._resolver.walk(known.pod, renews=True)
+                if isinstance(missing, Controller):
+                    waiting.setdefault((known.pod.namespace, missing), []).append(known)
+        limit = asyncio.Semaphore(MAX_CONCURRENT)
+
+        async def name(pods: Sequence[_OwnerPod]) -> None:
+            async with limit:
+                if pods[0].pod is not None and self._clock() >= self._paused_until:
+                    await self._request(pods[0].pod)
+            named = [self._name(known) for known in pods]
+            if any(named):
+                self._changed()
+
+        await asyncio.gather(*map(name, waiting.values()))
+        if self._clock() < self._paused_until:
+            return
         if not self._denied:
             self._error = ""
         self._backoff.reset()
 
     async def _request(self, pod: PodMetadata) -> None:
         """Request what controls a pod, unless it is known, or of a kind that was denied."""
-        controller = self._resolver.walk(pod)
+        controller = self._resolver.walk(pod, renews=True)
         if not isinstance(controller, Controller) or controller.kind in self._denied:
             return
         try:
             await self._resolver.resolve(pod)
         except AccessDenied as error:
-            if isinstance(denied := self._resolver.walk(pod), Controller):
+            if isinstance(denied := self._resolver.walk(pod, renews=True), Controller):
                 self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
             self._fail("forbidden", error)
         except KubernetesError as error:
-            self._paused_until = self._clock() + self._backoff.next()
+            if self._clock() >= self._paused_until:  # others that failed at the same time are no further failures
+                self._paused_until = self._clock() + self._backoff.next()
             self._fail("unavailable", error)
 
     async def _wait(self) -> None:
@@ -256,7 +307,7 @@ class PodWorkloads:
         """Forget pods that are no owners any more: all others are looked up again after every change."""
         if self._clock() < self._next_sweep:
             return
-        self._next_sweep = self._clock() + KEPT_SECONDS
+        self._next_sweep = self._clock() + FORGOTTEN_SECONDS
         self._owners = {key: known for key, known in self._owners.items() if known.is_wanted}
         for known in self._owners.values():
             known.is_wanted = False

@@ -35,7 +35,7 @@ class JobSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings(Settings):
-    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root; no API server."""
+    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root."""
 
     socket: SocketOrOff = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
@@ -75,7 +75,11 @@ class PodWorkloadSettings(Settings):
 class AttributionSettings(Settings):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
-    kubelet: KubeletSettings = setting(KubeletSettings(), "Pods from the kubelet.")
+    kubelet: KubeletSettings = setting(
+        KubeletSettings(),
+        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, where `workloads` or the "
+        "discovery of exporters use the API server, devices of DRA have their UUIDs, not only names.",
+    )
     workloads: PodWorkloadSettings = setting(
         PodWorkloadSettings(),
         "Workloads of pods, from the Kubernetes API (`kubernetes`). Needs get, list and watch of pods,"

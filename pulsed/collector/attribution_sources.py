@@ -16,24 +16,28 @@ from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
 from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_of_pods
+from pulsed.collector.this_host import discovers_exporters, node_name, node_of_pods
 from pulsed.configuration import Config
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+    from pulsed.attribution.pod_workloads import KnownPods, PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
+    from pulsed.kubernetes.device_claims import DeviceClaims
 
 
-def attribution_sources(config: Config, processes: GpuProcessTable) -> Sequence[AttributionSource]:
+def attribution_sources(
+    config: Config, processes: GpuProcessTable, claims: DeviceClaims | None = None
+) -> Sequence[AttributionSource]:
     """Return the attribution sources of this host; none where the GPUs are not real. Nothing is read yet.
 
     Args:
         processes: has those that ticks list.
+        claims: what the Kubernetes API has of claimed devices.
     """
     if config.source.is_synthetic:
         return ()
     jobs, socket = config.attribution.jobs, config.attribution.kubelet.socket
-    kubelet = [Kubelet(socket)] if socket != "off" else []
+    kubelet = [Kubelet(socket, claims=claims)] if socket != "off" else []
     directories = [
         MappingDirectory(path, jobs.interval, boot_time, SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None)
         for path in dict.fromkeys(jobs.directories)
@@ -57,15 +61,25 @@ def pod_settings(config: Config) -> PodSettings:
 
 
 class Cluster:
-    """The client, and the workloads of the pods of an attribution, while the configuration requires them."""
+    """The client, and the workloads of the pods of an attribution, while the configuration requires them.
 
-    def __init__(self, attribution: Attribution) -> None:
-        self._attribution = attribution
+    Args:
+        known: pods of an earlier run.
+    """
+
+    def __init__(self, attribution: Attribution, known: KnownPods | None = None) -> None:
+        self._attribution, self._known = attribution, known
         self._config: Config | None = None
         self._client: ApiClient | None = None
         self._pods: PodWorkloads | None = None
         self._task: asyncio.Task[None] | None = None
+        self._claims: DeviceClaims | None = None
         self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def known(self) -> KnownPods | None:
+        """What is known of pods now."""
+        return self._known if self._pods is None else self._pods.known
 
     def client_for(self, config: Config) -> ApiClient | None:
         """Return the client for `apply`, the same as before while its section is; None without need.
@@ -78,12 +92,26 @@ class Cluster:
         is_same = self._config is not None and self._config.kubernetes == config.kubernetes
         return self._client if is_same and self._client is not None else api_client(config)
 
+    def claims(self, config: Config, client: ApiClient | None) -> DeviceClaims | None:
+        """Return the claimed devices of this node, the same object as before while client and node are."""
+        if client is None:
+            return None
+        from pulsed.attribution.pod_resources import DRA_DRIVER
+        from pulsed.kubernetes.device_claims import DeviceClaims
+
+        node = node_name(config)
+        if self._claims is None or client is not self._client or self._claims.node != node:
+            self._claims = DeviceClaims(client, node, DRA_DRIVER)
+        return self._claims
+
     def apply(self, config: Config, client: ApiClient | None) -> None:
         """Read by this configuration from now on; what has not changed is not interrupted."""
         settings = pod_settings(config) if client is not None and resolves_workloads(config) else None
         before = self._pods.settings if self._pods is not None else None
         if settings != before or client is not self._client:
             self._end()
+            if self._client not in (None, client):
+                self._known = None  # of another cluster
             if client is not None and settings is not None:
                 self._begin(client, settings)
         if self._client is not None and self._client is not client:
@@ -102,11 +130,14 @@ class Cluster:
         from pulsed.attribution.pod_workloads import PodWorkloads
 
         pods = PodWorkloads(client, settings, lambda: self._attribution.complete_with(pods))
+        if self._known is not None:
+            pods.restore(self._known)
         self._pods, self._task = pods, asyncio.create_task(pods.run(), name="workloads of pods")
         self._attribution.complete_with(pods)
 
     def _end(self) -> None:
         if self._task is not None:
+            self._known = self.known
             self._task.cancel()
             self._pods = self._task = None
             self._attribution.complete_with(None)

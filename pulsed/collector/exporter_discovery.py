@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pulsed.attribution.labels import EXPORTED
 from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
-from pulsed.collector.this_host import discovery_node
+from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient, own_namespace
@@ -56,6 +56,21 @@ def pod_requirements(config: Config) -> PodRequirements:
     return PodRequirements(None if namespaces == ALL_NAMESPACES else namespaces, given.controllers)
 
 
+def found_by(config: Config) -> str:
+    """Return what exporters are found by; those that an earlier run found are used by one with the same only.
+
+    After a start of the node, another pod may have the address. Empty where the boot is unknown, or requests have
+    credentials: a pod that has the address now would get them.
+    """
+    try:
+        boot = BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+    if config.source.exporter.credentials:
+        return ""
+    return repr((boot, discovery_node(config), config.source.exporter.kubernetes, pod_requirements(config)))
+
+
 class ExporterDiscovery:
     """Watches the exporter pods of this node. An API server that fails changes nothing.
 
@@ -65,6 +80,8 @@ class ExporterDiscovery:
         known: exporters that were found before, until the first list.
 
     Attributes:
+        found_by: see the function.
+        endpoints: the exporters.
         sources: one per exporter, the same object as long as its address is; one that fails with the reason if there
             is none. An exporter that is gone stays, failing, while there is no other, and so do its counters.
 
@@ -104,6 +121,7 @@ class ExporterDiscovery:
         self._refused: Sequence[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
         self._settled = asyncio.Event()
+        self.found_by = found_by(config)
         self.endpoints = tuple(known)
         targets = [endpoint.target for endpoint in known]
         self._claims.expect(targets, targets)

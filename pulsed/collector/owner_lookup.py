@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.gpu import Device, board_keys
+from pulsed.model.gpu import Device, board_keys, profile_key
 from pulsed.model.owner import Owner, Owners
 
 _NOT_PASSING: Mapping[int, Owners] = {}
@@ -28,6 +29,7 @@ class OwnerLookup:
         self._departed = attribution.departed
         self._found: tuple[Device, ...] = ()
         self._labelled = 0
+        self._profiles: Counter[tuple[tuple[str, str], str]] = Counter()
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the owners of its devices; the same tuple of devices as long as nothing changes."""
@@ -36,6 +38,8 @@ class OwnerLookup:
         if tick.devices is not self._given or version != self._version:
             self._given, self._version = tick.devices, version
             self._labelled = sum(bool(device.owners) for device in tick.devices)
+            instances = (device.entity for device in tick.devices if device.entity.mig_profile)
+            self._profiles = Counter((entity.board, entity.mig_profile) for entity in instances)
             found = tuple(self._owned(tick.devices)) if version else tick.devices
             self._found = self._found if found == self._found else found
             if attribution.departed != self._departed:
@@ -84,5 +88,7 @@ class OwnerLookup:
             keys = ()
         elif entity.kind == "mig":
             own = [f"{key}/{entity.mig_id}" for key in keys]
+            if self._profiles[entity.board, entity.mig_profile] == 1:
+                own += [profile_key(key, entity.mig_profile) for key in keys]
             keys = (*([device.mig_uuid.lower()] if device.mig_uuid else ()), *own, *keys)
         return keys

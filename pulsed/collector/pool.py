@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
@@ -34,7 +34,9 @@ from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
     from pulsed.collector.exporter_discovery import ExporterDiscovery
+    from pulsed.collector.known_cluster import KnownCluster
     from pulsed.kubernetes.api_client import ApiClient
+    from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 
 
 async def collect(
@@ -124,6 +126,7 @@ class CollectorPool:
         store: where the collectors store their ticks; `apply` replaces its targets.
         observe: called with the seconds that each layer spends on a tick.
         saved: health of every target as of the last run; None: nothing is kept.
+        known: what the last run knew of the cluster; None without one.
 
     Attributes:
         in_use: held while an evaluator is used outside of the event loop.
@@ -136,7 +139,9 @@ class CollectorPool:
         observe: Observe,
         on_tick: Callable[[ComputedTick], Awaitable[None] | None],
         saved: SavedHealth | None = None,
+        known: KnownCluster | None = None,
     ) -> None:
+        self._known = known
         self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
@@ -144,7 +149,7 @@ class CollectorPool:
         self._discovery: ExporterDiscovery | None = None
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
-        self._cluster = Cluster(self.attribution)
+        self._cluster = Cluster(self.attribution, known.pods if known else None)
         self._counters = CounterRegistry()
 
     def apply(self, config: Config) -> None:
@@ -163,7 +168,7 @@ class CollectorPool:
         discovery = self._new_discovery(config, client) if is_new else None
         sources = discovery.sources if discovery else open_sources(config) if is_new else ()
         self.attribution.apply(
-            attribution_sources(config, self.attribution.gpu_processes)
+            attribution_sources(config, self.attribution.gpu_processes, self._cluster.claims(config, client))
         )  # first: the first tick has its owners
         self._cluster.apply(config, client)
         if is_new:
@@ -177,6 +182,16 @@ class CollectorPool:
     def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
         """The health evaluators by the name of their target."""
         return {" ".join(key): running.pipeline.health_evaluator for key, running in self._running.items()}
+
+    def known_cluster(self) -> KnownCluster:
+        """Return what is known of the cluster now."""
+        from pulsed.collector.known_cluster import KnownCluster
+
+        discovery, pods = self._discovery, self._cluster.known
+        known = KnownCluster() if pods is None else KnownCluster(pods=pods)
+        if discovery is not None and discovery.found_by:
+            known = replace(known, found_by=discovery.found_by, exporters=discovery.endpoints)
+        return known
 
     async def forget(self, gpu: str, node: str | None = None) -> Sequence[Removal]:
         """Forget an absent GPU in all targets that remember it; return what was removed, at least one.
@@ -214,17 +229,23 @@ class CollectorPool:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _new_discovery(self, config: Config, client: ApiClient | None) -> ExporterDiscovery | None:
-        """Return a discovery that has not started; it goes on with the exporters that were found before.
+        """Return a discovery that has not started; it goes on with the exporters that it or an earlier run has found.
 
         Other requirements begin anew: what was found may not fulfill them.
         """
         if client is None or not discovers_exporters(config):
             return None
-        from pulsed.collector.exporter_discovery import ExporterDiscovery
+        from pulsed.collector.exporter_discovery import ExporterDiscovery, found_by
 
-        before = self._config.source.exporter.kubernetes if self._config else None
-        is_same = before == config.source.exporter.kubernetes
-        known = self._discovery.endpoints if self._discovery and is_same else ()
+        known: Sequence[ExporterEndpoint] = ()
+        if self._config is None and self._known is not None and self._known.found_by == found_by(config):
+            known = self._known.exporters
+        elif (
+            self._discovery
+            and self._config
+            and self._config.source.exporter.kubernetes == config.source.exporter.kubernetes
+        ):
+            known = self._discovery.endpoints
         return ExporterDiscovery(config, client, self._discovered, known)
 
     def _set_discovery(self, discovery: ExporterDiscovery | None) -> None:

@@ -23,7 +23,7 @@ from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError
-from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, RateLimit, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
 
-SPACING_SECONDS = 0.1
-"""Least time between two requests to the API server: one adapter reads the pages of all pods of a cluster."""
+REQUEST_LIMIT = RateLimit(1, 0.1)
+"""Of requests to the API server: one adapter reads the pages of all pods of a cluster."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ async def _run(
     listeners: list[Listener],
 ) -> int:
     given = config.adapter
-    client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
+    client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
     scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
     scraper.retain()
     listed = asyncio.Event()

@@ -11,6 +11,7 @@ import resource
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -21,10 +22,11 @@ from pulsed.accounting.findings import FindingDetector
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.account_files import AccountFiles
+from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile, locked
-from pulsed.collector.this_host import node_name
+from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.commands.arguments import config_file, configuration, load_config
 from pulsed.config.load import file_of
@@ -52,10 +54,16 @@ from pulsed.server.listeners import Listener, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.systemd_notify import Notifier
 
+if TYPE_CHECKING:
+    from pulsed.collector.known_cluster import KnownClusterFile
+
 log = logging.getLogger(__name__)
 
 STATE_FILE = "latches.json"
 """The file in `state_dir` that keeps latched health."""
+
+KNOWN_CLUSTER_FILE = "cluster.json"
+"""The file in `state_dir` that keeps exporters and workloads of pods."""
 
 RESTART_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys that need a restart: a reload does not change them."""
@@ -97,6 +105,15 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _known_cluster(config: Config) -> KnownClusterFile | None:
+    """Return the file of what is known of the cluster; None without a cluster, or without `state_dir`."""
+    if not config.state_dir or not (discovers_exporters(config) or resolves_workloads(config)):
+        return None
+    from pulsed.collector.known_cluster import KnownClusterFile
+
+    return KnownClusterFile(StateFile(Path(config.state_dir) / KNOWN_CLUSTER_FILE, "what is known of the cluster"))
+
+
 class Daemon:
     """All parts of the daemon, and the configuration in force."""
 
@@ -109,6 +126,7 @@ class Daemon:
             lambda: self._store.node, config.events.max_subscribers, config.events.heartbeat
         )
         self._saved = SavedHealth(StateFile(Path(config.state_dir) / STATE_FILE)) if config.state_dir else None
+        self._known = _known_cluster(config)
         consumers = TickConsumers(
             {
                 "log": self._log_health,
@@ -118,7 +136,13 @@ class Daemon:
                 "findings": self._find,
             }
         )
-        self._collectors = CollectorPool(self._store, self._telemetry.observe, consumers.take, self._saved)
+        self._collectors = CollectorPool(
+            self._store,
+            self._telemetry.observe,
+            consumers.take,
+            self._saved,
+            self._known.loaded if self._known else None,
+        )
         self._ended = EndedAccounts()
         self._accounting = OwnerAccounting(
             self._collectors.attribution.ended_at, self._end_account, self._resume_account
@@ -174,6 +198,8 @@ class Daemon:
                     self._saved.write_regularly(lambda: self._collectors.health_evaluators, self._collectors.in_use)
                 )
             )
+        if self._known is not None:
+            background.append(asyncio.create_task(self._known.write_regularly(self._collectors.known_cluster)))
         if self._file is not None:
             background.append(asyncio.create_task(self._watch(self._file)))
         configure_memory()
@@ -185,6 +211,8 @@ class Daemon:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             evaluators = self._collectors.health_evaluators
+            if self._known is not None:
+                self._known.write(self._collectors.known_cluster())
             await self._collectors.stop()
             if self._saved is not None:
                 self._saved.write(evaluators)
@@ -228,7 +256,8 @@ class Daemon:
         return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
 
     def _state_writes(self) -> StateWrites:
-        statuses = [*([self._saved.status] if self._saved else ()), *self._account_files.statuses]
+        files = [file for file in (self._saved, self._known) if file is not None]
+        statuses = [*(file.status for file in files), *self._account_files.statuses]
         return StateWrites({each.name: not each.is_failing for each in statuses}, self._account_files.dropped)
 
     def _apply(self, config: Config) -> None:

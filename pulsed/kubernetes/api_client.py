@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from pulsed import __version__
@@ -19,9 +21,6 @@ from pulsed.http.connection import describe
 from pulsed.http.credentials import BadCredentials, read_token
 from pulsed.kubernetes.settings import SERVICE_ACCOUNT
 from pulsed.regular_file import read_regular
-
-REQUEST_SECONDS = 1.0
-"""Least time between the begins of two requests of a client, by default."""
 
 MAX_RETRY_SECONDS = 300.0
 """A longer Retry-After is shortened to this."""
@@ -48,6 +47,18 @@ _REMEDIES: Mapping[int, str] = {
 }
 
 JsonObject = Mapping[str, object]
+
+
+class RateLimit(NamedTuple):
+    """At most one request every `seconds` on average, but `burst` at once after a pause."""
+
+    burst: int
+    seconds: float
+
+
+REQUEST_LIMITS = (RateLimit(20, 0.1), RateLimit(64, 1.0))
+"""Limits of a client by default: a restart names the pods of a node in seconds, and whatever fails for long costs no
+more than a request a second."""
 
 
 class KubernetesError(PulsedError):
@@ -82,7 +93,7 @@ class ApiClient:
 
     Args:
         timeout: seconds that a request may take; a watch may take its own time.
-        spacing: least time between the begins of two requests, in seconds; None: `REQUEST_SECONDS`.
+        limits: of the rate at which requests begin, all in force; None: `REQUEST_LIMITS`.
     """
 
     def __init__(
@@ -90,16 +101,16 @@ class ApiClient:
         access: ClusterAccess,
         timeout: float = 10.0,
         *,
-        spacing: float | None = None,
+        limits: Sequence[RateLimit] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._access, self._timeout, self._clock, self._sleep = access, timeout, clock, sleep
-        self._spacing = REQUEST_SECONDS if spacing is None else spacing
+        self._next_request = dict.fromkeys(REQUEST_LIMITS if limits is None else limits, 0.0)
         self._address = address_of(access.server)
         self._http = HttpClient(_IDLE_SECONDS, _MAX_REFUSAL_BYTES)
         self._tls = ClientTls(access.ca_file)
-        self._next_request = 0.0
+        self._paused_until = 0.0
         self._turn = asyncio.Lock()
 
     async def close(self) -> None:
@@ -225,19 +236,27 @@ class ApiClient:
         if answer.status != 200:
             if answer.status in (429, 503) and answer.retry_seconds is not None:
                 pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
-                self._next_request = max(self._next_request, self._clock() + pause)
+                self._paused_until = max(self._paused_until, self._clock() + pause)
             raise self._refusal(answer.status, answer.reason, path, _document(answer.page))
         return answer
 
     async def _wait_for_turn(self) -> None:
-        """Wait until a request may begin; one after the other, also when the server demands a pause meanwhile."""
+        """Wait until a request may begin; one after the other, also when the server demands a pause meanwhile.
+
+        `_next_request` has when the next would begin without bursts, at most a burst ahead of the clock.
+        """
         async with self._turn:
-            due = -1.0
-            while due < self._next_request:
-                due = self._next_request
+            begin = -math.inf
+            while begin < (due := max([self._paused_until, *self._earliest()])):
+                begin = due
                 if (pause := due - self._clock()) > 0:
                     await self._sleep(pause)
-            self._next_request = max(self._clock(), due) + self._spacing
+            for limit, moment in self._next_request.items():
+                self._next_request[limit] = max(self._clock(), moment) + limit.seconds
+
+    def _earliest(self) -> Iterator[float]:
+        """Yield when each limit admits the next request."""
+        return (moment - (limit.burst - 1) * limit.seconds for limit, moment in self._next_request.items())
 
     def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}

@@ -131,8 +131,9 @@ class ExporterPodSettings(Settings):
     """Exporters that `discovery: kubernetes` finds: Running and Ready pods on the node `node`."""
 
     selectors: LabelSelectors = setting(
-        ("app=nvidia-dcgm-exporter", "app.kubernetes.io/name=dcgm-exporter"),
-        "Label selectors; a pod must match one. The default is that of the GPU operator and of dcgm-exporter's chart.",
+        ("app in (nvidia-dcgm-exporter, nvidia-dcgm-exporter-dra)", "app.kubernetes.io/name=dcgm-exporter"),
+        "Label selectors; a pod must match one. The defaults are the GPU operator's, also with DRA (`GPUCluster`), and "
+        "that of dcgm-exporter's chart.",
     )
     namespaces: Namespaces | None = setting(
         None,

@@ -1,25 +1,26 @@
 """From a pod to its workload: the object that users created, such as a Deployment.
 
 The controller of a pod is known from the pod. What controls a ReplicaSet, a Job or a configured kind is requested once
-per object and kept for a while; a request that failed is not kept.
+per object and kept; it is requested again after a while. A request that failed is not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from pulsed.kubernetes.api_client import ApiClient, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, controller_of, uid_of
 
-KEPT_SECONDS = 600.0
-"""How long the controller of an object is kept."""
+RENEWAL_SECONDS = 3600.0
+"""How long the controller of an object is not requested again: it hardly ever changes."""
 
 MISSING_SECONDS = 30.0
-"""How long it is kept that an object does not exist."""
+"""The same of an object that does not exist."""
 
 MAX_OBJECTS = 4096
 """Objects whose controllers are kept; those that were requested first are dropped."""
@@ -46,12 +47,20 @@ class WorkloadReference(NamedTuple):
     name: str
 
 
+class KnownController(NamedTuple):
+    """What controls an object that exists: `above`, None without one."""
+
+    namespace: str
+    object: Controller
+    above: Controller | None
+
+
 class _Known(NamedTuple):
-    """The controller of an object, None without one; whether the object exists; until when this holds."""
+    """The controller of an object, None without one; whether the object exists; when to request it again."""
 
     controller: Controller | None
     exists: bool
-    until: float
+    renewal: float
 
 
 class WorkloadResolver:
@@ -67,10 +76,22 @@ class WorkloadResolver:
     ) -> None:
         self._client, self._kinds, self._clock = client, frozenset(kinds), clock
         self._known: dict[tuple[str, Controller], _Known] = {}
-        self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[tuple[str, Controller], asyncio.Lock] = WeakValueDictionary()
 
-    def walk(self, pod: PodMetadata) -> WorkloadReference | Controller:
+    @property
+    def known(self) -> Sequence[KnownController]:
+        """What is known of objects that exist, for `restore`."""
+        return [KnownController(*key, known.controller) for key, known in self._known.items() if known.exists]
+
+    def restore(self, known: Iterable[KnownController]) -> None:
+        """Use what an earlier run knew; it is requested again when it is used."""
+        self._known |= {(each.namespace, each.object): _Known(each.above, True, self._clock()) for each in known}
+
+    def walk(self, pod: PodMetadata, *, renews: bool = False) -> WorkloadReference | Controller:
         """Return the workload of a pod, or the object that has to be requested to find it.
+
+        Args:
+            renews: whether what is known is to be requested again once it is old.
 
         A pod of a ReplicaSet or Job that does not exist is its own workload.
         """
@@ -80,7 +101,7 @@ class WorkloadResolver:
         seen = {first}
         while self._is_requested(reached.kind):
             known = self._known.get((pod.namespace, reached))
-            if known is None or known.until <= self._clock():
+            if known is None or (renews and known.renewal <= self._clock()):
                 return reached
             if not known.exists and reached is first and first.kind in CONTROLLERS:
                 return WorkloadReference(POD.name, pod.name)
@@ -101,10 +122,13 @@ class WorkloadResolver:
         Raises:
             KubernetesError: an object could not be requested.
         """
-        async with self._turn:
-            while isinstance(reached := self.walk(pod), Controller):
-                await self._look_up(pod.namespace, reached)
-            return reached
+        while isinstance(reached := self.walk(pod, renews=True), Controller):
+            key = pod.namespace, reached
+            turn = self._turns.get(key) or self._turns.setdefault(key, asyncio.Lock())
+            async with turn:
+                if self.walk(pod, renews=True) == reached:
+                    await self._look_up(*key)
+        return reached
 
     def _is_requested(self, kind: ObjectKind) -> bool:
         return kind in CONTROLLERS or kind in self._kinds
@@ -127,7 +151,7 @@ class WorkloadResolver:
             return _Known(None, False, self._clock() + MISSING_SECONDS)
         if reference.uid and uid_of(item) not in ("", reference.uid):  # another object that has its name now
             return _Known(None, False, self._clock() + MISSING_SECONDS)
-        return _Known(controller_of(item), True, self._clock() + KEPT_SECONDS)
+        return _Known(controller_of(item), True, self._clock() + RENEWAL_SECONDS)
 
 
 def object_path(namespace: str, reference: Controller) -> str:

@@ -193,6 +193,15 @@ def device_key(name: str) -> str | None:
     return name if _UUID.fullmatch(name) else None
 
 
+def profile_key(board: str, profile: str) -> str:
+    """Return the key of the only instance of a MIG profile on a board.
+
+    >>> profile_key("gpu-aa", "1g.5gb+me")
+    'gpu-aa/1g5gb-me'
+    """
+    return f"{board}/{profile.lower().replace('.', '').replace('+', '-')}"
+
+
 def board_keys(uuid: str, pci_bus_id: str, device_file: str, index: str, *, is_local: bool) -> tuple[str, ...]:
     """Return the keys of a board, the most certain first.
 

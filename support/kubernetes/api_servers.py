@@ -1,4 +1,4 @@
-"""Fixtures of API servers: the fake one, and a real one where KUBE_APISERVER names its program."""
+"""Fixtures of API servers: the fake one, and a real one where `make kubernetes` has built it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def real(running_api_server: RealApiServer) -> RealApiServer:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
     """The fake one, which clients may ask as often as they like."""
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
+    monkeypatch.setattr(api_client, "REQUEST_LIMITS", ())
     fake = FakeApiServer(tmp_path)
     with fake.running() as fake.url:
         yield fake

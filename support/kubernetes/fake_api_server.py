@@ -297,6 +297,7 @@ class FakeApiServer:
                 request = Request(time.monotonic(), parts.path, query, token)
                 fake.requests.append(request)
                 time.sleep(fake.delay)
+                cuts = fake.cuts
                 with contextlib.suppress(ConnectionError, ssl.SSLError):
                     try:
                         resource = fake.admitted(request)
@@ -304,7 +305,7 @@ class FakeApiServer:
                         if resource.name or resource.plural != "pods":
                             self._send(200, fake.found(resource))
                         elif query.get("watch") == "true":
-                            self._watch(query, resource.namespace)
+                            self._watch(query, resource.namespace, cuts)
                         else:
                             self._send(200, fake.listed(query, resource.namespace))
                     except UnknownApi:
@@ -324,15 +325,14 @@ class FakeApiServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def _watch(self, query: dict[str, str], namespace: str) -> None:
+            def _watch(self, query: dict[str, str], namespace: str, cuts: int) -> None:
                 selector(query, namespace)
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 self.wfile.flush()
-                cuts = fake.cuts
-                for event in fake.events(query, namespace):
+                for event in fake.events(query, namespace, cuts):
                     self._event(event)
                 self.close_connection = True
                 if fake.cuts == cuts:
@@ -407,10 +407,10 @@ class FakeApiServer:
         items = [{key: value for key, value in each.items() if key in ITEM_KEYS} for each in found[start:end]]
         return {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}
 
-    def events(self, query: dict[str, str], namespace: str) -> Iterator[object]:
-        """Yield the events of a watch until it is cut or its time is over."""
+    def events(self, query: dict[str, str], namespace: str, cuts: int) -> Iterator[object]:
+        """Yield the events of a watch until its time is over, or connections are cut after so many cuts."""
         matches, since = selector(query, namespace), int(query["resourceVersion"])
-        end, cuts = time.monotonic() + float(query.get("timeoutSeconds", "60")), self.cuts
+        end = time.monotonic() + float(query.get("timeoutSeconds", "60"))
         if since < self.oldest:
             expired = StatusError(410, "Expired", f"too old resource version: {since} ({self.oldest})")
             yield {"type": "ERROR", "object": expired.document}

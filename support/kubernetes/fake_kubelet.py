@@ -62,15 +62,17 @@ def _pool() -> DescriptorPool:
 _Response: Any = GetMessageClass(_pool().FindMessageTypeByName("v1.ListPodResourcesResponse"))
 
 
-def container(name: str, *ids: str, resource: str = "nvidia.com/gpu", claims: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a container with these devices, and DRA claims of these names."""
+def container(
+    name: str, *ids: str, resource: str = "nvidia.com/gpu", claims: Sequence[str] = (), claim: str = "gpu"
+) -> dict[str, Any]:
+    """Return a container with these devices, and a ResourceClaim with the devices of these names."""
     claimed = [{"driver_name": "gpu.nvidia.com", "pool_name": "node", "device_name": each} for each in claims]
     return {
         "name": name,
         "devices": [{"resource_name": resource, "device_ids": ids, "topology": {"id": 1}}],
         "cpu_ids": [0, 1, 300],
         "memory": [{"memory_type": "memory", "size_": 1 << 40}],
-        "dynamic_resources": [{"claim_name": "gpu", "claim_namespace": "ml", "claim_resources": claimed}],
+        "dynamic_resources": [{"claim_name": claim, "claim_namespace": "ml", "claim_resources": claimed}],
     }
 
 

@@ -1,8 +1,6 @@
-"""A real Kubernetes API server for tests: etcd and the kube-apiserver that the variable KUBE_APISERVER names.
+"""A real Kubernetes API server for tests: etcd and kube-apiserver of `support.kubernetes.build_servers`.
 
-It has no nodes and no kubelets: what they report of pods is written by the tests. Debian's source package kubernetes
-1.20 builds with golang-1.19 and rsync, and with reflect2 1.0.2 of golang-github-modern-go-reflect2-dev in its folder of
-vendored code: `FORCE_HOST_GO=y CGO_ENABLED=0 GOPROXY=off make WHAT="cmd/kube-apiserver cmd/kube-controller-manager"`.
+It has no nodes and no kubelets: what they report of pods is written by the tests.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -24,14 +21,13 @@ import pytest
 
 from support.certificates import Pair, make
 from support.daemon import free_port
+from support.kubernetes.build_servers import SERVERS, VERSION
 from support.kubernetes.fake_api_server import KINDS, Pod, reference
-from support.tools import tool
 from support.waiting import SECONDS, until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PROGRAM = "KUBE_APISERVER"
-"""Variable with the path of the program; kube-controller-manager is beside it."""
+APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 ADMIN, READER = "admin", "reader"
 """Users. The tokens of READER are `first` and `second`."""
@@ -55,14 +51,22 @@ SPECS: Mapping[str, Mapping[str, object]] = {
 }
 """What the built-in kinds require."""
 
+CREATED = (
+    "/apis/autoscaling/v1 horizontalpodautoscalers",
+    *(f"/apis/apps/v1 {plural}" for plural in ("deployments", "replicasets", "statefulsets", "daemonsets")),
+    "/apis/batch/v1 jobs",
+    "/api/v1 pods",
+    "/api/v1 services",
+)
+"""Kinds of objects that tests create, beside custom resources: those before what they control."""
+
 
 def program(name: str = "kube-apiserver") -> str:
-    """Return the path of a program of Kubernetes; skip the test without KUBE_APISERVER."""
-    given = os.environ.get(PROGRAM)
-    if not given:
-        how = "build it as support/kubernetes/real_api_server.py describes"
-        pytest.skip(f"{PROGRAM} is not set to the path of a kube-apiserver: {how}")
-    return str(Path(given).with_name(name))
+    """Return the path of a server; skip the test where it was not built, in CI too, whose run is too short for it."""
+    path = SERVERS / name
+    if not path.exists():
+        pytest.skip(f"{path} is missing: `make kubernetes` builds Kubernetes {VERSION} once for this user")
+    return str(path)
 
 
 @dataclass
@@ -91,12 +95,16 @@ class RealApiServer:
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token)
         self._ports = {name: free_port() for name in ("etcd", "peer", "secure")}
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._ports["secure"], timeout=SECONDS, context=context
+        )
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
         """Run the servers; gives the URL."""
         try:
-            self._start("etcd", [tool("etcd", "etcd-server"), *self._etcd_options()])
+            self._start("etcd", [program("etcd"), *self._etcd_options()])
             self.start()
             rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
             self.done(f"{RBAC}/clusterroles", {"metadata": {"name": _ROLE}, "rules": rules})
@@ -105,6 +113,7 @@ class RealApiServer:
         finally:
             for name in reversed(list(self._processes)):
                 self._end(name)
+            self._connection.close()
             shutil.rmtree(self.folder / "etcd-data", ignore_errors=True)
 
     @property
@@ -178,20 +187,23 @@ class RealApiServer:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of an answer. Without a method, a request with a body is a POST."""
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1",
-            self._ports["secure"],
-            timeout=SECONDS,
-            context=ssl.create_default_context(cafile=str(self.ca_file)),
-        )
         sent = {"Authorization": f"Bearer {token}"} if token else {}
         data = None if body is None else json.dumps(body)
         if data is not None:
             sent["Content-Type"] = content
-        with contextlib.closing(connection):
-            connection.request(method or ("POST" if data else "GET"), path, data, {**sent, **(headers or {})})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+        words = (method or ("POST" if data else "GET"), path, data, {**sent, **(headers or {})})
+        try:
+            return self._answer(*words)
+        except (OSError, http.client.HTTPException):  # the server was restarted
+            self._connection.close()
+            return self._answer(*words)
+
+    def _answer(
+        self, method: str, path: str, data: str | None, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        self._connection.request(method, path, data, headers)
+        answer = self._connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
 
     def done(self, path: str, body: object = None, method: str = "", content: str = "application/json") -> Any:
         """Return the object of a request that succeeds."""
@@ -233,16 +245,20 @@ class RealApiServer:
         return {**reference(version, kind, name), "uid": made["metadata"]["uid"]}
 
     def clear(self) -> None:
-        """Delete all pods, and the objects of the namespace `ml`."""
-        for item in self.done("/api/v1/pods")["items"]:
-            self.delete(item["metadata"]["name"], item["metadata"]["namespace"])
-        groups = [("apps/v1", plural) for plural in ("deployments", "replicasets", "statefulsets", "daemonsets")]
+        """Delete what tests create, but for namespaces, custom resources, and what helm uninstalls."""
+        for service in self.done(APISERVICES)["items"]:
+            if service["spec"].get("service"):  # without one, it is the server's own
+                self.done(f"{APISERVICES}/{service['metadata']['name']}", method="DELETE")
         custom = [
-            (f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["plural"])
+            f"/apis/{spec['group']}/{spec['versions'][0]['name']} {spec['names']['plural']}"
             for spec in (each["spec"] for each in self.done(CRDS)["items"])
         ]
-        for version, plural in (*groups, ("batch/v1", "jobs"), *custom):
-            self.done(f"/apis/{version}/namespaces/ml/{plural}", method="DELETE")
+        for version, plural in (words.split() for words in (*CREATED, *custom)):
+            for item in self.done(f"{version}/{plural}")["items"]:
+                metadata = item["metadata"]
+                if (metadata["namespace"], metadata["name"]) != ("default", "kubernetes"):
+                    path = f"{version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+                    self.done(f"{path}?gracePeriodSeconds=0", method="DELETE")
 
     def rotate(self, token: str) -> None:
         """Renew the token."""

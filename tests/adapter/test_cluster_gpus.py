@@ -55,7 +55,7 @@ class Cluster:
     now: float = 100.0
 
     def __post_init__(self) -> None:
-        client = ApiClient(ClusterAccess("https://127.0.0.1:1"), spacing=0.0)
+        client = ApiClient(ClusterAccess("https://127.0.0.1:1"), limits=())
         names = PodNames(WorkloadResolver(client), PodSettings(""))
         self._read = pod_reader([SELECTOR], ["gpu"])
         self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)

@@ -1,4 +1,4 @@
-"""A HorizontalPodAutoscaler of a real kube-controller-manager follows a load, through a real API server.
+"""HorizontalPodAutoscalers of a real kube-controller-manager follow a load, through a real API server.
 
 The test is the scheduler and the kubelet.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 import time
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from support.kubernetes.fake_api_server import pod
 from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
-from support.kubernetes.real_api_server import RealApiServer
+from support.kubernetes.real_api_server import APISERVICES, RealApiServer
 from support.waiting import SECONDS
 from tests.deploy.chart import CHART
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
@@ -21,29 +24,32 @@ from tests.end_to_end.dcgm_pages import Row, dcgm_page
 CUSTOM = "/apis/custom.metrics.k8s.io"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
-AUTOSCALER = "/apis/autoscaling/v2beta2/namespaces/ml/horizontalpodautoscalers"
+AUTOSCALERS = "/apis/autoscaling/v2beta2/namespaces/ml/horizontalpodautoscalers"
 PODS = "/api/v1/namespaces/ml/pods"
 CONTROLLERS = (
     "--controllers=deployment,replicaset,horizontalpodautoscaling",
     "--horizontal-pod-autoscaler-sync-period=1s",
 )
 NAMESPACE, SERVICE = "gpu", "adapter"
-GPUS = 16
+GPUS = 32
+EXAMPLES = ("pods", "object", "external")
+"""Types of the metric: of each the chart has an example, and here a deployment."""
+SELECTOR = f"app+in+({','.join(EXAMPLES)})"
 
 
 class Load:
-    """A deployment that shares a load, in GPUs."""
+    """Deployments, whose pods each share a load, in GPUs."""
 
     def __init__(self, real: RealApiServer, cluster: GpuCluster) -> None:
         self.real, self.cluster, self.total = real, cluster, 0.0
-        self.history: list[tuple[float, float, int]] = []
+        self.history: list[tuple[float, float, tuple[int, ...]]] = []
         self._begun = time.monotonic()
         self._gpus: dict[str, int] = {}
 
-    def step(self) -> int:
-        """Run what was scheduled, end what was deleted; return the replicas that the deployment shall have."""
-        running = []
-        for each in self.real.done(f"{PODS}?labelSelector=app%3Dinfer")["items"]:
+    def step(self) -> set[int]:
+        """Run what was scheduled, end what was deleted; return the replicas that the deployments shall have."""
+        running = {}
+        for each in self.real.done(f"{PODS}?labelSelector={SELECTOR}")["items"]:
             name = each["metadata"]["name"]
             if "deletionTimestamp" in each["metadata"]:
                 self.real.delete(name, "ml")
@@ -52,23 +58,31 @@ class Load:
                 target = {"apiVersion": "v1", "kind": "Node", "name": self.cluster.nodes[0].name}
                 self.real.done(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
                 self.real.patched(f"{PODS}/{name}/status", {"status": pod(name)["status"]})
-            running.append(name)
-        self.cluster.pods = running
+            running[name] = each["metadata"]["labels"]["app"]
+        self.cluster.pods = list(running)
         self._publish(running)
-        replicas = int(self.real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"])
-        if not self.history or self.history[-1][1:] != (self.total, replicas):
-            self.history.append((time.monotonic() - self._begun, self.total, replicas))
-        return replicas
+        found = self.replicas()
+        if not self.history or self.history[-1][1:] != (self.total, found):
+            self.history.append((time.monotonic() - self._begun, self.total, found))
+        return set(found) | set(Counter(running.values()).values())
 
-    def _publish(self, pods: list[str]) -> None:
-        """Have each pod on a GPU of its own, as long as it runs; the other GPUs are idle."""
+    def replicas(self) -> tuple[int, ...]:
+        """Return the replicas of the deployments."""
+        return tuple(int(self.real.done(f"{DEPLOYMENTS}/{name}")["spec"]["replicas"]) for name in EXAMPLES)
+
+    def _publish(self, pods: Mapping[str, str]) -> None:
+        """Have each pod on a GPU of its own, as long as it runs; the other GPUs are idle.
+
+        Args:
+            pods: the deployment of each pod.
+        """
         self._gpus = {name: gpu for name, gpu in self._gpus.items() if name in pods}
         for name in pods:
             self._gpus.setdefault(name, min(set(range(GPUS)) - set(self._gpus.values())))
         names = {gpu: name for name, gpu in self._gpus.items()}
-        node, activity = self.cluster.nodes[0], min(1.0, self.total / max(len(pods), 1))
+        node, sizes = self.cluster.nodes[0], Counter(pods.values())
         rows = [
-            Row(busy(activity), gpu, node.name, names[gpu], "ml", "server")
+            Row(busy(min(1.0, self.total / sizes[pods[names[gpu]]])), gpu, node.name, names[gpu], "ml", "server")
             if gpu in names
             else Row(busy(0.0), gpu, node.name)
             for gpu in range(GPUS)
@@ -76,16 +90,16 @@ class Load:
         node.exporter.body = dcgm_page(rows)
 
     def settles_at(self, replicas: int, syncs: int = 5) -> None:
-        """Wait until the deployment has so many replicas for some seconds."""
+        """Wait until every deployment has so many replicas, and runs them, for some seconds."""
         deadline, seen = time.monotonic() + 2 * SECONDS, 0
         while seen < syncs:
             assert time.monotonic() < deadline, f"{self.history}: {self.status()}"
-            seen = seen + 1 if self.step() == replicas == len(self.cluster.pods) else 0
+            seen = seen + 1 if self.step() == {replicas} else 0
             time.sleep(1)
 
-    def status(self) -> object:
-        """The status of the autoscaler."""
-        return self.real.done(f"{AUTOSCALER}/infer")["status"]
+    def status(self) -> list[dict[str, Any]]:
+        """Return the status of each autoscaler."""
+        return [self.real.done(f"{AUTOSCALERS}/{name}")["status"] for name in EXAMPLES]
 
 
 def register(real: RealApiServer, metrics: Adapter, folder: Path) -> None:
@@ -102,21 +116,20 @@ def register(real: RealApiServer, metrics: Adapter, folder: Path) -> None:
             "service": {"name": SERVICE, "namespace": NAMESPACE, "port": metrics.port},
             "caBundle": base64.b64encode((folder / "serving-ca.crt").read_bytes()).decode(),
         }
-        path = "/apis/apiregistration.k8s.io/v1/apiservices"
-        real.done(path, {"metadata": {"name": f"{version}.{group}.metrics.k8s.io"}, "spec": spec})
+        real.done(APISERVICES, {"metadata": {"name": f"{version}.{group}.metrics.k8s.io"}, "spec": spec})
 
 
-def deploy(real: RealApiServer) -> None:
-    """Create the deployment, and the autoscaler of the example, which scales down after five seconds."""
+def deploy(real: RealApiServer, name: str) -> None:
+    """Create a deployment, and the autoscaler of the example for it, which scales down after five seconds."""
     real.need_namespace("ml")
-    labels = {"app": "infer"}
+    labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "server", "image": "server"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    real.done(DEPLOYMENTS, {"metadata": {"name": "infer"}, "spec": spec})
-    example = yaml.safe_load((CHART / "examples" / "hpa-pods.yaml").read_text())
+    real.done(DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec})
+    example = yaml.safe_load((CHART / "examples" / f"hpa-{name}.yaml").read_text().replace("infer", name))
     example["apiVersion"] = "autoscaling/v2beta2"
     example["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 5
-    real.done(AUTOSCALER, example)
+    real.done(AUTOSCALERS, example)
 
 
 def test_replicas_follow_the_load_and_hold_without_data(real: RealApiServer, tmp_path: Path) -> None:
@@ -127,9 +140,10 @@ def test_replicas_follow_the_load_and_hold_without_data(real: RealApiServer, tmp
         real.controllers(*CONTROLLERS),
     ):
         register(real, metrics, tmp_path)
-        deploy(real)
+        for each in EXAMPLES:
+            deploy(real, each)
         load = Load(real, cluster)
-        for total, replicas in ((0.5, 1), (2.4, 4), (4.6, 8), (0.5, 1), (1.2, 2)):
+        for total, replicas in ((0.5, 1), (2.4, 4), (4.8, 8), (0.5, 1), (1.2, 2)):
             load.total = total
             load.settles_at(replicas)
         for version in ("v1beta1", "v1beta2"):
@@ -137,17 +151,18 @@ def test_replicas_follow_the_load_and_hold_without_data(real: RealApiServer, tmp
             assert {item["describedObject"]["name"]: number(item["value"]) for item in items} == dict.fromkeys(
                 cluster.pods, 0.6
             )
-        deployment = real.done(f"{CUSTOM}/v1beta2/namespaces/ml/deployments.apps/infer/gpu_real_utilization")
+        deployment = real.done(f"{CUSTOM}/v1beta2/namespaces/ml/deployments.apps/object/gpu_real_utilization")
         assert [number(item["value"]) for item in deployment["items"]] == [0.6]
-        selector = "workload%3Dinfer%2Cworkload_kind%3DDeployment"
+        selector = "workload%3Dexternal%2Cworkload_kind%3DDeployment"
         external = real.done(f"{EXTERNAL}/namespaces/ml/gpu_real_utilization_sum?labelSelector={selector}")
         assert [number(item["value"]) for item in external["items"]] == [1.2]
         before = len(load.history)
         cluster.nodes[0].exporter.body = "not a page"
         deadline = time.monotonic() + 15
         while time.monotonic() < deadline:
-            assert real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"] == 2
+            assert set(load.replicas()) == {2}
             time.sleep(1)
-        conditions = {each["type"]: each["status"] for each in real.done(f"{AUTOSCALER}/infer")["status"]["conditions"]}
-        assert conditions["ScalingActive"] == "False", "stale data is absent, and the replicas stay"
+        for status in load.status():
+            conditions = {each["type"]: each["status"] for each in status["conditions"]}
+            assert conditions["ScalingActive"] == "False", "stale data is absent, and the replicas stay"
         assert len(load.history) == before

@@ -6,7 +6,7 @@ from pulsed.adapter.pod_names import UNKNOWN, PodNames
 from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.objects import PodMetadata, pod_metadata
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, WorkloadResolver
+from pulsed.kubernetes.workload_resolver import RENEWAL_SECONDS, WorkloadResolver
 from support.clocks import ManualClock
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
@@ -19,7 +19,7 @@ def pod_of(pod_name: str, replica_set: str, **labels: str) -> PodMetadata:
     return pod_metadata(pod(pod_name, namespace="ml", owner=owner, labels=labels), lambda _: True)
 
 
-async def test_a_workload_is_requested_once_and_stays_while_its_pod_is_wanted(server: FakeApiServer) -> None:
+async def test_a_workload_is_requested_once_and_stays_while_the_api_server_refuses(server: FakeApiServer) -> None:
     server.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
     clock, client = ManualClock(), ApiClient(access_to(server), timeout=SECONDS)
     names = PodNames(WorkloadResolver(client, (), clock), PodSettings("", ("name",)))
@@ -29,11 +29,10 @@ async def test_a_workload_is_requested_once_and_stays_while_its_pod_is_wanted(se
     assert names.workload(one) == ("Deployment", "web")
     assert names.workload(two) == ("Deployment", "shown"), "a label names it, as for the daemons"
     assert len(server.requests) == 1
-    clock.now += KEPT_SECONDS + 1
+    clock.now += RENEWAL_SECONDS + 1
     server.denied = True
-    await names.resolve([one])
-    assert names.workload(one) == ("Deployment", "web")
-    assert names.workload(two) == UNKNOWN, "it is not wanted any more"
     await names.resolve([one, two])
-    assert names.workload(two) == UNKNOWN
+    assert names.workload(one) == ("Deployment", "web")
+    assert names.workload(two) == ("Deployment", "shown")
+    assert len(server.requests) == 2
     await client.close()

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -15,9 +16,16 @@ from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.pod_resources import MAX_BYTES
 from pulsed.errors import AttributionError
+from pulsed.kubernetes import device_claims
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.device_claims import DeviceClaims
 from pulsed.model.owner import Owners, pod
+from support.kubernetes.exchanges import access_to
+from support.kubernetes.fake_api_server import FakeApiServer, ResourcePath
 from support.kubernetes.fake_kubelet import container, kubelet, pods
-from support.waiting import eventually
+from support.waiting import SECONDS, eventually
+from tests.deploy.chart import complaints
+from tests.deploy.install import KUBERNETES
 
 TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
 INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}
@@ -71,12 +79,197 @@ async def test_every_form_of_a_device_and_nothing_else(path: Path) -> None:
             "nvidia1/3": ["b/gke/a"],
             "nvidia2": ["b/gke/a"],
             "nvidia5": ["b/dra/a"],
+            "nvidia6/1g5gb": ["b/dra/a"],
         }
-        assert claims.is_complete
-        assert claims.rejected == {"unknown_device": 1}
-        again = await source.read()
-        assert again is not None
-        assert again.rejected == {}
+        assert claims.rejected == {}
+        assert not claims.is_complete, "an instance of that profile may be that of the claim"
+
+
+async def test_a_gpu_that_cannot_be_identified_is_counted_once(path: Path) -> None:
+    response = pods({"name": "new", "namespace": "b", "containers": [container("a", "GPU-aa", claims=["gpu-next"])]})
+    with kubelet(path, lambda _: response):
+        source = Kubelet(str(path))
+        looks = [await source.read() for _ in range(2)]
+        assert [look and (look.rejected, look.is_complete) for look in looks] == [
+            ({"unknown_device": 1}, False),
+            ({}, False),
+        ]
+
+
+DRA = "gpu.nvidia.com"
+
+
+def slice_of(generation: int, **devices: Mapping[str, str]) -> dict[str, Any]:
+    """Return a ResourceSlice of NVIDIA's DRA driver, with the attributes of these devices."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"node-a-{DRA}-{generation}"},
+        "spec": {
+            "driver": DRA,
+            "nodeName": "node-a",
+            "pool": {"name": "node", "generation": generation, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": name.replace("_", "-"),
+                    "attributes": {
+                        **{key: {"string": text} for key, text in attributes.items()},
+                        "driverVersion": {"version": "580.65.6"},
+                        "numa": {"int": 0},
+                    },
+                    "capacity": {"memory": {"value": "80Gi"}},
+                }
+                for name, attributes in devices.items()
+            ],
+        },
+    }
+
+
+def claim(name: str, *devices: str, admin: bool = False) -> dict[str, Any]:
+    """Return an allocated ResourceClaim."""
+    exactly = {"deviceClassName": DRA, "allocationMode": "All", **({"adminAccess": True} if admin else {})}
+    result = {"request": "gpu", "driver": DRA, "pool": "node", **({"adminAccess": True} if admin else {})}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        "status": {
+            "allocation": {"devices": {"results": [{**result, "device": device} for device in devices]}},
+            "reservedFor": [{"resource": "pods", "name": f"{name}-pod", "uid": f"uid-{name}"}],
+        },
+    }
+
+
+ON_DEMAND = "gpu-1-mig-1g10gb-19-0"
+"""An instance that the driver creates for its claim: its UUID is not published."""
+
+SLICES = [
+    slice_of(2, gpu_0={"type": "gpu", "uuid": "GPU-aa"}),
+    slice_of(
+        3,
+        gpu_0={"type": "gpu", "uuid": "GPU-bb"},
+        gpu_1_mig_3g40gb_9_0={"type": "mig", "uuid": "MIG-cc", "parentUUID": "GPU-dd", "profile": "3g.40gb"},
+        gpu_1_mig_1g10gb_19_0={"type": "mig", "parentUUID": "GPU-dd", "profile": "1g.10gb"},
+    ),
+]
+CLAIMS = [
+    claim("train", "gpu-0"),
+    claim("infer", "gpu-1-mig-3g40gb-9-0", ON_DEMAND),
+    claim("exporter", "gpu-0", admin=True),
+]
+
+
+class DraCluster:
+    """The objects above behind an API server, and the containers that have the claims in a kubelet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fake, self.path = FakeApiServer(folder), folder / "kubelet.sock"
+        self.fake.apis.add(("resource.k8s.io", "v1"))
+        listed = {"kind": "ResourceSliceList", "apiVersion": "resource.k8s.io/v1", "metadata": {}, "items": SLICES}
+        self.fake.objects[ResourcePath("resource.k8s.io", "v1", "", "resourceslices", "")] = listed
+        for each in CLAIMS:
+            where = ResourcePath("resource.k8s.io", "v1", "ml", "resourceclaims", each["metadata"]["name"])
+            self.fake.objects[where] = each
+
+    @staticmethod
+    def response() -> bytes:
+        """What the kubelet has of the claims."""
+        names = [(each["metadata"]["name"], each["status"]["allocation"]["devices"]["results"]) for each in CLAIMS]
+        return pods(
+            *(
+                {
+                    "name": name,
+                    "namespace": "ml",
+                    "containers": [container("a", claims=[each["device"] for each in results], claim=name)],
+                }
+                for name, results in names
+            )
+        )
+
+    def requested(self) -> list[str]:
+        return [request.path.removeprefix("/apis/resource.k8s.io/v1/") for request in self.fake.requests]
+
+
+@pytest.fixture
+async def dra(tmp_path: Path) -> AsyncIterator[tuple[DraCluster, Kubelet]]:
+    cluster = DraCluster(tmp_path)
+    with cluster.fake.running() as url, kubelet(cluster.path, lambda _: cluster.response()):
+        cluster.fake.url = url
+        client = ApiClient(access_to(cluster.fake), limits=())
+        source = Kubelet(str(cluster.path), claims=DeviceClaims(client, "node-a", DRA))
+        try:
+            yield cluster, source
+        finally:
+            await source.close()
+            await client.close()
+
+
+async def test_claims_are_identified_by_their_slices_and_administrative_ones_use_nothing(
+    dra: tuple[DraCluster, Kubelet],
+) -> None:
+    cluster, source = dra
+    claims = await source.read()
+    assert claims is not None
+    assert names(claims.owners) == {
+        "gpu-bb": ["ml/train/a"],
+        "mig-cc": ["ml/infer/a"],
+        "gpu-dd/3g40gb": ["ml/infer/a"],
+        "gpu-dd/1g10gb": ["ml/infer/a"],
+    }
+    assert (claims.rejected, claims.is_complete) == ({}, False)
+    expected = {"resourceslices", *(f"namespaces/ml/resourceclaims/{name}" for name in ("train", "infer", "exporter"))}
+    assert sorted(cluster.requested()) == sorted(expected)
+    assert cluster.fake.requests[0].query["fieldSelector"] == f"spec.driver={DRA},spec.nodeName=node-a"
+    assert await source.read() == claims
+    assert len(cluster.requested()) == len(expected), "what is known is not requested again"
+
+
+@pytest.mark.parametrize("fault", ["denied", "older"])
+async def test_without_the_api_the_names_of_claimed_devices_count(fault: str, dra: tuple[DraCluster, Kubelet]) -> None:
+    cluster, source = dra
+    if fault == "denied":
+        cluster.fake.denied = True
+    else:
+        cluster.fake.apis.remove(("resource.k8s.io", "v1"))
+    claims = await source.read()
+    assert claims is not None
+    assert names(claims.owners) == {
+        "nvidia0": ["ml/train/a", "ml/exporter/a"],
+        "nvidia1/3g40gb": ["ml/infer/a"],
+        "nvidia1/1g10gb": ["ml/infer/a"],
+    }
+    assert claims.rejected == {}
+    before = len(cluster.requested())
+    await source.read()
+    assert len(cluster.requested()) == before, "requested again after a pause"
+
+
+async def test_claims_that_are_not_read_yet_leave_owners_unknown(
+    dra: tuple[DraCluster, Kubelet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, source = dra
+    monkeypatch.setattr(device_claims, "WAIT_SECONDS", 0.01)
+    cluster.fake.delay = 0.3
+    claims = await source.read()
+    assert claims is not None
+    assert (claims.owners, claims.is_complete, claims.rejected) == ({}, False, {})
+    cluster.fake.delay = 0.0
+    monkeypatch.undo()
+
+    async def is_known() -> bool:
+        found = await source.read()
+        return found is not None and "gpu-bb" in found.owners
+
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while not await is_known():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", KUBERNETES[-1:])
+def test_the_objects_of_these_tests_are_those_of_kubernetes(version: str) -> None:
+    assert complaints([*SLICES, *CLAIMS], version) == []
 
 
 async def test_a_node_without_gpu_pods_is_complete_once_it_had_one(path: Path) -> None:

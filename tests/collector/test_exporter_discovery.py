@@ -34,7 +34,7 @@ def configured(*settings: str) -> Config:
 
 @asynccontextmanager
 async def discovering(fake: FakeApiServer, *settings: str) -> AsyncIterator[ExporterDiscovery]:
-    client = ApiClient(access_to(fake), spacing=0.0)
+    client = ApiClient(access_to(fake), limits=())
     discovery = ExporterDiscovery(configured(*settings), client)
     discovery.start()
     try:

@@ -9,10 +9,11 @@ import pytest
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.mapping_directory import MappingDirectory
+from pulsed.attribution.source import Claims
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import Owner, pod
+from pulsed.model.owner import Owner, Owners, pod
 from support.waiting import eventually
 from tests.compute.streams import IDLE, sample
 
@@ -43,6 +44,21 @@ class Directory:
         await self.write(wanted)
         state, jobs = self.attribution.states[0], set(wanted.values())
         await eventually(lambda: {each.id for found in state.claims.owners.values() for each in found} == jobs)
+
+
+class Found:
+    """A source that has these owners, and may have others."""
+
+    name, interval, absence = "found", 60.0, ""
+
+    def __init__(self, owners: Mapping[str, Owners]) -> None:
+        self._claims = Claims(owners)
+
+    async def read(self) -> Claims:
+        return self._claims
+
+    async def close(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -84,6 +100,18 @@ async def test_a_board_has_the_owners_of_its_instances(directory: Directory) -> 
     await directory.read({"0.3": "1", "MIG-bb": "2"})
     lookup = OwnerLookup(directory.attribution, "here")
     assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+
+
+async def test_an_instance_is_found_by_its_profile_if_it_is_the_only_one() -> None:
+    attribution = Attribution()
+    owner = pod("ml", "a")
+    attribution.apply([Found({"gpu-aa/1g10gb": (owner,)})])
+    await eventually(lambda: attribution.version > 0)
+    lookup = OwnerLookup(attribution, "here")
+    other = Device(Entity("mig", "0", U, "1", "3g.40gb", "here"))
+    assert ids(lookup.of(tick(BOARD, FIRST, other))) == [[owner.id], [owner.id], None]
+    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [None, None, None]
+    await attribution.stop()
 
 
 async def test_instances_have_the_owners_of_their_board(directory: Directory) -> None:

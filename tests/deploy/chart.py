@@ -14,7 +14,7 @@ import jsonschema_rs
 import yaml
 
 from support.waiting import SECONDS
-from tests.deploy.install import TOOLS
+from tests.deploy.install import SCHEMAS, TOOLS
 from tests.deploy.tools import fetched
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ def _of_kubernetes(manifest: Manifest, version: str) -> list[str]:
 
 @functools.cache
 def _validator(version: str, name: str) -> jsonschema_rs.Validator:
-    folder = fetched("kubernetes-schemas") / f"v{version}-local-strict"
+    folder = fetched(SCHEMAS) / f"v{version}-local-strict"
 
     def beside(uri: str) -> Any:
         return json.loads((folder / uri.rsplit("/", 1)[1]).read_text())

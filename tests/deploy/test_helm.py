@@ -190,6 +190,15 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
     check_restricted(pod, has_token=True)
 
 
+@pytest.mark.parametrize("own", ["", "/data"])
+def test_state_outlives_a_container_without_a_folder_of_its_own(own: str, tmp_path: Path) -> None:
+    manifests = render({"config": {"state_dir": own}} if own else {})
+    mounts = {each["name"]: each["mountPath"] for each in container(manifests)["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod_template(manifests)["spec"]["volumes"]}
+    assert configured(manifests, tmp_path).state_dir == (own or f"{mounts['state']}/state")
+    assert volumes.get("state") == (None if own else {"name": "state", "emptyDir": {"sizeLimit": "256Mi"}})
+
+
 def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
     manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
     pod, mount = host_mount(manifests, {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"})
@@ -211,6 +220,8 @@ def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> No
     manifests = render({})
     assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS]
     assert only(render(SINGLE["no workloads"]), "ClusterRole")["rules"] == [PODS]
+    claims = [rule("resource.k8s.io", "resourceslices", "list"), rule("resource.k8s.io", "resourceclaims")]
+    assert only(render(SINGLE["pods from the kubelet"]), "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *claims]
     binding = only(manifests, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
     account = only(manifests, "ServiceAccount")["metadata"]["name"]

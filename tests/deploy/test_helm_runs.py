@@ -39,7 +39,8 @@ def deployed(values: Values, folder: Path, host: str = HOST, **extra: str) -> It
     """
     port = free_port()
     manifests = render({**values, "port": port})
-    (folder / "config.yaml").write_text(config(manifests))
+    mounted = config(manifests).replace("/var/lib/pulsed/", f"{folder}/")
+    (folder / "config.yaml").write_text(mounted)
     arguments = [re.sub(r"=/etc/pulsed(-web)?/", f"={folder}/", argument) for argument in container(manifests)["args"]]
     log_path = folder / "pulsed.log"
     with log_path.open("w") as log:
@@ -125,13 +126,14 @@ def test_the_rendered_daemon_refuses_the_page_of_another_node(tmp_path: Path) ->
 
 STOCK: dict[str, dict[str, Any]] = {
     "GPU operator": {"labels": {"app": "nvidia-dcgm-exporter"}},
+    "GPU operator with DRA": {"labels": {"app": "nvidia-dcgm-exporter-dra"}, "owner": "nvidia-dcgm-exporter-dra"},
     "dcgm-exporter's chart": {
         "labels": {"app.kubernetes.io/name": "dcgm-exporter", "app.kubernetes.io/instance": "x"},
         "namespace": "monitoring",
         "owner": "dcgm-exporter",
     },
 }
-"""The exporter's pods of the two stock installations, as they come."""
+"""The exporter's pods of the stock installations, as they come."""
 
 
 @pytest.mark.parametrize("installation", STOCK)

@@ -296,12 +296,12 @@ def test_a_forbidden_list_is_named_with_a_remedy(cluster: Cluster) -> None:
 
 def test_a_reload_keeps_what_was_found(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "pulsed.yaml"
-    file.write_text("source: {exporter: {timeout: 5s}}")
+    file.write_text("source: {exporter: {timeout: 800ms}}")
     with exporter(Exporter(page_of("node-a"))) as port:
         cluster.fake.put(pod("exporter-a", port=port))
         with cluster.daemon(PULSED_CONFIG_FILE=str(file)) as daemon:
             cluster.fake.fault = 500
-            file.write_text("source: {exporter: {timeout: 6s}}")
+            file.write_text("source: {exporter: {timeout: 900ms}}")
             until(lambda: "configuration reloaded" in daemon.log())
             until(lambda: "the Kubernetes API failed" in daemon.log())
             assert up(daemon) == {OPERATOR: "1"}
@@ -404,3 +404,35 @@ def test_a_dead_api_server_costs_the_names_of_workloads_only(cluster: Cluster) -
             assert 'pulsed_pod_gpus{namespace="ml",pod="web-1",container="main"} 1' in found
             assert "pulsed_workload_" not in found
             assert up(daemon) == {OPERATOR: "1"}
+
+
+def test_a_restart_while_the_api_server_fails_reads_the_exporter_and_names_its_pods(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    given = Exporter(page_of("node-a").replace('Hostname="node-a"', 'Hostname="node-a",namespace="ml",pod="web-0"'))
+    state: dict[str, Any] = {
+        "PULSED_STATE_DIR": str(tmp_path / "state"),
+        "PULSED_ATTRIBUTION__WORKLOADS__ENABLED": "true",
+    }
+    set_of_web = cluster.fake.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
+    cluster.fake.put(pod("web-0", namespace="ml", owner=set_of_web, labels={}))
+    named = 'pulsed_workload_gpus{namespace="ml",workload="web",workload_kind="Deployment"} 1'
+    file = tmp_path / "state" / "cluster.json"
+    with exporter(given) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon(**state) as daemon:
+            until(lambda: named in daemon.get("/metrics").text)
+            until(lambda: file.exists() and "Deployment" in file.read_text())
+        cluster.fake.fault = 500
+        with cluster.daemon(**state) as daemon:
+            until(lambda: named in daemon.get("/metrics").text)
+            assert up(daemon) == {OPERATOR: "1"}
+            page = daemon.get("/metrics").text
+            assert 'pulsed_attribution_up{source="kubernetes"} 0' in page
+            assert 'pulsed_attribution_last_success_timestamp_seconds{source="kubernetes"}' in page
+            cluster.fake.fault = 0
+            until(lambda: 'pulsed_attribution_up{source="kubernetes"} 1' in daemon.get("/metrics").text)
+        cluster.fake.fault = 500
+        with cluster.daemon(ready=False, PULSED_SOURCE__EXPORTER__BEARER_TOKEN="secret", **state) as daemon:
+            until(lambda: up(daemon) == {"kubernetes": "0"})
+    assert "Bearer secret" not in given.credentials, "another pod may have the address by now"

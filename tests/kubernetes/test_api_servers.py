@@ -1,4 +1,4 @@
-"""The client, the watch and the resolver against the fake API server and, with KUBE_APISERVER, a real one."""
+"""The client, the watch and the resolver against the fake API server and a real one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def hurried(seconds: float) -> None:
 
 
 def client_of(cluster: Cluster) -> ApiClient:
-    return ApiClient(access_to(cluster), spacing=0.0)
+    return ApiClient(access_to(cluster), limits=())
 
 
 def read(item: JsonObject) -> PodMetadata:

@@ -1,6 +1,6 @@
 """The fake API server answers as a real one did, whose answers are in `recorded/`.
 
-With KUBE_APISERVER and UPDATE_GOLDEN set, the test of the real one writes them.
+With UPDATE_GOLDEN, the test of the real one writes them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,8 +13,9 @@ import pytest
 
 from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, server_of_pod
+from pulsed.kubernetes.api_client import REQUEST_LIMITS, ApiClient, JsonObject, RateLimit, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from support.clocks import ManualClock
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod
 from support.waiting import eventually
@@ -42,9 +43,9 @@ async def watching(
     path: str = "/api/v1/pods",
     *,
     is_paged: bool = False,
-    spacing: float | None = None,
+    limits: Sequence[RateLimit] | None = None,
 ) -> AsyncIterator[ResourceWatch[str]]:
-    client = ApiClient(access_to(server), timeout=2, spacing=spacing, sleep=sleep)
+    client = ApiClient(access_to(server), timeout=2, limits=limits, sleep=sleep)
     watch = ResourceWatch(client, path, QUERY, address, sleep=sleep, is_paged=is_paged)
     task = asyncio.create_task(watch.run())
     try:
@@ -206,7 +207,7 @@ async def test_quiet_watches_follow_each_other_without_growing_pauses(
         waited.append(seconds)
         await hurried(seconds)
 
-    async with watching(server, sleep, spacing=0.0) as watch:
+    async with watching(server, sleep, limits=()) as watch:
         await eventually(lambda: len(server.requests) >= 8)
         assert watch.restarts == 0
     assert max(waited) <= 1.0
@@ -223,7 +224,7 @@ async def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer
 
 
 async def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
-    """50 changes a second, watches cut and lists expired meanwhile: less than a request a second."""
+    """50 changes a second, watches cut and lists expired meanwhile: a list, a watch, and not one a second."""
 
     stop = threading.Event()
 
@@ -247,7 +248,7 @@ async def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
         stop.set()
         thread.join()
         await eventually(lambda: names(watch) == {name for _, name in server.pods})
-        assert len(server.requests) <= 1 + time.monotonic() - begun
+        assert len(server.requests) <= 2 + time.monotonic() - begun
 
 
 async def test_requests_stay_apart_while_everything_fails(server: FakeApiServer) -> None:
@@ -262,6 +263,25 @@ async def test_requests_stay_apart_while_everything_fails(server: FakeApiServer)
         await eventually(lambda: len(server.requests) > 8)
     assert max(waited) > 30, "up to a minute"
     assert sum(waited) >= len(server.requests) - 1
+
+
+async def test_the_rate_of_requests_has_a_short_and_a_long_limit(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    clock = ManualClock()
+    begun, moments = clock.now, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    client = ApiClient(access_to(server), clock=clock, sleep=sleep)
+    for _ in range(90):
+        await client.get("/api/v1/namespaces/gpu-operator/pods/one")
+        moments.append(clock.now - begun)
+    await client.close()
+    (burst, seconds), (most, long_seconds) = REQUEST_LIMITS
+    assert moments[burst - 1] == pytest.approx(0.0, abs=1e-6)
+    assert moments[55] == pytest.approx((56 - burst) * seconds)
+    assert moments[-1] == pytest.approx((90 - most) * long_seconds)
 
 
 async def test_another_authority_is_refused(server: FakeApiServer, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
+from pulsed.kubernetes.workload_resolver import MISSING_SECONDS, RENEWAL_SECONDS, WorkloadReference, WorkloadResolver
 from support.clocks import ManualClock
 from support.kubernetes.exchanges import access_to
 from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
@@ -156,7 +156,7 @@ async def test_an_object_is_requested_once_until_its_time_is_over(server: FakeAp
         found = await asyncio.gather(*(resolving.top(WEB, f"p{number}") for number in range(50)))
         assert set(found) == {WorkloadReference("Deployment", "web")}
         assert len(server.requests) == 1
-        resolving.clock.now += KEPT_SECONDS
+        resolving.clock.now += RENEWAL_SECONDS
         put_replica_set(server, reference("apps/v1", "Deployment", "adopted"))
         assert await resolving.top(WEB) == WorkloadReference("Deployment", "adopted")
 

@@ -196,7 +196,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}
-{{- $base := dict }}
+{{- $base := dict "state_dir" "/var/lib/pulsed/state" }}
 {{- if and (eq .Values.source.kind "exporter") (not .Values.source.exporter.targets) (not (include "pulsed.readsPods" .)) }}
 {{- $_ := set $base "source" (dict "exporter" (dict "own_node" true)) }}
 {{- end }}
