@@ -57,6 +57,12 @@ class AdapterTelemetry:
         daemons.add_metric(["success"], len(self._gpus.daemons) - failing)
         daemons.add_metric(["failure"], failing)
         yield daemons
+        gpus = GaugeMetricFamily(
+            "pulsed_adapter_gpus", "GPUs of pods that do not end, by whether their values are current", labels=["state"]
+        )
+        for state, count in zip(("current", "stale"), self._gpus.counts(), strict=True):
+            gpus.add_metric([state], count)
+        yield gpus
         oldest = GaugeMetricFamily(
             "pulsed_adapter_oldest_reading_timestamp_seconds",
             "Time of the oldest reading of a daemon among those in use; absent without one",

@@ -150,7 +150,7 @@ class PodWorkloads:
         self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
         self._next_sweep = clock() + FORGOTTEN_SECONDS
         self._wake = asyncio.Event()
-        self._state, self._error, self._watch_error = SourceState(NAME), "", ""
+        self._state, self._error = SourceState(NAME), ""
 
     @property
     def known(self) -> KnownPods:
@@ -214,9 +214,8 @@ class PodWorkloads:
         """Take over the pods of the watch."""
         if not self._watch.error:
             self._state.last_success = self._wall()
-        elif self._watch.error != self._watch_error:
-            self._count("unavailable")
-        self._watch_error = self._watch.error
+        else:
+            self._count("forbidden" if self._watch.is_denied else "unavailable")
         changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
         if changed:
             self._wake.set()

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from pulsed.compute.bounds import activity_of
@@ -49,6 +50,10 @@ class Reachability:
         """Continue with the time in Unix seconds at which it last answered."""
         self.last_seen = last_seen
         self._seen = -LOST_SECONDS
+
+    def resume(self, now: float) -> None:
+        """Continue after a time in which the source did not deliver, which proves nothing."""
+        self._seen = max(self._seen, now)
 
     def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
         """Take a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix seconds
@@ -132,6 +137,7 @@ class GpuHealth:
             xids=XidLog(frozenset(plan.critical_xids)),
         )
         self._epoch: Epoch | None = None
+        self._resumed = -inf  # when the source delivered again, by the GPU's clock
         self._has_news = self._is_fresh = False
         self._is_new_model = True
         self._answer: Reading | None = None
@@ -165,6 +171,8 @@ class GpuHealth:
             self.changes, self.xids = [], Counter()
         if sample.is_interrupted:
             rules.interrupt()
+            self.reachability.resume(track.now)
+            self._resumed = now
         if track.device is not self.device:
             self._take_device(track.device)
         if kernel_events:
@@ -227,8 +235,11 @@ class GpuHealth:
             self._is_fresh, self._has_news = freshness.is_fresh, True
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
-        """Return the values of `COMPARED_FACTS`."""
-        age = freshness.age
+        """Return the values of `COMPARED_FACTS`.
+
+        While the source did not deliver, the GPU did not fail to: that time does not count as age.
+        """
+        age = freshness.age and min(freshness.age, self.now - self._resumed)
         return (
             self.reachability.polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),

@@ -83,6 +83,30 @@ def test_inputs_that_a_source_had_before_a_gap_are_not_blank_after_it() -> None:
     assert sim.check("telemetry", after=8.0, temperature_celsius=40.0).state == "ok"
 
 
+WORKING = {"temperature_celsius": 50.0, "power_watts": 300.0, "memory_used_bytes": 1e9}
+
+
+@pytest.mark.parametrize("gap", [8.0, 290.0, 400.0])
+@pytest.mark.parametrize("first", [{**WORKING, "energy_joules_total": 1060.0}, {"memory_used_bytes": 1e9}, {}])
+def test_the_return_of_a_silent_source_is_no_fault_of_the_gpu(first: dict[str, float | None], gap: float) -> None:
+    """Its first page may be an old one, or have no value yet."""
+    sim = Sim()
+    for second in range(1, 61):
+        assert sim.health(**WORKING, energy_joules_total=1000.0 + second).state == "ok"
+    returned = sim.health(after=gap, **first)
+    assert returned.state in ("ok", "unknown")
+    assert {check.id for check in returned.checks if check.severity > 0} == set()
+    assert sim.health(**WORKING, energy_joules_total=9000.0).state == "ok"
+
+
+def test_a_gpu_without_readings_after_a_gap_is_told_by_the_time_since_then() -> None:
+    sim = Sim()
+    sim.run(60, "telemetry", **WORKING)
+    assert sim.check("telemetry", after=300.0, memory_used_bytes=1e9).state == "ok"
+    assert sim.run(9, "telemetry", memory_used_bytes=1e9).state == "ok"
+    assert sim.run(3, "telemetry", memory_used_bytes=1e9).state == "warn"
+
+
 def test_a_model_that_is_not_reported_any_more_keeps_its_limits() -> None:
     sim = Sim()
     assert sim.run(40, "temp_gpu", temperature_celsius=89.0).state == "crit"
