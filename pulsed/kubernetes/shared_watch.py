@@ -62,6 +62,11 @@ class WatchReader(Generic[_T]):
         """Why the objects may not be current; empty if they are."""
         return "" if self._watch is None else self._watch.error
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether that is a lack of rights."""
+        return self._watch is not None and self._watch.is_denied
+
     def use(self, watch: ResourceWatch[_Results]) -> None:
         """Have the objects of a watch from now on."""
         self._watch = watch

@@ -95,4 +95,4 @@ async def test_the_error_of_the_watch_is_that_of_all(server: FakeApiServer, clie
     readers = [WatchReader(client, "/api/v1/pods", NODE, read) for read in (name, web)]
     async with reading(readers[0]), reading(readers[1]):
         await eventually(lambda: all("403 Forbidden" in reader.error for reader in readers))
-        assert not any(reader.is_listed for reader in readers)
+        assert all(reader.is_denied and not reader.is_listed for reader in readers)
