@@ -83,7 +83,7 @@ class WatchReader(Generic[_T]):
                 del lists[self._list]
 
 
-class _Reader(Protocol):
+class _AnyWatchReader(Protocol):
     """A `WatchReader` of any objects."""
 
     @property
@@ -100,10 +100,10 @@ class _SharedWatch:
 
     def __init__(self, make: _MakeWatch) -> None:
         self._make = make
-        self._readers: list[_Reader] = []
+        self._readers: list[_AnyWatchReader] = []
         self._task: asyncio.Task[None] | None = None
 
-    def join(self, reader: _Reader) -> None:
+    def join(self, reader: _AnyWatchReader) -> None:
         """Read for a reader, too."""
         self._readers.append(reader)
         watch = self._make(lambda item: {each: each.read(item) for each in self._readers}, self._changed)
@@ -113,7 +113,7 @@ class _SharedWatch:
             self._task.cancel()
         self._task = asyncio.create_task(_run_soon(watch), name="watch of Kubernetes")
 
-    def leave(self, reader: _Reader) -> bool:
+    def leave(self, reader: _AnyWatchReader) -> bool:
         """Read no longer for a reader; return whether it was the last one."""
         self._readers.remove(reader)
         if not self._readers and self._task is not None:
