@@ -166,7 +166,7 @@ def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
         (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
         (SINGLE["exporter pods of one namespace"], "gpu-pulsed", set(), PODS),
         (SOURCES["driver"], "gpu-pulsed", set(), set()),
-        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS, set()),
+        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS | CONTROLLERS, set()),
     ],
     ids=["default", "no workloads", "one namespace", "driver", "adapter"],
 )
