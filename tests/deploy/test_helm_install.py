@@ -9,6 +9,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from support.kubernetes.fake_api_server import pod
 from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import until
 from tests.deploy.cases import SINGLE, SOURCES
-from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
+from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
 from tests.deploy.test_values_examples import OLD, PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
@@ -124,6 +125,24 @@ def test_a_release_with_the_values_of_the_first_chart_is_upgraded(real: RealApiS
         assert [path for path in after if real.request(path)[0] != 200] == []
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_no_pod_of_helm_test_is_left(phase: str, real: RealApiServer, tmp_path: Path) -> None:
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{RELEASE}-pulsed-test"
+    with installed(real, {}, tmp_path), ThreadPoolExecutor(1) as pool:
+        found = pool.submit(helm, "test", RELEASE, *release_options(real))
+        until(lambda: real.request(path)[0] == 200)
+        real.done(f"{path}/status", real.done(path) | {"status": {"phase": phase}}, "PUT")  # as a kubelet
+        assert ("gpu-pulsed-test failed" in str(found.exception())) == (phase == "Failed")
+        assert real.request(path)[0] == 404
+
+
+def test_a_placeholder_of_the_image_is_not_installed(real: RealApiServer, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"image\.repository is the placeholder r\.example/pulsed"):
+        helm(
+            "install", RELEASE, str(copied(tmp_path)), *release_options(real), "--set=image.repository=r.example/pulsed"
+        )
+
+
 def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
     """What a user may do: resource, verb, and the namespace, empty for all."""
     kinds = {(plural, version.rpartition("/")[0]) for (version, _), (plural, _) in resources(real).items()}
@@ -147,7 +166,7 @@ def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
         (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
         (SINGLE["exporter pods of one namespace"], "gpu-pulsed", set(), PODS),
         (SOURCES["driver"], "gpu-pulsed", set(), set()),
-        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS, set()),
+        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS | CONTROLLERS, set()),
     ],
     ids=["default", "no workloads", "one namespace", "driver", "adapter"],
 )
