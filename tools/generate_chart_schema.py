@@ -39,6 +39,7 @@ SET_BY_ADAPTER = (
     "adapter.scheme",
     "adapter.route_prefix",
     "adapter.client_names",
+    "adapter.serving",
 )
 """Those of the adapter."""
 

@@ -11,7 +11,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod
-from pulsed.adapter.documents import VERSIONS, Document, failure
+from pulsed.adapter.documents import OPENAPI, VERSIONS, Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.json_text import json_text
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -57,6 +57,12 @@ class AdapterTelemetry:
         daemons.add_metric(["success"], len(self._gpus.daemons) - failing)
         daemons.add_metric(["failure"], failing)
         yield daemons
+        gpus = GaugeMetricFamily(
+            "pulsed_adapter_gpus", "GPUs of pods that do not end, by whether their values are current", labels=["state"]
+        )
+        for state, count in zip(("current", "stale"), self._gpus.counts(), strict=True):
+            gpus.add_metric([state], count)
+        yield gpus
         oldest = GaugeMetricFamily(
             "pulsed_adapter_oldest_reading_timestamp_seconds",
             "Time of the oldest reading of a daemon among those in use; absent without one",
@@ -90,11 +96,14 @@ class AdapterApp:
     """Answers the API server, probes, and Prometheus.
 
     Args:
-        client_names: common names of client certificates, one of which requests of `/apis` need; empty: none.
+        client_names: returns the common names of client certificates, one of which requests of `/apis` need; empty: a
+            certificate of any name; None: requests need none.
     """
 
-    def __init__(self, api: MetricsApi, telemetry: AdapterTelemetry, client_names: Collection[str] = ()) -> None:
-        self._api, self._telemetry, self._client_names = api, telemetry, frozenset(client_names)
+    def __init__(
+        self, api: MetricsApi, telemetry: AdapterTelemetry, client_names: Callable[[], Collection[str]] | None = None
+    ) -> None:
+        self._api, self._telemetry, self._client_names = api, telemetry, client_names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -121,11 +130,14 @@ class AdapterApp:
         await respond(scope, send, code, body, *headers, content_type=content_type)
 
     def _check_client(self, names: frozenset[str]) -> None:
-        if self._client_names and not self._client_names & names:
+        if self._client_names is None:
+            return
+        allowed = self._client_names()
+        if not names or (allowed and names.isdisjoint(allowed)):
             given = f"its common name is {', '.join(sorted(names))}" if names else "there is none"
             raise RequestFailed(
                 401,
-                f"a client certificate of adapter.client_names ({', '.join(self._client_names)}) is needed; {given}",
+                f"a client certificate of adapter.client_names ({', '.join(allowed) or 'any'}) is needed; {given}",
             )
 
     def _document(self, scope: Scope, warn: Callable[[str], None]) -> Document:
@@ -136,6 +148,8 @@ class AdapterApp:
             self._api.check_ready()
             return {"status": "ok"}
         self._check_client(client_of(scope).names)
+        if path in OPENAPI:
+            return OPENAPI[path]
         # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
         root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
         if root != "apis":

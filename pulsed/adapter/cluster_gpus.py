@@ -183,11 +183,18 @@ class ClusterGpus:
                 )
         return found
 
+    def counts(self) -> tuple[int, int]:
+        """Return of how many GPUs of pods the values are current, and of how many they are not."""
+        stale = [row.stale for namespace in self._namespaces() for row in self.of(namespace).rows]
+        return len(stale) - sum(stale), sum(stale)
+
+    def _namespaces(self) -> set[str]:
+        found = {namespace for (namespace, _), pod in self._pods.objects.items() if pod.gpus}
+        return found.union(*(each.rows for each in self._rows.values()))
+
     def _unnamed(self) -> list[PodMetadata]:
         """Return the pods whose workloads no daemon names."""
-        namespaces = {namespace for (namespace, _), pod in self._pods.objects.items() if pod.gpus}
-        namespaces.update(namespace for found in self._rows.values() for namespace in found.rows)
-        rows = (row for namespace in namespaces for row in self._all_rows(namespace) if not row.workload)
+        rows = (row for namespace in self._namespaces() for row in self._all_rows(namespace) if not row.workload)
         return [self._pods.objects[key].metadata for key in {(row.namespace, row.pod) for row in rows}]
 
     async def run(self, interval: float) -> None:

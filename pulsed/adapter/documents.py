@@ -149,6 +149,13 @@ def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
     return {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items}
 
 
+OPENAPI: Mapping[str, Document] = {
+    "/openapi/v2": {"swagger": "2.0", "info": {"title": "pulsed adapter", "version": "v1"}, "paths": {}},
+    "/openapi/v3": {"paths": {}},
+}
+"""The API server requests them every minute, and logs an error without."""
+
+
 _REASONS: Mapping[int, str] = {
     400: "BadRequest",
     401: "Unauthorized",

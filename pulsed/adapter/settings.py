@@ -9,9 +9,46 @@ from typing import Annotated, Literal
 from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES
-from pulsed.settings import Duration, FieldNames, ListKind, Problem, Ratio, RoutePrefix, Settings, not_empty, setting
+from pulsed.settings import (
+    Duration,
+    FieldNames,
+    FileName,
+    ListKind,
+    Problem,
+    Ratio,
+    RoutePrefix,
+    Settings,
+    Text,
+    not_empty,
+    setting,
+)
 
 CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings(Settings):
+    """What the adapter keeps current in a pod: its certificate, made by `openssl`, which replicas share, and the
+    authority of the API server's certificate as a client, from the ConfigMap `extension-apiserver-authentication`."""
+
+    folder: FileName | None = setting(
+        None,
+        "Folder of the files `tls.crt` and `tls.key` (with `secret`) and `front-proxy-ca.crt`, which the web "
+        "configuration names. Requests of `/apis` need a certificate of that authority. Unset: nothing is kept.",
+        example="/run/pulsed-tls",
+    )
+    secret: Text | None = setting(
+        None,
+        "Existing Secret in the adapter's namespace, for its certificate. Needs get and update of it. Unset: the "
+        "certificate is another one.",
+        example="pulsed-adapter-tls",
+    )
+    service: Text = setting("pulsed-adapter", "The Service that the certificate is for.")
+    api_services: CommonNames = setting(
+        (),
+        "APIServices that get the authority of the certificate. Needs get and patch of them.",
+        example=("v1beta2.custom.metrics.k8s.io",),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +97,8 @@ class AdapterSettings(Settings):
         "verifies the certificates. Unset: any. The API server's is usually `front-proxy-client`.",
         example=("front-proxy-client",),
     )
+
+    serving: ServingSettings = setting(ServingSettings(), "For HTTPS in a cluster.")
 
     def problems(self) -> Iterator[Problem]:
         """Yield fields that are not numbers to scale on."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
-from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.shared_watch import WatchReader
 from pulsed.kubernetes.workload_resolver import (
     MISSING_SECONDS,
     KnownController,
@@ -135,7 +135,7 @@ class PodWorkloads:
         self.settings = settings
         self._changed, self._clock, self._wall = changed, clock, wall
         self._resolver = WorkloadResolver(client, settings.kinds, clock)
-        self._watch = ResourceWatch(
+        self._watch = WatchReader(
             client,
             "/api/v1/pods",
             settings.query,
@@ -150,7 +150,7 @@ class PodWorkloads:
         self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
         self._next_sweep = clock() + FORGOTTEN_SECONDS
         self._wake = asyncio.Event()
-        self._state, self._error, self._watch_error = SourceState(NAME), "", ""
+        self._state, self._error = SourceState(NAME), ""
 
     @property
     def known(self) -> KnownPods:
@@ -214,9 +214,8 @@ class PodWorkloads:
         """Take over the pods of the watch."""
         if not self._watch.error:
             self._state.last_success = self._wall()
-        elif self._watch.error != self._watch_error:
-            self._count("unavailable")
-        self._watch_error = self._watch.error
+        else:
+            self._count("forbidden" if self._watch.is_denied else "unavailable")
         changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
         if changed:
             self._wake.set()

@@ -12,16 +12,18 @@ from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
-from pulsed.kubernetes.api_client import ApiClient, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, JsonObject, own_namespace
 from pulsed.kubernetes.exporter_pods import (
     ExporterEndpoint,
+    ExporterPod,
     PageAddress,
     PodRequirements,
     endpoints,
     exporter_pod,
 )
-from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.objects import labels_of, parse_selector
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
+from pulsed.kubernetes.shared_watch import WatchReader
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
@@ -102,17 +104,10 @@ class ExporterDiscovery:
         # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
         named = () if given.namespaces in (None, ALL_NAMESPACES) else given.namespaces
         paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
-        self._watches = [
-            ResourceWatch(
-                client,
-                path,
-                {"labelSelector": selector, "fieldSelector": f"spec.nodeName={self._node}"},
-                exporter_pod,
-                self._update,
-            )
-            for path in paths
-            for selector in given.selectors
-        ]
+        # Without selectors, as workloads of pods are read: both have one watch then.
+        query = {"fieldSelector": f"spec.nodeName={self._node}"}
+        self._selectors = list(map(parse_selector, given.selectors))
+        self._watches = [WatchReader(client, path, query, self._read, self._update) for path in paths]
         self._settings = exporter_settings(config)
         self._claims = GpuClaims(self._settings.scrape_timeout)
         self._scraper = Scraper(self._settings)
@@ -154,6 +149,11 @@ class ExporterDiscovery:
         if reasons := [*self._refused, *self._reasons]:
             return ExporterNotFound(f"no pod {where} on node {self._node} can be read: {_joined(reasons)}", _REMEDY)
         return ExporterNotFound(f"no pod {where} on node {self._node} matches {selectors}", _REMEDY)
+
+    def _read(self, item: JsonObject) -> ExporterPod | None:
+        """Return a pod with the labels of an exporter."""
+        labels = labels_of(item)
+        return exporter_pod(item) if any(matches(labels) for matches in self._selectors) else None
 
     def _update(self) -> None:
         if all(watch.is_listed for watch in self._watches):

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.pod_names import PodNames
+from pulsed.adapter.serving_certificate import ServingCertificate
 from pulsed.collector.attribution_sources import pod_settings
 from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.commands.arguments import configuration
@@ -57,20 +58,45 @@ def serve_apis(config: Config) -> int:
         ConfigError: the API server or the daemons' namespaces are not known, or the web configuration is not valid.
     """
     access = cluster_access(config)
-    web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
-    if config.adapter.client_names and (web is None or not web.now.settings.tls_server_config.verifies_clients):
-        raise ConfigError(
-            "adapter.client_names: the web configuration does not verify client certificates; every request would be "
-            "refused",
-            "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
-        )
+    if config.adapter.serving.folder is None:
+        web_configuration(config)
     namespaces = daemon_namespaces(config)
     listeners = listen(config.listen)
     try:
-        return uvloop.run(_run(config, access, namespaces, web, listeners))
+        return uvloop.run(_run(config, access, namespaces, listeners))
     finally:
         for listener in listeners:
             listener.close()
+
+
+def web_configuration(config: Config) -> WebConfigReloader | None:
+    """Return the web configuration; None without one. Raises `ConfigError` if it is not valid."""
+    given = config.adapter
+    web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
+    needs_clients = given.client_names or given.serving.folder is not None
+    if needs_clients and (web is None or not web.now.settings.tls_server_config.verifies_clients):
+        key = "client_names" if given.client_names else "serving.folder"
+        raise ConfigError(
+            f"adapter.{key}: the web configuration does not verify client certificates; every request would be refused",
+            "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
+        )
+    return web
+
+
+def serving_certificate(config: Config, client: ApiClient) -> ServingCertificate | None:
+    """Return what keeps the files of `adapter.serving`; None if nothing does."""
+    serving = config.adapter.serving
+    if serving.folder is None:
+        return None
+    return ServingCertificate(client, serving, serving.folder, own_namespace(config.kubernetes.namespace_file))
+
+
+def client_names(config: Config, serving: ServingCertificate | None) -> Callable[[], Collection[str]] | None:
+    """Return the function of the names of the API server's certificate; None if requests need none."""
+    given = config.adapter.client_names
+    if not given and serving is None:
+        return None
+    return lambda: given if given or serving is None else serving.client_names
 
 
 def daemon_namespaces(config: Config) -> Collection[str] | None:
@@ -103,11 +129,14 @@ async def _run(
     config: Config,
     access: ClusterAccess,
     namespaces: Collection[str] | None,
-    web: WebConfigReloader | None,
     listeners: list[Listener],
 ) -> int:
     given = config.adapter
     client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
+    serving = serving_certificate(config, client)
+    if serving is not None:
+        await serving.wait()
+    web = web_configuration(config)
     scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
     scraper.retain()
     listed = asyncio.Event()
@@ -124,7 +153,7 @@ async def _run(
     gpus = ClusterGpus(scraper, pods, names, page, given.stale_after or STALE_INTERVALS * given.interval)
     telemetry = AdapterTelemetry(gpus, pods)
     app: App = AdapterApp(
-        MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage), telemetry, given.client_names
+        MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage), telemetry, client_names(config, serving)
     )
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
@@ -140,6 +169,8 @@ async def _run(
         await gpus.run(given.interval)
 
     tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
+    if serving is not None:
+        tasks.append(asyncio.create_task(serving.run()))
     configure_memory()
     try:
         await server.serve(sockets=[listener.socket for listener in listeners])

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from pulsed.http.body import Body
@@ -100,20 +100,30 @@ def address_of(url: str) -> Address:
     return Address(host, port, secure, named if port == usual else f"{named}:{port}", target)
 
 
-def request_bytes(address: Address, headers: Mapping[str, str]) -> bytes:
-    """Return a GET request. The header Host is that of the address, unless the headers hold one.
+class Content(NamedTuple):
+    """What a request sends. It may be sent twice, as a GET: the request must allow that."""
+
+    method: str
+    media_type: str
+    body: bytes
+
+
+def request_bytes(address: Address, headers: Mapping[str, str], content: Content | None = None) -> bytes:
+    """Return a request, a GET without content. The header Host is that of the address, unless the headers hold one.
 
     Raises:
         ValueError: a header cannot be sent: a line break in it would be the begin of another.
     """
-    lines = [f"GET {address.target} HTTP/1.1"]
+    lines = [f"{content.method if content else 'GET'} {address.target} HTTP/1.1"]
+    if content:
+        headers = {**headers, "Content-Type": content.media_type, "Content-Length": str(len(content.body))}
     if not any(name.lower() == "host" for name in headers):
         lines.append(f"Host: {address.authority}")
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
             raise ValueError("not a header")
         lines.append(f"{name}: {value}")
-    return "\r\n".join((*lines, "", "")).encode()
+    return "\r\n".join((*lines, "", "")).encode() + (content.body if content else b"")
 
 
 class HttpClient:

@@ -15,7 +15,16 @@ from urllib.parse import urlencode
 from pulsed import __version__
 from pulsed.errors import ConfigError, PulsedError
 from pulsed.http.body import BadBody, Body, LineBody
-from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes, url_host
+from pulsed.http.client import (
+    Answer,
+    BrokenAnswer,
+    Content,
+    DeadlineMissed,
+    HttpClient,
+    address_of,
+    request_bytes,
+    url_host,
+)
 from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.connection import describe
 from pulsed.http.credentials import BadCredentials, read_token
@@ -73,6 +82,10 @@ class ResourceNotFound(KubernetesError):
     """There is no such object, or no such kind (404 Not Found)."""
 
 
+class ResourceConflict(KubernetesError):
+    """The object has changed since it was read (409 Conflict)."""
+
+
 class ResourceExpired(KubernetesError):
     """The version to continue from is too old (410 Gone): the list has to be requested again."""
 
@@ -85,7 +98,12 @@ class WatchEvent:
     item: JsonObject
 
 
-_REFUSALS: Mapping[int, type[KubernetesError]] = {403: AccessDenied, 404: ResourceNotFound, 410: ResourceExpired}
+_REFUSALS: Mapping[int, type[KubernetesError]] = {
+    403: AccessDenied,
+    404: ResourceNotFound,
+    409: ResourceConflict,
+    410: ResourceExpired,
+}
 
 
 class ApiClient:
@@ -125,6 +143,23 @@ class ApiClient:
             KubernetesError: it was not sent.
         """
         return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES))).page)
+
+    async def put(self, path: str, item: JsonObject) -> None:
+        """Replace an object as it was read, with its version.
+
+        Raises:
+            ResourceConflict: it has changed since.
+            KubernetesError: it was not replaced.
+        """
+        await self._wait_for_turn()
+        content = Content("PUT", "application/json", json.dumps(item).encode())
+        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
+
+    async def merge(self, path: str, changes: JsonObject) -> None:
+        """Change fields of an object (RFC 7396). Raises `KubernetesError` if they were not changed."""
+        await self._wait_for_turn()
+        content = Content("PATCH", "application/merge-patch+json", json.dumps(changes).encode())
+        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
 
     async def list(self, path: str, query: Mapping[str, str], take: Callable[[JsonObject], None]) -> str:
         """Call `take` with every object, page by page; return the version from which a watch continues the list.
@@ -219,10 +254,12 @@ class ApiClient:
         await self._wait_for_turn()
         return await self._send(path, query, body, self._timeout)
 
-    async def _send(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
+    async def _send(
+        self, path: str, query: Mapping[str, str], body: Body, seconds: float, content: Content | None = None
+    ) -> Answer:
         address = replace(self._address, target=f"{path}?{urlencode(query)}" if query else path)
         try:
-            request = request_bytes(address, self._headers())
+            request = request_bytes(address, self._headers(), content)
             answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
         except BadCredentials as error:
             remedy = "The pod needs a ServiceAccount token: automountServiceAccountToken"

@@ -88,12 +88,11 @@ def pod_metadata(item: JsonObject, keeps_label: Callable[[str], bool]) -> PodMet
         keeps_label: whether a label of this name is kept.
     """
     metadata = mapping(item.get("metadata"))
-    labels = mapping(metadata.get("labels"))
     return PodMetadata(
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         uid=text(metadata.get("uid")),
-        labels={name: text(value) for name, value in labels.items() if keeps_label(name)},
+        labels={name: value for name, value in labels_of(item).items() if keeps_label(name)},
         controller=controller_of(item),
     )
 
@@ -107,6 +106,12 @@ def requested_gpus(item: JsonObject) -> int:
     limits = [mapping(mapping(each.get("resources")).get("limits")) for each in containers]
     counts = [text(value) for each in limits for name, value in each.items() if _GPU_RESOURCE.match(name)]
     return sum(int(count) for count in counts if count.isascii() and count.isdigit())
+
+
+def labels_of(item: JsonObject) -> Labels:
+    """Return the labels of an object in JSON."""
+    labels = mapping(mapping(item.get("metadata")).get("labels"))
+    return {name: text(value) for name, value in labels.items()}
 
 
 def controller_of(item: JsonObject) -> Controller | None:

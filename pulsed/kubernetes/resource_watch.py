@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from pulsed.kubernetes.api_client import (
     SILENT_SECONDS,
+    AccessDenied,
     ApiClient,
     JsonObject,
     KubernetesError,
@@ -45,6 +46,7 @@ class ResourceWatch(Generic[_T]):
         objects: by namespace and name.
         is_listed: whether the list has been read once.
         error: why it may not be current; empty if it is.
+        is_denied: whether that is a lack of rights.
         restarts: times that a list or a watch failed, and was begun again.
     """
 
@@ -70,6 +72,7 @@ class ResourceWatch(Generic[_T]):
         self._heard = 0.0  # when the last list or change came
         self.is_listed = False
         self.error = ""
+        self.is_denied = False
         self.restarts = 0
 
     async def run(self) -> None:
@@ -84,7 +87,7 @@ class ResourceWatch(Generic[_T]):
                 self._version, self._list_version = None, ""
                 self.restarts += 1
             except KubernetesError as error:
-                self._fail(str(error))
+                self._fail(str(error), is_denied=isinstance(error, AccessDenied))
             except Exception:  # of a reader's code; ending here would serve old objects for good
                 log.exception("internal error in a list of Kubernetes; please report it", extra={"path": self._path})
                 self._version = None  # the change that failed comes again with the list
@@ -130,10 +133,10 @@ class ResourceWatch(Generic[_T]):
             self.error = ""
         self._changed()
 
-    def _fail(self, error: str) -> None:
+    def _fail(self, error: str, *, is_denied: bool = False) -> None:
         if error != self.error:
             log.warning("the Kubernetes API failed; what was read last is used", extra={"error": error})
-        self.error = error
+        self.error, self.is_denied = error, is_denied
         self.restarts += 1
         self._changed()
 

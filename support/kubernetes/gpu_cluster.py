@@ -43,7 +43,11 @@ class Node:
 
 @dataclass
 class GpuCluster:
-    """Nodes, and one workload whose pods have a GPU each."""
+    """Nodes, and one workload whose pods have a GPU each.
+
+    Attributes:
+        owner: the reference to the ReplicaSet of its pods.
+    """
 
     api: FakeApiServer | RealApiServer
     folder: Path
@@ -51,6 +55,7 @@ class GpuCluster:
     namespace: str = "ml"
     workload: str = "infer"
     pods: list[str] = field(default_factory=list)
+    owner: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fake(self) -> FakeApiServer:
@@ -76,8 +81,8 @@ class GpuCluster:
 
     def pod(self, name: str, node: str) -> dict[str, Any]:
         """Return a pod of the workload."""
-        owner = reference("apps/v1", "ReplicaSet", self.replica_set)
-        return pod(name, node=node, namespace=self.namespace, labels={"app": self.workload}, owner=owner)
+        labels = {"app": self.workload}
+        return pod(name, node=node, namespace=self.namespace, labels=labels, owner=self.owner)
 
     def load(self, activity: float) -> None:
         """Have the GPU of each pod be as busy as this."""
@@ -106,7 +111,7 @@ def gpu_cluster(folder: Path, nodes: int, *settings: str, real: RealApiServer | 
         url = stack.enter_context(exporting(exporters))
         cluster = GpuCluster(fake, folder)
         deployment = reference("apps/v1", "Deployment", cluster.workload)
-        fake.put_object("apps/v1", "replicasets", cluster.replica_set, deployment)
+        cluster.owner = fake.put_object("apps/v1", "replicasets", cluster.replica_set, deployment)
         made = []
         for name in names:
             given = ["source.kind=exporter", "source.interval=1", "source.stale_after=5", f"node={name}"]

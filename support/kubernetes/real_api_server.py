@@ -34,6 +34,12 @@ ADMIN, READER = "admin", "reader"
 
 _TOKENS = f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\nfirst,{READER},{READER}\nsecond,{READER},{READER}\n'
 _ROLE = "reads-everything"
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["ResponseStarted", "ResponseComplete"],
+    "rules": [{"level": "Metadata", "users": [READER]}, {"level": "None"}],
+}
 
 
 _LABELS = {"app": "web"}
@@ -92,6 +98,7 @@ class RealApiServer:
         self.front_proxy.write(self.folder, "front-proxy-ca")
         make("front-proxy-client", self.front_proxy).write(self.folder, "front-proxy")
         (self.folder / "tokens.csv").write_text(_TOKENS)
+        (self.folder / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token)
         self._ports = {name: free_port() for name in ("etcd", "peer", "secure")}
@@ -205,6 +212,11 @@ class RealApiServer:
         answer = self._connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
 
+    def requests(self) -> list[str]:
+        """Return the verbs and URIs of all requests of READER."""
+        lines = (self.folder / "audit.log").read_text().splitlines()
+        return [f"{each['verb']} {each['requestURI']}" for each in map(json.loads, lines)]
+
     def done(self, path: str, body: object = None, method: str = "", content: str = "application/json") -> Any:
         """Return the object of a request that succeeds."""
         status, _, text = self.request(path, body, method, content=content)
@@ -258,7 +270,8 @@ class RealApiServer:
                 metadata = item["metadata"]
                 if (metadata["namespace"], metadata["name"]) != ("default", "kubernetes"):
                     path = f"{version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
-                    self.done(f"{path}?gracePeriodSeconds=0", method="DELETE")
+                    # In the background: no controller removes the finalizers that other policies add.
+                    self.done(f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", method="DELETE")
 
     def rotate(self, token: str) -> None:
         """Renew the token."""
@@ -342,5 +355,7 @@ class RealApiServer:
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "proxy-client-cert-file": "front-proxy.crt",
             "proxy-client-key-file": "front-proxy.key",
+            "audit-policy-file": "audit-policy.json",
+            "audit-log-path": "audit.log",
         }
         return [f"--{name}={value}" for name, value in options.items()]

@@ -148,7 +148,6 @@ def test_metrics_of_a_workload(running: Running, metric: str, value: str) -> Non
     ("path", "code", "said"),
     [
         ("/", 404, "there is no /"),
-        ("/openapi/v2", 404, "there is no /openapi/v2"),
         ("/apis/metrics.k8s.io", 404, "there is no API group"),
         (f"{CUSTOM}/v1", 404, "has no version v1"),
         (f"{PODS}/x/gpu_utilisation", 404, "did you mean gpu_utilization?"),
@@ -166,6 +165,11 @@ def test_errors_are_status_objects(running: Running, path: str, code: int, said:
     assert (status, document["kind"], document["apiVersion"], document["status"]) == (code, "Status", "v1", "Failure")
     assert document["code"] == code
     assert said in document["message"]
+
+
+def test_openapi_documents_are_there_for_the_api_server(running: Running) -> None:
+    assert running.adapter.get("/openapi/v2")["swagger"] == "2.0"
+    assert running.adapter.get("/openapi/v3") == {"paths": {}}
 
 
 def test_lists_that_nothing_is_in(running: Running) -> None:

@@ -66,7 +66,7 @@ PRODUCT = {
 }
 """A monitor of a daemon that requires client certificates needs one."""
 
-ADAPTER: Values = {"adapter": {"enabled": True, "tls": {"existingSecret": "adapter-tls"}}}
+ADAPTER: Values = {"adapter": {"enabled": True}}
 
 SINGLE: dict[str, Values] = {
     "adapter": ADAPTER,
@@ -233,6 +233,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "adapter without workloads": (
         {"adapter": ADAPTER["adapter"], "attribution": {"workloads": {"enabled": False}}},
         "adapter.enabled needs the workloads of pods",
+    ),
+    "certificate that the API server cannot verify": (
+        {"adapter": {"enabled": True, "tls": {"existingSecret": "adapter-tls"}}},
+        "existingSecret needs adapter.tls.caBundle",
     ),
     "adapter of a demo": (
         {"adapter": ADAPTER["adapter"], "source": {"kind": "demo"}},

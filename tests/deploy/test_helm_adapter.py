@@ -33,6 +33,7 @@ def test_the_pod_is_harmless_and_may_read_pods_and_what_controls_them(values: Va
         ("pods", "get", "list", "watch"),
         ("replicasets", "get"),
         ("jobs", "get"),
+        *([] if values is WHOLE else [("apiservices", "get", "patch")]),
     }
     binding = named(manifests, "ClusterRoleBinding", "monitoring-gpu-pulsed-adapter")
     account = named(manifests, "ServiceAccount")["metadata"]
@@ -64,15 +65,30 @@ def test_the_apis_are_registered() -> None:
         "v1beta1.external.metrics.k8s.io",
     }
     service = {"name": "gpu-pulsed-adapter", "namespace": "monitoring", "port": 443}
-    assert all(spec["service"] == service and spec["insecureSkipTLSVerify"] for spec in found.values())
+    assert all(spec["service"] == service and "caBundle" not in spec for spec in found.values()), "the adapter sets it"
     whole = services(WHOLE)
     assert set(whole) == {"v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"}
     for spec in whole.values():
         assert base64.b64decode(spec["caBundle"]).startswith(b"-----BEGIN CERTIFICATE-----")
-        assert "insecureSkipTLSVerify" not in spec
-    injected = services({"adapter": {**ADAPTER["adapter"], "apiServiceAnnotations": {"a": "b"}}})
-    assert all("insecureSkipTLSVerify" not in spec for spec in injected.values())
+    assert all("insecureSkipTLSVerify" not in spec for spec in (*found.values(), *whole.values()))
     assert services({}) == {}
+
+
+def test_replicas_are_apart_and_one_at_a_time_is_evicted() -> None:
+    manifests = render(ADAPTER)
+    spec = named(manifests, "Deployment")["spec"]
+    labels = spec["selector"]["matchLabels"]
+    assert spec["replicas"] == 2
+    (term,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"] == {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": labels},
+    }
+    budget = named(manifests, "PodDisruptionBudget")["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    assert not [
+        each for each in render({"adapter": {"enabled": True, "replicas": 1}}) if each["kind"] == "PodDisruptionBudget"
+    ]
 
 
 def test_the_network_policy_of_the_daemons_admits_it() -> None:
@@ -102,7 +118,7 @@ def test_the_configuration_follows_the_daemons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("front_proxy", "client_auth", "probe"),
     [
-        ({}, "NoClientCert", "httpGet"),
+        ({}, "VerifyClientCertIfGiven", "httpGet"),
         ({"ca": "-----BEGIN CERTIFICATE-----"}, "VerifyClientCertIfGiven", "httpGet"),
         ({"ca": "-----BEGIN CERTIFICATE-----", "names": []}, "RequireAndVerifyClientCert", "tcpSocket"),
     ],
@@ -111,9 +127,9 @@ def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str
     manifests = render({"adapter": {**ADAPTER["adapter"], "frontProxy": front_proxy}})
     data = named(manifests, "ConfigMap")["data"]
     tls = yaml.safe_load(data["web-config.yml"])["tls_server_config"]
-    assert tls.get("client_auth_type", "NoClientCert") == client_auth
+    assert tls["client_auth_type"] == client_auth
     assert ("client_names" in yaml.safe_load(data["config.yaml"])["adapter"]) == (
-        client_auth == "VerifyClientCertIfGiven"
+        bool(front_proxy) and client_auth == "VerifyClientCertIfGiven"
     )
     (container,) = named(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert all(probe in container[f"{name}Probe"] for name in ("startup", "liveness", "readiness"))
@@ -124,7 +140,9 @@ def test_a_monitor_for_the_adapter_beside_that_of_the_daemons(kind: str) -> None
     manifests = render({**ADAPTER, **MONITORS[kind]})
     spec = named(manifests, kind)["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
-    assert endpoint == {"port": "https", "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+    ca = {"secret": {"name": "gpu-pulsed-adapter-tls", "key": "ca.crt"}}
+    tls = {"ca": ca, "serverName": "gpu-pulsed-adapter.monitoring.svc"}
+    assert endpoint == {"port": "https", "scheme": "https", "tlsConfig": tls}
     selected = spec["selector"]["matchLabels"].items()
     for labels in (
         named(manifests, "Service")["metadata"]["labels"],

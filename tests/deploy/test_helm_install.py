@@ -9,6 +9,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from support.kubernetes.fake_api_server import pod
 from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import until
 from tests.deploy.cases import SINGLE, SOURCES
-from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
+from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
 from tests.deploy.test_values_examples import OLD, PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
@@ -78,8 +79,14 @@ def release_options(real: RealApiServer) -> tuple[str, ...]:
 
 def paths(real: RealApiServer) -> list[str]:
     """The paths of the release's objects."""
-    text = helm("get", "manifest", RELEASE, *release_options(real))
-    return [path_of(real, each) for each in yaml.safe_load_all(text) if each]
+    text, known = helm("get", "manifest", RELEASE, *release_options(real)), resources(real)
+    found = []
+    for manifest in (each for each in yaml.safe_load_all(text) if each):
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        plural, namespaced = known[version, manifest["kind"]]
+        where = f"/namespaces/{metadata.get('namespace', NAMESPACE)}" if namespaced else ""
+        found.append(f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}")
+    return found
 
 
 def resources(real: RealApiServer) -> dict[tuple[str, str], tuple[str, bool]]:
@@ -94,15 +101,6 @@ def resources(real: RealApiServer) -> dict[tuple[str, str], tuple[str, bool]]:
         for each in yaml.safe_load(answer[2])["resources"]
         if "/" not in each["name"]
     }
-
-
-def path_of(real: RealApiServer, manifest: dict[str, object]) -> str:
-    """The path of an object."""
-    version, kind, metadata = str(manifest["apiVersion"]), str(manifest["kind"]), manifest["metadata"]
-    assert isinstance(metadata, dict)
-    plural, namespaced = resources(real)[version, kind]
-    where = f"/namespaces/{metadata.get('namespace', NAMESPACE)}" if namespaced else ""
-    return f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -124,20 +122,43 @@ def test_a_release_with_the_values_of_the_first_chart_is_upgraded(real: RealApiS
         assert [path for path in after if real.request(path)[0] != 200] == []
 
 
-def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
-    """What a user may do: resource, verb, and the namespace, empty for all."""
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_no_pod_of_helm_test_is_left(phase: str, real: RealApiServer, tmp_path: Path) -> None:
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{RELEASE}-pulsed-test"
+    with installed(real, {}, tmp_path), ThreadPoolExecutor(1) as pool:
+        found = pool.submit(helm, "test", RELEASE, *release_options(real))
+        until(lambda: real.request(path)[0] == 200)
+        real.done(f"{path}/status", real.done(path) | {"status": {"phase": phase}}, "PUT")  # as a kubelet
+        assert ("gpu-pulsed-test failed" in str(found.exception())) == (phase == "Failed")
+        assert real.request(path)[0] == 404
+
+
+def test_a_placeholder_of_the_image_is_not_installed(real: RealApiServer, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"image\.repository is the placeholder r\.example/pulsed"):
+        helm(
+            "install", RELEASE, str(copied(tmp_path)), *release_options(real), "--set=image.repository=r.example/pulsed"
+        )
+
+
+def rights(real: RealApiServer, account: str) -> set[tuple[str, str, str]]:
+    """What an account may do that others may not: resource, verb, and the namespace, empty for all."""
     kinds = {(plural, version.rpartition("/")[0]) for (version, _), (plural, _) in resources(real).items()}
     found = set()
     for plural, group in kinds:
         for verb in VERBS:
             for namespace in ("", "ml", "gpu-operator", NAMESPACE):
                 asked = {"group": group, "resource": plural, "verb": verb, "namespace": namespace}
-                groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
-                review = {"spec": {"user": user, "groups": groups, "resourceAttributes": asked}}
-                answer = real.done("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-                if answer["status"]["allowed"]:
+                if is_allowed(real, account, asked) and not is_allowed(real, "another", asked):
                     found.add((f"{plural}.{group}".rstrip("."), verb, namespace))
     return found
+
+
+def is_allowed(real: RealApiServer, account: str, asked: dict[str, str]) -> bool:
+    """Whether an account may do this."""
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+    review = {"spec": {"user": f"{ACCOUNT}:{account}", "groups": groups, "resourceAttributes": asked}}
+    allowed: bool = real.done("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+    return allowed
 
 
 @pytest.mark.parametrize(
@@ -147,7 +168,7 @@ def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
         (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
         (SINGLE["exporter pods of one namespace"], "gpu-pulsed", set(), PODS),
         (SOURCES["driver"], "gpu-pulsed", set(), set()),
-        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS, set()),
+        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS | CONTROLLERS, set()),
     ],
     ids=["default", "no workloads", "one namespace", "driver", "adapter"],
 )
@@ -161,7 +182,7 @@ def test_an_account_has_exactly_the_rights_that_it_needs(
 ) -> None:
     real.need_namespace("gpu-operator")
     with installed(real, given, tmp_path):
-        found = rights(real, f"{ACCOUNT}:{account}") - rights(real, f"{ACCOUNT}:another")
+        found = rights(real, account)
     expected = {(*each, namespace) for each in everywhere for namespace in ("", "ml", "gpu-operator", NAMESPACE)}
     assert found == expected | {(*each, "gpu-operator") for each in in_namespace}
 

@@ -159,6 +159,13 @@ def test_the_default_values_read_a_stock_installation(installation: str, tmp_pat
             assert re.search(r"^pulsed_gpu_sm_active_ratio\{", daemon.get("/metrics").text, re.MULTILINE)
             until(lambda: 'pulsed_workload_pods{namespace="ml",workload="web"' in daemon.get("/metrics").text)
             assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
+        watched = {(each.path, str(selectors(each.query))) for each in fake.requests if "watch" in each.query}
+        assert watched == {("/api/v1/pods", str({"fieldSelector": "spec.nodeName=node-a"}))}, "one watch for all"
+
+
+def selectors(query: dict[str, str]) -> dict[str, str]:
+    """The selectors among the parameters of a request."""
+    return {name: value for name, value in query.items() if name.endswith("Selector")}
 
 
 def test_the_rendered_daemon_runs_the_demo(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_labels_of_a_tenant_s_pod_on_the_page_change_no_owner_and_no_node(cluste
 
 def test_no_exporter_is_an_error_with_a_remedy_until_there_is_one(cluster: Cluster) -> None:
     with exporter(Exporter(page_of("node-a"))) as port, cluster.daemon(ready=False) as daemon:
-        until(lambda: "on node node-a matches app=nvidia-dcgm-exporter or" in daemon.log())
+        until(lambda: "on node node-a matches app in (nvidia-dcgm-exporter, " in daemon.log())
         assert "Install the GPU operator or dcgm-exporter" in daemon.log()
         assert up(daemon) == {"kubernetes": "0"}
         assert daemon.get("/-/ready").status == 503

@@ -17,6 +17,7 @@ def test_nothing_is_left_of_a_test(real: RealApiServer) -> None:
     before = discovered(real)
     owner = real.put_object("apps/v1", "deployments", "web")
     real.put_object("ray.io/v1", "rayclusters", "ray")
+    real.put_object("batch/v1", "jobs", "train")
     real.put(pod("web-1", namespace="ml", owner=owner))
     scaler = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 2}
     autoscalers = "/apis/autoscaling/v1/namespaces/ml/horizontalpodautoscalers"
@@ -30,6 +31,12 @@ def test_nothing_is_left_of_a_test(real: RealApiServer) -> None:
     assert discovered(real) == before | {GROUP, "ray.io"}
     real.clear()
     assert discovered(real) == before | {"ray.io"}
-    kinds = ("/apis/apps/v1/deployments", "/apis/ray.io/v1/rayclusters", "/api/v1/pods", autoscalers)
-    assert [real.done(kind)["items"] for kind in kinds] == [[], [], [], []]
+    kinds = (
+        "/apis/apps/v1/deployments",
+        "/apis/batch/v1/jobs",
+        "/apis/ray.io/v1/rayclusters",
+        "/api/v1/pods",
+        autoscalers,
+    )
+    assert [real.done(kind)["items"] for kind in kinds] == [[], [], [], [], []]
     assert [each["metadata"]["name"] for each in real.done("/api/v1/services")["items"]] == ["kubernetes"]

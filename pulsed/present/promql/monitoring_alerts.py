@@ -90,7 +90,7 @@ def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
 
 def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     """Return the alerts on pulsed's own metrics."""
-    return (*_of_daemons(), *_of_gpus(settings))
+    return (*_of_daemons(), *_of_owners(), *_of_adapters(), *_of_gpus(settings))
 
 
 def _of_daemons() -> tuple[Alert, ...]:
@@ -180,6 +180,56 @@ def _of_daemons() -> tuple[Alert, ...]:
             f"{DAEMON} refused its new configuration",
             "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed; correct it and"
             " reload the service.",
+        ),
+    )
+
+
+def _of_owners() -> tuple[Alert, ...]:
+    source = "on (cluster, job, instance, source)"
+    denied = 'increase(pulsed_attribution_errors_total{reason="forbidden"}[10m]) > 0'
+    return (
+        Alert(
+            "PulsedOwnersDenied",
+            f"sum without (reason) ({denied})",
+            "5m",
+            "warning",
+            f"{DAEMON} may not read owners from {{{{ $labels.source }}}}",
+            "New pods have no workload, and sums that autoscalers read may be refused. The log names the missing right;"
+            " the chart grants it with `rbac.create`.",
+        ),
+        Alert(
+            "PulsedOwnersUnknown",
+            f'pulsed_attribution_up{{source!="labels"}} == 0\nunless {source} {denied}',
+            "5m",
+            "warning",
+            f"{DAEMON} cannot read owners from {{{{ $labels.source }}}}",
+            "Known owners stay, and new jobs and pods have none, or no workload. The log has the reason: the API"
+            " server, the kubelet or the directory of jobs cannot be read.",
+        ),
+    )
+
+
+def _of_adapters() -> tuple[Alert, ...]:
+    adapter = "pulsed adapter at {{ $labels.instance }}"
+    return (
+        Alert(
+            "PulsedAdapterBlind",
+            'pulsed_adapter_watch_up == 0\nor sum without (result) (pulsed_adapter_daemons{result="success"}) == 0',
+            "5m",
+            "warning",
+            f"{adapter} cannot list pods, or reads no daemon",
+            "Autoscalers get errors and keep their replicas. Its log has the reason: the API server does not answer or"
+            " refuses (the chart grants the rights), `adapter.namespaces` or `adapter.selectors` match no daemon, or a"
+            " NetworkPolicy is in between.",
+        ),
+        Alert(
+            "PulsedAdapterStale",
+            'pulsed_adapter_gpus{state="stale"} > 0',
+            "10m",
+            "warning",
+            f"{adapter} has no current values of {{{{ $value }}}} GPUs that pods have",
+            "The sums of their workloads are refused, and their autoscalers keep the replicas. Its log names daemons"
+            " that do not answer; else their sources deliver nothing, or no daemon runs on the node of the pods.",
         ),
     )
 

@@ -217,6 +217,24 @@ CASES = {
         minute=15,
         early=14,
     ),
+    "PulsedOwnersDenied": Case(
+        {'pulsed_attribution_errors_total{reason="forbidden"}': "0+1x{steps}"},
+        {'pulsed_attribution_errors_total{reason="unavailable"}': "0+1x{steps}"},
+        minute=6,
+        early=4,
+    ),
+    "PulsedOwnersUnknown": Case(
+        constant(pulsed_attribution_up=0), constant(pulsed_attribution_up=1), minute=5, early=4
+    ),
+    "PulsedAdapterBlind": Case(
+        constant(pulsed_adapter_watch_up=0), constant(pulsed_adapter_watch_up=1), minute=5, early=4
+    ),
+    "PulsedAdapterStale": Case(
+        {'pulsed_adapter_gpus{state="stale"}': "3+0x{steps}"},
+        {'pulsed_adapter_gpus{state="current"}': "3+0x{steps}"},
+        minute=10,
+        early=9,
+    ),
     "PulsedConfigReloadFailed": Case(
         constant(pulsed_config_last_reload_successful=0),
         constant(pulsed_config_last_reload_successful=1),
@@ -253,6 +271,8 @@ def series(case: Case) -> list[tuple[str, str]]:
                     labels |= {"namespace": "ml", "pod": f"train-{int(who) - 1}", "container": "main"}
                 if name.startswith("pulsed_source_"):
                     labels["source"] = "dcgmi"
+                if name.startswith("pulsed_attribution_"):
+                    labels["source"] = "kubernetes"
             if own:
                 key, _, value = own.rstrip("}").partition("=")
                 labels[key] = value.strip('"')

@@ -23,6 +23,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Whether the adapter makes its certificate: `true` or empty. */}}
+{{- define "pulsed.adapter.makesCertificate" -}}
+{{- if not .Values.adapter.tls.existingSecret }}true{{ end }}
+{{- end }}
+
+{{/* Whether it keeps files for TLS current: `true` or empty. */}}
+{{- define "pulsed.adapter.keepsFiles" -}}
+{{- if or (include "pulsed.adapter.makesCertificate" .) (not .Values.adapter.frontProxy.ca) }}true{{ end }}
+{{- end }}
+
+{{/* Names of the APIServices, as a YAML list. */}}
+{{- define "pulsed.adapter.apiServices" -}}
+{{- $versions := dict "custom" (list "v1beta2" "v1beta1") "external" (list "v1beta1") }}
+{{- range $api := .Values.adapter.apis }}
+{{- range get $versions $api }}
+- {{ . }}.{{ $api }}.metrics.k8s.io
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Its configuration file: the user's, and what follows from the daemons' values. */}}
 {{- define "pulsed.adapter.config" -}}
 {{- $selector := printf "app.kubernetes.io/name=%s,app.kubernetes.io/instance=%s" (include "pulsed.name" .) .Release.Name }}
@@ -32,6 +52,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if and .Values.adapter.frontProxy.ca .Values.adapter.frontProxy.names }}
 {{- $_ := set $daemons "client_names" .Values.adapter.frontProxy.names }}
+{{- end }}
+{{- if include "pulsed.adapter.keepsFiles" . }}
+{{- $serving := dict "folder" "/run/pulsed-tls" }}
+{{- if include "pulsed.adapter.makesCertificate" . }}
+{{- $_ := set $serving "secret" (printf "%s-tls" (include "pulsed.adapter.fullname" .)) }}
+{{- $_ := set $serving "service" (include "pulsed.adapter.fullname" .) }}
+{{- $_ := set $serving "api_services" (include "pulsed.adapter.apiServices" . | fromYamlArray) }}
+{{- end }}
+{{- $_ := set $daemons "serving" $serving }}
 {{- end }}
 {{- $base := dict }}
 {{- if eq (include "pulsed.scheme" .) "https" }}
@@ -44,11 +73,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* Its web configuration: TLS, and the authority of the API server's client certificate. */}}
 {{- define "pulsed.adapter.web" -}}
-{{- $tls := dict "cert_file" "/etc/pulsed-tls/tls.crt" "key_file" "/etc/pulsed-tls/tls.key" }}
+{{- $folder := empty .Values.adapter.tls.existingSecret | ternary "/run/pulsed-tls" "/etc/pulsed-tls" }}
+{{- $tls := dict "cert_file" (printf "%s/tls.crt" $folder) "key_file" (printf "%s/tls.key" $folder) }}
 {{- if .Values.adapter.frontProxy.ca }}
 {{- /* With names, the adapter itself refuses requests without a certificate, but not probes. */}}
 {{- $_ := set $tls "client_auth_type" (ternary "VerifyClientCertIfGiven" "RequireAndVerifyClientCert" (not (empty .Values.adapter.frontProxy.names))) }}
 {{- $_ := set $tls "client_ca_file" "front-proxy-ca.crt" }}
+{{- else }}
+{{- $_ := set $tls "client_auth_type" "VerifyClientCertIfGiven" }}
+{{- $_ := set $tls "client_ca_file" "/run/pulsed-tls/front-proxy-ca.crt" }}
 {{- end }}
 {{- dict "tls_server_config" $tls | toYaml }}
 {{- end }}
