@@ -298,22 +298,21 @@ async def test_names_stay_while_the_api_server_refuses(server: FakeApiServer, fa
 
 
 @pytest.fixture
-def silent_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch on which nothing arrives for a second is ended."""
     for module in (api_client, resource_watch):
         monkeypatch.setattr(module, "SILENT_SECONDS", 1.0)
-    return 1.0
 
 
-async def test_a_frozen_connection_takes_the_state_down(server: FakeApiServer, silent_seconds: float) -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_frozen_connection_takes_the_state_down(server: FakeApiServer) -> None:
     put(server, "a", None)
     async with FreezingProxy(urlsplit(server.url).port or 0).running() as proxy:
         access = replace(access_to(server), server=f"https://127.0.0.1:{proxy.port}")
         async with resolving(server, access=access, timeout=1) as cluster:
             await cluster.has("a", "Pod", "a")
             proxy.freeze()
-            frozen = time.monotonic()
             await eventually(lambda: not cluster.pods.state.up)
-            assert time.monotonic() - frozen >= silent_seconds
             assert "did not answer in 1 s" in cluster.pods.state.message
             assert cluster.workload("a") == ("Pod", "a")
             put(server, "b", None)
@@ -322,9 +321,8 @@ async def test_a_frozen_connection_takes_the_state_down(server: FakeApiServer, s
             assert cluster.pods.state.up
 
 
-async def test_a_half_open_connection_is_replaced_without_an_error(
-    server: FakeApiServer, silent_seconds: float
-) -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_half_open_connection_is_replaced_without_an_error(server: FakeApiServer) -> None:
     """As where a firewall has forgotten a connection: only new ones work."""
     put(server, "a", None)
     async with FreezingProxy(urlsplit(server.url).port or 0).running() as proxy:
