@@ -168,7 +168,7 @@ def _written(field: Key, value: object) -> str:
     """Return a value as YAML, in the notation of its kind."""
     notation = field.kind
     if isinstance(value, tuple):
-        written = [json.dumps(each) if isinstance(each, str) and "," in each else _written(field, each) for each in value]
+        written = [json.dumps(item) if "," in str(item) else _written(field, item) for item in value]
         return written[0] if len(written) == 1 else f"[{', '.join(written)}]"
     if isinstance(value, str):
         return value if re.match(r"[:/A-Za-z0-9]", value) else json.dumps(value)
