@@ -226,10 +226,6 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),
-    "adapter without a certificate": (
-        {"adapter": {"enabled": True}},
-        "adapter.enabled needs adapter.tls.existingSecret",
-    ),
     "adapter without workloads": (
         {"adapter": ADAPTER["adapter"], "attribution": {"workloads": {"enabled": False}}},
         "adapter.enabled needs the workloads of pods",

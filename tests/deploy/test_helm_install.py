@@ -69,6 +69,8 @@ def copied(folder: Path) -> Path:
     shutil.copytree(CHART, chart, dirs_exist_ok=True)
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(re.sub(r"kubeVersion: .*", 'kubeVersion: ">=1.20.0-0"', text))
+    disruption = chart / "templates" / "adapter" / "deployment.yaml"
+    disruption.write_text(disruption.read_text().replace("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n"))
     return chart
 
 
@@ -108,7 +110,10 @@ def test_a_real_api_server_accepts_every_object(name: str, real: RealApiServer, 
     with installed(real, INSTALLED[name], tmp_path) as found:
         assert [path for path in found if real.request(path)[0] != 200] == []
         assert any("/daemonsets/" in path for path in found)
-        assert not any("/secrets/" in path for path in found)
+        secrets = [path for path in found if "/secrets/" in path]
+        assert [yaml.safe_load(real.request(path)[2]).get("data") for path in secrets] == [None] * (
+            "adapter" in INSTALLED[name]
+        )
 
 
 def test_a_release_with_the_values_of_the_first_chart_is_upgraded(real: RealApiServer, tmp_path: Path) -> None:

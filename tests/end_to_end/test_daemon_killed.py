@@ -102,7 +102,10 @@ def test_one_daemon_is_killed(cluster: Cluster) -> None:
     (down,), (empty,) = cluster.firing()["PulsedDaemonDown"], cluster.firing()["PulsedNodeWithoutGpus"]
     address = cluster.daemons["node-b"].address
     assert down["annotations"]["summary"] == f"pulsed at {address} (node-b) does not answer Prometheus"
-    assert down["annotations"]["description"].startswith("Its 8 GPUs are not monitored. Check that the node is up,")
+    description = down["annotations"]["description"]
+    assert re.match(
+        r"Its 8 GPUs are not monitored\. Last seen 20[-\d]+ [:\d]+ UTC\. Check that the node is up,", description
+    )
     assert down["annotations"]["runbook_url"].endswith("/HEALTH.md#pulseddaemondown")
     assert empty["annotations"]["summary"] == "node-b reports no GPU (8 before)"
     until(lambda: cluster.firing()["PulsedNodeWithoutGpus"][0]["status"]["inhibitedBy"] == [down["fingerprint"]])

@@ -96,8 +96,8 @@ def tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
     try:
         opened = Tab(context.new_page(), url)
         yield opened
-        assert opened.console == []
-        assert opened.foreign == []
+        assert not opened.console, opened.console
+        assert not opened.foreign, opened.foreign
     finally:
         context.close()
 

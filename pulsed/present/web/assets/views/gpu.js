@@ -91,7 +91,8 @@ export class GpuView {
     try {
       const [path, query] = fleet.apiPath(position);
       const [gpu, reason] = await Promise.all([getJson(path, query), getJson(`${path}/class`, query)]);
-      if (key === this.key && !fleet.isPaused) this.draw(gpu, reason);
+      if (key !== this.key || this.charts === null) return; // the view has gone on meanwhile
+      if (!fleet.isPaused) this.draw(gpu, reason);
       await this.charts.update({ ...gpu, time_seconds: Date.parse(gpu.time) / 1000 });
     } catch (error) {
       if (!("status" in error)) throw error;
