@@ -215,7 +215,7 @@ def _command(pid: int) -> str:
         return masked_command(arguments_of(file.read(MAX_BYTES + 1)))
 
 
-_JOB = re.compile(r"slurm[^/]*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
+_JOB = re.compile(r"slurm(?:(?!slurm)[^/])*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
 _PODS = "kubepods"
 _POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./:]|$)")
 

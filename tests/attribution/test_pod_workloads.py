@@ -163,7 +163,7 @@ async def test_what_an_earlier_run_knew_is_used_until_the_api_server_answers(ser
         server.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "adopted"))
         server.fault = 0
         await cluster.has("a", "Deployment", "adopted")
-        assert cluster.pods.state.up
+        await eventually(lambda: bool(cluster.pods.state.up))
 
 
 async def test_other_owners_are_left_as_they_are(server: FakeApiServer) -> None:
