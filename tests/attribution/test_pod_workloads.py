@@ -330,6 +330,8 @@ async def test_a_half_open_connection_is_replaced_without_an_error(server: FakeA
         async with resolving(server, access=access) as cluster:
             await cluster.has("a", "Pod", "a")
             await eventually(lambda: server.requests[-1].query.get("watch") == "true")
+            put(server, "accepted", None)
+            await cluster.has("accepted", "Pod", "accepted")
             proxy.freeze_open()
             put(server, "b", None)
             await cluster.has("b", "Pod", "b")
