@@ -77,6 +77,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         config = CONFIG.format(rules=folder / "rules.yaml", port=alerts.port, addresses=addresses)
         server = stack.enter_context(prometheus(folder, config))
         server.wait_for("count(count_over_time(pulsed_gpu_info[1m]) > 15) == 24")
+        server.wait_for("count(max_over_time(up[1d:1m])) == 3")  # up at a whole minute: what alerts look back to
         yield Cluster(daemons, server, alerts, Viewer(server, 60, 10))
 
 
