@@ -56,7 +56,7 @@ class EventTotals:
             total = {key: max(grown.get(key, 0), self._total.get(key, 0)) for key in {**self._total, **grown}}
             self._total = self._total if total == self._total else total
         if is_new or source not in self._last:
-            blank = _without_inputs(health)
+            blank = _without_inputs(health, self._total)
             kept = {key: since.get(key, 0) for key in blank if since.get(key, 0) != self._total.get(key, 0)}
             self._last[source] = (own, {**self._total, **kept} if kept else self._total)
         return self._with_totals(source, health)
@@ -77,9 +77,9 @@ def _counts(health: Health) -> _Counts:
     return found | {("xid", code): count for code, count in health.xid_events}
 
 
-def _without_inputs(health: Health) -> Set[_Key]:
-    """Return the counts that cannot grow at present."""
+def _without_inputs(health: Health, counts: _Counts) -> Set[_Key]:
+    """Return which of these counts cannot grow at present."""
     found: set[_Key] = {("check", check.id) for check in health.checks if not check.covered}
     if not found.isdisjoint(_XID_CHECKS):
-        found.update(("xid", code) for code, _ in health.xid_events)
+        found.update(key for key in counts if key[0] == "xid")
     return found

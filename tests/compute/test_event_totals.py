@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from pulsed.compute.event_totals import EventTotals
@@ -51,3 +53,21 @@ def test_an_event_that_a_blank_input_shows_late_counts_once() -> None:
         totals.apply("a", counted(first, True), is_counted=False)
         seen.append(dict(totals.apply("b", counted(second, is_covered), is_counted=True).xid_events)[48])
     assert seen == [0, 0, 0, 1, 2]
+
+
+def test_a_code_that_a_blank_input_shows_late_for_the_first_time_counts_once() -> None:
+    def counted(codes: Mapping[int, int], is_covered: bool) -> Health:
+        return Health("ok", 1.0, (CheckState("xid_critical", "ok", covered=is_covered),), (), tuple(codes.items()))
+
+    totals, seen = EventTotals(), []
+    for first, second, is_blank in (
+        ({}, {}, False),
+        ({43: 1}, {}, True),
+        ({43: 1}, {}, True),
+        ({43: 1}, {43: 1}, False),
+    ):
+        totals.apply("a", counted(first, True), is_counted=is_blank)
+        seen.append(
+            dict(totals.apply("b", counted(second, not is_blank), is_counted=not is_blank).xid_events).get(43, 0)
+        )
+    assert seen == [0, 1, 1, 1]
