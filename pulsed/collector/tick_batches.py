@@ -42,7 +42,6 @@ class TickBatches:
         """How many of the waiting ticks are due."""
         self._is_first = True
         self._is_processing = False
-        self._error: BaseException | None = None
         self._reading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -84,11 +83,12 @@ class TickBatches:
         self._is_processing = False
         while not self._due:
             self._processed.set()
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
+            if self._reading is not None and self._reading.done():
+                ended, self._reading, self._is_first = self._reading, None, True
+                ended.result()
             if self._reading is None:
                 self._reading = asyncio.create_task(self._read(), name=f"read {self.target}")
+                self._reading.add_done_callback(lambda _: self._release())
             self._changed.clear()
             await self._changed.wait()
         self._due -= 1
@@ -117,18 +117,12 @@ class TickBatches:
         await self._source.close()
 
     async def _read(self) -> None:
-        """Read ticks until an error."""
-        try:
-            while True:
-                raw = await self._source.read()
-                self._take(raw, time.monotonic() if self._holding is None else raw.clock)
-                if len(self._waiting) >= _MOST_WAITING:
-                    await self.catch_up()
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # raised by `read`
-            self._error, self._reading, self._is_first = error, None, True
-            self._release()
+        """Read ticks until an error, which `read` raises."""
+        while True:
+            raw = await self._source.read()
+            self._take(raw, time.monotonic() if self._holding is None else raw.clock)
+            if len(self._waiting) >= _MOST_WAITING:
+                await self.catch_up()
 
     def _take(self, raw: RawTick, now: float) -> None:
         waiting = self._waiting
