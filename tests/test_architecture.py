@@ -61,7 +61,7 @@ MAY_IMPORT = {
     ),
     "commands": (
         "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes model "
-        "translate.fields terminal reader attribution compute accounting present config adapter server configuration "
+        "discovery translate.fields terminal reader attribution compute accounting present config adapter server configuration "
         "collector"
     ),
     "cli": "errors printable commands",
