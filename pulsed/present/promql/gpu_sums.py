@@ -1,4 +1,4 @@
-"""Recording rules by cluster, node and model: the daemons' sums by node and model, with the metrics of those of owners."""
+"""Recording rules by cluster, node and model: the sums of daemons by node, with the metrics of the sums over owners."""
 
 from __future__ import annotations
 
