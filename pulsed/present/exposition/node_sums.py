@@ -122,7 +122,7 @@ _SPARSE = frozenset({"workload_class_seconds", "class_energy_joules"})
 """Counters by label that are published once they count."""
 
 
-class _Column(NamedTuple):
+class _SumColumn(NamedTuple):
     """One counter, or one of its states, and its place among the values of a `CounterSnapshot`."""
 
     family: NodeFamily
@@ -132,7 +132,7 @@ class _Column(NamedTuple):
     of_instances: bool
 
 
-def _columns() -> Iterator[_Column]:
+def _columns() -> Iterator[_SumColumn]:
     source = 0
     for counter in COUNTERS:
         for state in counter.states:
@@ -141,11 +141,11 @@ def _columns() -> Iterator[_Column]:
                 of = "GPUs and MIG instances" if of_instances else "boards"
                 help = f"Sum of all {of}: {counter.meaning}"
                 family = NodeFamily(f"{PREFIX}{counter.name}_total", "counter", help, counter.label)
-                yield _Column(family, state, source, counter.name in _SPARSE, of_instances)
+                yield _SumColumn(family, state, source, counter.name in _SPARSE, of_instances)
             source += 1
 
 
-_COLUMNS: tuple[_Column, ...] = tuple(_columns())
+_COLUMNS: tuple[_SumColumn, ...] = tuple(_columns())
 _ABSENT = len(NOTHING_COUNTED.values)
 _of_board = itemgetter(*(column.source for column in _COLUMNS))
 _of_instance = itemgetter(*(column.source if column.of_instances else _ABSENT for column in _COLUMNS))
