@@ -172,6 +172,7 @@ class CollectorPool:
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
+        config.source.exporter.shard.check_index()
         client = self._cluster.client_for(config)
         if before is not None and discovers_exporters(config):
             is_new = is_new or before.kubernetes != config.kubernetes
