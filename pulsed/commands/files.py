@@ -26,6 +26,8 @@ def run_rules(options: argparse.Namespace) -> int:
     given = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
     if given and options.format != "kubernetes":
         options.parser.error(f"--{next(iter(given))} needs --format kubernetes")
+    if options.flat and options.metrics != "pulsed":
+        options.parser.error("--flat needs --for pulsed: the rules on DCGM_FI_* series build on each other")
     config = configuration(options)
     selection = RuleSelection(
         options.kind,
@@ -35,6 +37,7 @@ def run_rules(options: argparse.Namespace) -> int:
         exclude=tuple(options.exclude),
         runbook=options.runbook_url or RUNBOOK,
         scale_target=config.publish.scale_target,
+        flat=options.flat,
     )
     text = document(config.compute_settings(), selection)
     if options.output in ("", "-"):

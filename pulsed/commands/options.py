@@ -177,6 +177,8 @@ RULES: Options = (
     option("--exclude", action="append", default=[], metavar="NAME",
            help="leave out an alert or a group (repeatable)"),
     option("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to"),
+    option("--flat", action="store_true",
+           help="no rule uses the result of another one, for engines where that lags (VictoriaMetrics)"),
     option("--by", type=label_names, metavar="LABELS",
            help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."),
     option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),

@@ -49,6 +49,8 @@ def _groups(groups: Sequence[Group], runbook: str) -> str:
 def _group(group: Group, runbook: str) -> Iterator[str]:
     yield from _commented(group.comment, "  ")
     yield f"  - name: {group.name}"
+    if group.interval:
+        yield f"    interval: {group.interval}"
     yield "    rules:"
     for rule in group.rules:
         for line in _rule(rule, runbook):

@@ -89,8 +89,8 @@ def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
 
 
 def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
-    """Return the alerts on pulsed's own metrics."""
-    return (*_of_daemons(), *_of_owners(), *_of_adapters(), *_of_gpus(settings))
+    """Return the alerts on pulsed's own metrics, without `gone_alerts`."""
+    return (*_of_daemons(), *_of_owners(), *_of_adapters(), *_of_inputs(settings))
 
 
 def _of_daemons() -> tuple[Alert, ...]:
@@ -233,7 +233,8 @@ def _of_adapters() -> tuple[Alert, ...]:
     )
 
 
-def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
+def gone_alerts() -> tuple[Alert, ...]:
+    """Return the alert on GPUs that were there within a day."""
     boards, instances = 'pulsed_gpu_info{mig_id=""}', 'pulsed_gpu_info{mig_id!=""} offset 1h'
     return (
         Alert(
@@ -247,6 +248,11 @@ def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
             f"{last_seen('pulsed_gpu_info{node=%q,uuid=%q}', 'node', 'uuid')}The node reports other GPUs."
             f" {_GONE_WHY.format('a day')}",
         ),
+    )
+
+
+def _of_inputs(settings: ComputeSettings) -> tuple[Alert, ...]:
+    return (
         Alert(
             "PulsedGpuInputsMissing",
             f"pulsed_gpu_real_utilization_coverage_ratio < {number(settings.real_utilization.min_coverage)}",

@@ -79,23 +79,26 @@ def owner_rules() -> Iterator[Recording]:
             yield Recording(recorded_owner(level, counter), expr)
 
 
-def workload_rules(scale_target: float) -> Iterator[Recording]:
+def workload_rules(scale_target: float, *, flat: bool) -> Iterator[Recording]:
     """Yield the rules for the current state of workloads over nodes.
 
     Args:
         scale_target: real utilization that the scale hint aims at, 0..1.
+        flat: whether no rule may use the result of another one.
     """
     gpus, total = "pulsed_workload_gpus", "pulsed_workload_real_utilization_ratio_sum"
     yield Recording("workload:pulsed_gpus:sum", f"sum {WORKLOAD.by} ({gpus})")
     yield Recording("workload:pulsed_pods:sum", f"sum {WORKLOAD.by} (pulsed_workload_pods)")
+    mean = f"sum {WORKLOAD.by} ({total})\n/ sum {WORKLOAD.by} ({gpus} and {total})"
+    used = f"({mean})" if flat else WORKLOAD_UTILIZATION
     yield Recording(
         WORKLOAD_UTILIZATION,
-        f"sum {WORKLOAD.by} ({total})\n/ sum {WORKLOAD.by} ({gpus} and {total})",
+        mean,
         comment="Each GPU counts once, on whichever node it is; nodes where it is unknown of a GPU are left out.",
     )
     yield Recording(
         "workload:pulsed_scale_hint:raw",
-        f"({WORKLOAD_UTILIZATION} > bool {scale_target:g}) - ({WORKLOAD_UTILIZATION} < bool {scale_target / 2:g})",
+        f"({used} > bool {scale_target:g}) - ({used} < bool {scale_target / 2:g})",
         comment="1: more replicas are needed, -1: fewer, 0: neither, by publish.scale_target.",
     )
 

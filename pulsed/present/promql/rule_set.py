@@ -16,12 +16,15 @@ from pulsed.present.promql.document import KubernetesObject, prometheus_rule, ru
 from pulsed.present.promql.gpu_sums import GPU_RECORDING, gpu_rules
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
-from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, monitoring_alerts
+from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, gone_alerts, monitoring_alerts
 from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
 from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels
 from pulsed.present.promql.saturation import saturation_rules
-from pulsed.present.promql.use_alerts import dcgm_use_alerts, use_alerts
+from pulsed.present.promql.use_alerts import dcgm_use_alerts, finding_alerts, use_alerts, use_rules
 from pulsed.present.promql.utilization import utilization_rules
+
+HOURLY = "5m"
+"""Interval of the rules that look back for half an hour and more."""
 
 Kind = Literal["recording", "alerting", "all"]
 Metrics = Literal["dcgm", "pulsed", "both"]
@@ -38,6 +41,7 @@ class RuleSelection:
         exclude: alerts and groups to leave out, by name.
         runbook: URL of the document that alerts link to.
         scale_target: real utilization that scale hints of workloads aim at, 0..1.
+        flat: whether no rule may use the result of another one; not for rules on dcgm-exporter's series.
     """
 
     kind: Kind = "all"
@@ -47,6 +51,7 @@ class RuleSelection:
     exclude: tuple[str, ...] = ()
     runbook: str = RUNBOOK
     scale_target: float = SCALE_TARGET
+    flat: bool = False
 
 
 def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
@@ -91,14 +96,24 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         rules = [*input_rules(identity), *(rule for make in makers for rule in make(settings, identity))]
         yield Group("pulsed-recording", rules, RECORDING)
     if of_dcgm and choice.kind != "recording":
-        alerts = (*dcgm_use_alerts(), *dcgm_monitoring_alerts(settings))
+        yield Group("pulsed-alerts-dcgm-use", dcgm_use_alerts(), "Idle and little used GPUs, recorded above.", HOURLY)
+        alerts = dcgm_monitoring_alerts(settings)
         yield Group("pulsed-alerts-dcgm", alerts, "Alerts on the series recorded above.")
     if of_pulsed and choice.kind != "alerting":
         yield Group("pulsed-recording-gpus", tuple(gpu_rules()), GPU_RECORDING)
-        yield Group("pulsed-recording-owners", (*owner_rules(), *workload_rules(choice.scale_target)), OWNER_RECORDING)
+        yield Group(
+            "pulsed-recording-owners",
+            (*owner_rules(), *workload_rules(choice.scale_target, flat=choice.flat)),
+            OWNER_RECORDING,
+        )
     if of_pulsed and choice.kind != "recording":
-        yield Group("pulsed-alerts-use", use_alerts(), "Idle and little used GPUs.")
-        yield Group("pulsed-alerts-owners", owner_alerts(), "Jobs and pods with idle or little used GPUs.")
+        # Alerts alone must not depend on recording rules.
+        flat = choice.flat or choice.kind == "alerting"
+        of_use = (*(() if flat else use_rules()), *use_alerts(flat=flat))
+        yield Group("pulsed-alerts-use", of_use, "Idle and little used GPUs.", HOURLY)
+        yield Group("pulsed-alerts-findings", finding_alerts(), "Hangs, stragglers and leaked memory.")
+        yield Group("pulsed-alerts-owners", owner_alerts(), "Jobs and pods with idle or little used GPUs.", HOURLY)
+        yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", HOURLY)
         yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
         yield Group("pulsed-alerts-health", health_alerts(settings.health), "The health checks of pulsed.")
 

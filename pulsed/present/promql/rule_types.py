@@ -59,11 +59,16 @@ Rule = Recording | Alert
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones."""
+    """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
+
+    Attributes:
+        interval: between two evaluations, such as `5m`; empty for that of the engine.
+    """
 
     name: str
     rules: Sequence[Rule]
     comment: str
+    interval: str = ""
 
 
 def recorded(metric: str, operation: str) -> str:

@@ -328,6 +328,23 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     assert_text(name, alert)
 
 
+@pytest.mark.parametrize("name", ["PulsedGpuIdleHeld", "PulsedGpuLowRealUtilization"])
+def test_alerts_on_recorded_rates_fire_as_those_on_counters(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    rules = document(ComputeSettings(), RuleSelection())
+    early = f'ALERTS{{alertname="{name}", alertstate="firing"}}'
+    assert "sum_over_time(gpu:pulsed_" in rules
+    assert check(tmp_path, rules, [series(case)], {case.early: [early]}) == ""
+    (alert,) = fired(tmp_path, rules, series(case), {name: case.late})[name]
+    assert alert["labels"]["gpu"] == "1"
+
+
+def test_flat_rules_do_not_use_each_other() -> None:
+    for selection in (RuleSelection(flat=True), RuleSelection("alerting")):
+        rules = [rule for group in groups(ComputeSettings(), selection) for rule in group.rules]
+        assert [rule.expr for rule in rules if re.search(r"\b[a-z]+:pulsed_", rule.expr)] == []
+
+
 @pytest.mark.parametrize("engine", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "DcgmGpuLowRealUtilization", "PulsedGpuLowRealUtilization"])
 def test_a_gpu_that_transcodes_is_used(tmp_path: Path, name: str, engine: str) -> None:

@@ -15,7 +15,8 @@ from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Recor
 from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
 
-ALERTS_OF_PULSED = ["pulsed-alerts-use", "pulsed-alerts-owners", "pulsed-alerts-monitoring", "pulsed-alerts-health"]
+ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]
+ALERTS_OF_DCGM = ["pulsed-alerts-dcgm-use", "pulsed-alerts-dcgm"]
 OF_PULSED = ["pulsed-recording-gpus", "pulsed-recording-owners", *ALERTS_OF_PULSED]
 
 
@@ -42,10 +43,10 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "names"),
     [
         ((), OF_PULSED),
-        (("--for", "both"), ["pulsed-recording", "pulsed-alerts-dcgm", *OF_PULSED]),
+        (("--for", "both"), ["pulsed-recording", *ALERTS_OF_DCGM, *OF_PULSED]),
         (("--kind", "recording"), ["pulsed-recording-gpus", "pulsed-recording-owners"]),
-        (("--kind", "alerting", "--for", "both"), ["pulsed-alerts-dcgm", *ALERTS_OF_PULSED]),
-        (("--for", "dcgm"), ["pulsed-recording", "pulsed-alerts-dcgm"]),
+        (("--kind", "alerting", "--for", "both"), [*ALERTS_OF_DCGM, *ALERTS_OF_PULSED]),
+        (("--for", "dcgm"), ["pulsed-recording", *ALERTS_OF_DCGM]),
         (("--for", "pulsed"), [*OF_PULSED]),
     ],
 )
@@ -91,7 +92,10 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     [
         ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
-        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-recording-gpus, pulsed-recording-owners"),
+        (
+            "42",
+            "Groups: pulsed-recording, pulsed-alerts-dcgm-use, pulsed-alerts-dcgm, pulsed-recording-gpus, pulsed-recording-owners",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
