@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
 from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, gone_alerts, monitoring_alerts
 from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
-from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels
+from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Rule
 from pulsed.present.promql.saturation import saturation_rules
 from pulsed.present.promql.use_alerts import dcgm_use_alerts, finding_alerts, use_alerts, use_rules
 from pulsed.present.promql.utilization import utilization_rules
@@ -63,10 +63,15 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
     _check_names(settings, choice.exclude)
     chosen = (group for group in _groups(settings, choice) if group.name not in choice.exclude)
     left = [
-        replace(group, rules=[r for r in group.rules if not (isinstance(r, Alert) and r.name in choice.exclude)])
+        (group, [rule for rule in group.rules if not (isinstance(rule, Alert) and rule.name in choice.exclude)])
         for group in chosen
     ]
-    return [group for group in left if group.rules]
+    # What a group of alerts records is for these alone.
+    return [replace(group, rules=rules) for group, rules in left if _has_alert(rules) or not _has_alert(group.rules)]
+
+
+def _has_alert(rules: Sequence[Rule]) -> bool:
+    return any(isinstance(rule, Alert) for rule in rules)
 
 
 def _check_names(settings: ComputeSettings, names: tuple[str, ...]) -> None:

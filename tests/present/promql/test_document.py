@@ -77,9 +77,6 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
         *left,
         *of_use,
         "PulsedGpuIdleEnergy",
-        "PulsedHangSuspected",
-        "PulsedLeakedMemory",
-        "PulsedStraggler",
     }
     monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
