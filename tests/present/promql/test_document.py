@@ -91,7 +91,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
         (
             "42",
-            "Groups: pulsed-recording, pulsed-alerts-dcgm-use, pulsed-alerts-dcgm, pulsed-recording-gpus, pulsed-recording-owners",
+            "Groups: pulsed-recording, pulsed-alerts-dcgm-use, pulsed-alerts-dcgm, pulsed-recording-gpus",
         ),
     ],
 )
