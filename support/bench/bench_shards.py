@@ -34,7 +34,7 @@ global: {{scrape_interval: {interval:g}s, scrape_timeout: {interval:g}s}}
 scrape_configs:
   - job_name: pulsed
     honor_labels: true
-    http_sd_configs: [{urls}]
+    {found}
 """
 
 GPUS_ON_PAGES = "count(count by (node, gpu) (pulsed_gpu_info{kind!='mig'}))"
@@ -119,9 +119,13 @@ def write(lists: Path, port: int, nodes: Sequence[int], *others: str, **labels: 
 
 
 def configuration(shards: Sequence[Daemon], interval: float) -> str:
-    """Return Prometheus' configuration: the parts of the pages that the shards list."""
-    urls = ", ".join(f'{{url: "http://{each.address}/sd", refresh_interval: {interval:g}s}}' for each in shards)
-    return CONFIG.format(interval=interval, urls=urls)
+    """Return Prometheus' configuration: the parts of the pages that the shards list, or the pages if they list none."""
+    if any(each.get("/sd").status != 200 for each in shards):
+        found = f"static_configs: [{{targets: {json.dumps([each.address for each in shards])}}}]"
+    else:
+        urls = [{"url": f"http://{each.address}/sd", "refresh_interval": f"{interval:g}s"} for each in shards]
+        found = f"http_sd_configs: {json.dumps(urls)}"
+    return CONFIG.format(interval=interval, found=found)
 
 
 def usage(shards: Sequence[Daemon], targets: int, interval: float) -> Iterator[Figure]:
