@@ -220,7 +220,10 @@ class Pages:
         """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
         targets = self._store.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
-            self._places = {id(target): _Place(target, self._store.node, self._renderer()) for target in targets}
+            self._places = {
+                id(target): self._places.get(id(target)) or _Place(target, self._store.node, self._renderer())
+                for target in targets
+            }
             self._shown = []
         fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
         places = [place for place, _ in fresh]
