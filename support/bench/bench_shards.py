@@ -107,7 +107,9 @@ def shard(folder: Path, lists: Path, index: int, interval: float, port: int | No
         "source.exporter.shard.index": index,
         "source.exporter.shard.of": SHARDS,
     }
-    with serving(folder, *(f"--set={key}={value}" for key, value in settings.items()), ready=False, port=port) as found:
+    with serving(
+        folder, *(f"--set={key}={value}" for key, value in settings.items()), ready=False, at=str(port or "")
+    ) as found:
         yield found
 
 
