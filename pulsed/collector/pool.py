@@ -119,7 +119,10 @@ class _Running:
     task: asyncio.Task[None]
 
     async def end(self) -> None:
-        """Stop reading and close the source, also if the task never ran."""
+        """Process what has arrived, stop reading and close the source, also if the task never ran."""
+        waiting = asyncio.create_task(self.collector.catch_up())
+        await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.source.close()
