@@ -28,6 +28,7 @@ from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
+from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import Target, TargetStore
@@ -101,10 +102,6 @@ async def collect(
 def _in_order(name: str) -> tuple[int, ...]:
     numbers = name.split(":")
     return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
-
-
-GONE_SECONDS = 600.0
-"""How long the state of a target is kept that neither the configuration nor discovery names any more."""
 
 
 @dataclass(slots=True)
