@@ -37,9 +37,9 @@ class TargetPassthrough:
 
     def __init__(self, here: str) -> None:
         self.keys: list[str] = []
+        self.source: Layout | None = None  # of the last update_layout
         self.layout: Layout | None = None  # before the first tick
         self._here = here
-        self._source: Layout | None = None
         self._devices: tuple[Device, ...] = ()
         self._names: list[str] = []
         self._coded: frozenset[int] = frozenset()
@@ -50,9 +50,9 @@ class TargetPassthrough:
     def update_layout(self, tick: ComputedTick) -> bool:
         """Update to the target's layout; return whether its series changed."""
         source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
-        if source is self._source and (tick.devices is self._devices or not from_dmon):
+        if source is self.source and (tick.devices is self._devices or not from_dmon):
             return False
-        self._source, self._devices, self._tick = source, tick.devices, None
+        self.source, self._devices, self._tick = source, tick.devices, None
         self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
