@@ -88,8 +88,12 @@ class BadPage(SourceError):
     reason = "bad_page"
 
 
+class TargetListError(PulsedError):
+    """A list of targets cannot be read."""
+
+
 class ExporterNotFound(SourceError):
-    """Discovery has found no exporter on this node."""
+    """Discovery has found no exporter."""
 
     reason = "exporter_not_found"
 

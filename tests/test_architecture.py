@@ -32,13 +32,15 @@ MAY_IMPORT = {
     "log": "printable settings",
     "http": "regular_file file_watcher",
     "kubernetes": "errors regular_file pauses settings http",
+    "config": "errors settings http",
     "model": "errors",
+    "discovery": "errors durations regular_file settings http config model",
     "translate.units": "",
     "translate.fields": "model translate.units",
     "terminal": "printable",
     "reader": (
         "background errors regular_file pauses daemon_thread die_with_parent settings http kubernetes model "
-        "translate.fields"
+        "discovery translate.fields"
     ),
     "attribution": "errors regular_file pauses daemon_thread settings kubernetes model",
     "translate": "errors model translate.units translate.fields attribution",
@@ -48,15 +50,14 @@ MAY_IMPORT = {
         "background errors json_text printable settings model translate.units translate.fields terminal "
         "attribution translate compute accounting"
     ),
-    "config": "errors settings http",
     "adapter": "errors json_text printable settings kubernetes attribution present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",
     "configuration": (
         "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"
     ),
     "collector": (
-        "background errors json_text regular_file pauses kubernetes model reader attribution translate compute "
-        "accounting configuration"
+        "background errors json_text regular_file pauses kubernetes model discovery reader attribution translate "
+        "compute accounting configuration"
     ),
     "commands": (
         "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes model "

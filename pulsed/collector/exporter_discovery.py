@@ -1,4 +1,4 @@
-"""The exporters on this node as the Kubernetes API lists them, each a source; sources change as pods come and go."""
+"""The exporters that the Kubernetes API lists, each a source; sources change as pods come and go."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pulsed.attribution.labels import EXPORTED
 from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
+from pulsed.collector.target_discovery import MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.configuration import Config
+from pulsed.discovery.target_groups import ListedTarget
 from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, own_namespace
 from pulsed.kubernetes.exporter_pods import (
@@ -70,11 +72,12 @@ def found_by(config: Config) -> str:
         return ""
     if config.source.exporter.credentials:
         return ""
-    return repr((boot, discovery_node(config), config.source.exporter.kubernetes, pod_requirements(config)))
+    exporter = config.source.exporter
+    return repr((boot, discovery_node(config), exporter.kubernetes, exporter.shard, pod_requirements(config)))
 
 
 class ExporterDiscovery:
-    """Watches the exporter pods of this node. An API server that fails changes nothing.
+    """Watches the exporter pods of this node, or of all nodes of its shard. An API server that fails changes nothing.
 
     Args:
         client: of the API server, which the caller closes.
@@ -105,11 +108,13 @@ class ExporterDiscovery:
         named = () if given.namespaces in (None, ALL_NAMESPACES) else given.namespaces
         paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
         # Without selectors, as workloads of pods are read: both have one watch then.
-        query = {"fieldSelector": f"spec.nodeName={self._node}"}
+        query = {"fieldSelector": f"spec.nodeName={self._node}"} if self._node else {}
+        self._shard = config.source.exporter.shard
+        self._where = f"node {self._node}" if self._node else "any node"
         self._selectors = list(map(parse_selector, given.selectors))
         self._watches = [WatchReader(client, path, query, self._read, self._update) for path in paths]
         self._settings = exporter_settings(config)
-        self._claims = GpuClaims(self._settings.scrape_timeout)
+        self._claims: dict[str, GpuClaims] = {}
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._reasons: Sequence[str] = ()
@@ -118,8 +123,8 @@ class ExporterDiscovery:
         self._settled = asyncio.Event()
         self.found_by = found_by(config)
         self.endpoints = tuple(known)
-        targets = [endpoint.target for endpoint in known]
-        self._claims.expect(targets, targets)
+        self.targets: Mapping[str, ListedTarget] = {}
+        self._expect(known, {endpoint.target: endpoint.node for endpoint in known})
         self.sources: tuple[Source, ...] = ()
         self._set_sources(())
 
@@ -130,6 +135,9 @@ class ExporterDiscovery:
     async def settle(self) -> None:
         """Wait until the API server has answered, or failed to."""
         await self._settled.wait()
+
+    def reload(self) -> None:
+        """Do nothing: pods that are gone are gone."""
 
     async def stop(self) -> None:
         """End watching; `sources` can still be read."""
@@ -142,13 +150,13 @@ class ExporterDiscovery:
         """Return why there is no exporter."""
         errors = list(dict.fromkeys(watch.error for watch in self._watches if watch.error))
         if errors:
-            return ExporterNotFound(f"the exporters of node {self._node} are unknown: {' '.join(errors)}")
+            return ExporterNotFound(f"the exporters of {self._where} are unknown: {' '.join(errors)}")
         namespaces = self._requirements.namespaces
         where = "of any namespace" if namespaces is None else f"of the namespaces {', '.join(namespaces)}"
         selectors = " or ".join(self._given.selectors)
         if reasons := [*self._refused, *self._reasons]:
-            return ExporterNotFound(f"no pod {where} on node {self._node} can be read: {_joined(reasons)}", _REMEDY)
-        return ExporterNotFound(f"no pod {where} on node {self._node} matches {selectors}", _REMEDY)
+            return ExporterNotFound(f"no pod {where} on {self._where} can be read: {_joined(reasons)}", _REMEDY)
+        return ExporterNotFound(f"no pod {where} on {self._where} matches {selectors}", _REMEDY)
 
     def _read(self, item: JsonObject) -> ExporterPod | None:
         """Return a pod with the labels of an exporter."""
@@ -167,14 +175,30 @@ class ExporterDiscovery:
         against = {key: self._requirements.reason_against(pod) for key, pod in pods.items()}
         exporters = [pods[key] for key, reason in against.items() if not reason]
         self._refuse([f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason])
-        found, self._reasons = endpoints(exporters, page)
-        self._claims.expect([endpoint.target for endpoint in found], [pod.target for pod in exporters])
+        if not self._node:
+            exporters = [pod for pod in exporters if self._shard.has(pod.node)]
+        found, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
+        prefixed = "" if self._node else "{}/"
+        self._expect(found, {f"{prefixed.format(pod.node)}{pod.target}": pod.node for pod in exporters})
         if tuple(found) == self.endpoints:
             return
         self.endpoints = tuple(found)
-        log.info("exporters of this node", extra={"urls": [endpoint.url for endpoint in found]})
+        log.info("exporters of Kubernetes", extra={"urls": [endpoint.url for endpoint in found]})
         self._set_sources(self.sources)
         self._changed()
+
+    def _expect(self, read: Sequence[ExporterEndpoint], present: Mapping[str, str]) -> None:
+        """Set which exporters are read, and which have a pod, by the name of the target its node."""
+        by_node: dict[str, tuple[list[str], list[str]]] = {node: ([], []) for node in self._claims}
+        for endpoint in read:
+            by_node.setdefault(endpoint.node, ([], []))[0].append(endpoint.target)
+        for target, node in present.items():
+            by_node.setdefault(node, ([], []))[1].append(target)
+        for node, (targets, with_pods) in by_node.items():
+            self._claims_of(node).expect(targets, with_pods)
+
+    def _claims_of(self, node: str) -> GpuClaims:
+        return self._claims.setdefault(node, GpuClaims(self._settings.scrape_timeout))
 
     def _refuse(self, reasons: Sequence[str]) -> None:
         if reasons and reasons != self._refused:
@@ -187,11 +211,13 @@ class ExporterDiscovery:
             self.sources = tuple(same.get(endpoint) or self._source(endpoint) for endpoint in self.endpoints)
         else:
             gone = [source.target for source in before] or [NO_EXPORTER]
-            self.sources = tuple(MissingExporter(target, self._settings.interval, self) for target in gone)
+            self.sources = tuple(
+                MissingExporter(target, self._settings.interval, self, DiscoveredExporter.failures) for target in gone
+            )
 
     def _source(self, endpoint: ExporterEndpoint) -> DiscoveredExporter:
         source = ExporterSource(endpoint.url, self._settings, self._scraper)
-        return DiscoveredExporter(endpoint, self._node, source, self._claims)
+        return DiscoveredExporter(endpoint, endpoint.node or self._node, source, self._claims_of(endpoint.node))
 
 
 def _joined(reasons: Sequence[str]) -> str:
@@ -200,7 +226,7 @@ def _joined(reasons: Sequence[str]) -> str:
 
 
 class DiscoveredExporter(OwnNodeExporter):
-    """The exporter of a pod on this node: its GPUs are those of the node, unless another exporter shows them, too.
+    """The exporter of a pod: its GPUs are those of the pod's node, unless another exporter shows them, too.
 
     The API server proves the node; a host on the page can only contradict it.
     """
@@ -239,26 +265,3 @@ class DiscoveredExporter(OwnNodeExporter):
             if not name.startswith(EXPORTED)
         )
         return labels if own == labels else own
-
-
-class MissingExporter:
-    """In place of an exporter that is not there: every read fails with the reason."""
-
-    kind = "exporter"
-    failures = DiscoveredExporter.failures
-    restarts = 0
-
-    def __init__(self, target: str, interval: float, discovery: ExporterDiscovery) -> None:
-        self.target, self.interval, self._discovery = target, interval, discovery
-        self._is_first = True
-
-    async def read(self) -> RawTick:
-        """Raise `ExporterNotFound` once discovery has a result, then once an interval."""
-        if not self._is_first:
-            await asyncio.sleep(self.interval)
-        await self._discovery.settle()
-        self._is_first = False
-        raise self._discovery.problem()
-
-    async def close(self) -> None:
-        """Do nothing: nothing is open."""

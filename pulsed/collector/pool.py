@@ -21,6 +21,7 @@ from pulsed.collector.this_host import (
     kernel_log_of,
     node_name,
     node_of_source,
+    reads_lists,
     selection_of,
 )
 from pulsed.compute.gpu_counters import CounterRegistry
@@ -33,8 +34,8 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
-    from pulsed.collector.exporter_discovery import ExporterDiscovery
     from pulsed.collector.known_cluster import KnownCluster
+    from pulsed.collector.target_discovery import Discovery
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 
@@ -102,6 +103,10 @@ def _in_order(name: str) -> tuple[int, ...]:
     return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
 
 
+GONE_SECONDS = 600.0
+"""How long the state of a target is kept that neither the configuration nor discovery names any more."""
+
+
 @dataclass(slots=True)
 class _Running:
     """A collector's source, target and pipeline, the host of its GPUs, and the task that reads."""
@@ -146,7 +151,8 @@ class CollectorPool:
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._discovery: ExporterDiscovery | None = None
+        self._discovery: Discovery | None = None
+        self._gone: dict[tuple[str, str], _Running] = {}
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution, known.pods if known else None)
@@ -155,8 +161,8 @@ class CollectorPool:
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
 
-        Counters and health of a target are kept as long as the configuration names it. Sources whose section has not
-        changed are not interrupted.
+        Counters and health of a target are kept as long as the configuration or discovery names it, and for
+        `GONE_SECONDS` after that. Sources whose section has not changed are not interrupted.
 
         Raises `ConfigError` if a source cannot be made; then nothing has changed.
         """
@@ -174,6 +180,8 @@ class CollectorPool:
         if is_new:
             self._replace(config, sources)
             self._set_discovery(discovery)
+        elif self._discovery is not None:
+            self._discovery.reload()
         for running in self._running.values():
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
@@ -221,18 +229,33 @@ class CollectorPool:
         """End all collectors and close their sources."""
         for running in self._running.values():
             self._end(running)
+        for running in (*self._running.values(), *self._gone.values()):
             running.pipeline.close()
         self._running.clear()
+        self._gone.clear()
         self._set_discovery(None)
         await self._cluster.stop()
         await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _new_discovery(self, config: Config, client: ApiClient | None) -> ExporterDiscovery | None:
+    def _new_discovery(self, config: Config, client: ApiClient | None) -> Discovery | None:
         """Return a discovery that has not started; it goes on with the exporters that it or an earlier run has found.
 
         Other requirements begin anew: what was found may not fulfill them.
         """
+        exporter = config.source.exporter
+        if reads_lists(config):
+            from pulsed.collector.target_discovery import TargetDiscovery
+
+            last = self._config.source.exporter if self._config else exporter
+            is_same = (last.discovery, last.file, last.http, last.dns) == (
+                exporter.discovery,
+                exporter.file,
+                exporter.http,
+                exporter.dns,
+            )
+            listed = self._discovery.targets if self._discovery and is_same else {}
+            return TargetDiscovery(config, self._discovered, listed)
         if client is None or not discovers_exporters(config):
             return None
         from pulsed.collector.exporter_discovery import ExporterDiscovery, found_by
@@ -240,15 +263,11 @@ class CollectorPool:
         known: Sequence[ExporterEndpoint] = ()
         if self._config is None and self._known is not None and self._known.found_by == found_by(config):
             known = self._known.exporters
-        elif (
-            self._discovery
-            and self._config
-            and self._config.source.exporter.kubernetes == config.source.exporter.kubernetes
-        ):
+        elif self._discovery and self._config and self._config.source.exporter.kubernetes == exporter.kubernetes:
             known = self._discovery.endpoints
         return ExporterDiscovery(config, client, self._discovered, known)
 
-    def _set_discovery(self, discovery: ExporterDiscovery | None) -> None:
+    def _set_discovery(self, discovery: Discovery | None) -> None:
         if self._discovery is not None:
             self._close(self._discovery.stop())
         self._discovery = discovery
@@ -265,15 +284,22 @@ class CollectorPool:
         before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
-            old = before.pop(key, None)
+            old = before.pop(key, None) or self._gone.pop(key, None)
             if old is None or old.source is not source:
                 old = self._start(config, settings, source, old)
             self._running[key] = old
-        for removed in before.values():
+        for key, removed in before.items():
             self._end(removed)
-            removed.pipeline.close()
+            self._gone[key] = removed
+            asyncio.get_running_loop().call_later(GONE_SECONDS, self._forget_gone, key, removed)
         self._store.node = node_name(config)
         self._store.replace([running.target for running in self._running.values()])
+
+    def _forget_gone(self, key: tuple[str, str], removed: _Running) -> None:
+        """Forget a target that has not returned."""
+        if self._gone.get(key) is removed:
+            del self._gone[key]
+            removed.pipeline.close()
 
     def _start(self, config: Config, settings: ComputeSettings, source: Source, old: _Running | None) -> _Running:
         """Start to collect a source in place of an old one, whose state is kept if the host of the GPUs is the same."""
@@ -281,6 +307,7 @@ class CollectorPool:
         closing = self._end(old) if old is not None else None
         if old is not None and old.node == node:
             pipeline = old.pipeline
+            pipeline.reconfigure(settings, selection_of(config, {}), kernel_log_of(config), config.source.max_gpus)
             target.continue_from(old.target)
         else:
             if old is not None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name
+from pulsed.collector.this_host import discovers_exporters, node_name, reads_lists
 from pulsed.compute.products import C2C_LINKS
 from pulsed.configuration import Config
 from pulsed.model.target_store import Target
 from pulsed.reader.settings import CANDIDATES, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest, SourceSection
+
+if TYPE_CHECKING:
+    from pulsed.collector.target_discovery import Discovery
 
 
 def open_sources(config: Config, kind: str | None = None, *, hurried: bool = False) -> Sequence[Source]:
@@ -63,18 +66,27 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
     Raises:
         ConfigError: a source cannot be made.
     """
-    if not discovers_exporters(config) or kind not in (None, "exporter"):
+    if kind not in (None, "exporter") or not (discovers_exporters(config) or reads_lists(config)):
         return open_sources(config, kind, hurried=hurried)
+    if reads_lists(config):
+        from pulsed.collector.target_discovery import TargetDiscovery
+
+        return await _settled(TargetDiscovery(config))
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
     client = api_client(config)
-    discovery = ExporterDiscovery(config, client)
+    try:
+        return await _settled(ExporterDiscovery(config, client))
+    finally:
+        await client.close()
+
+
+async def _settled(discovery: Discovery) -> Sequence[Source]:
     discovery.start()
     try:
         await discovery.settle()
     finally:
         await discovery.stop()
-        await client.close()
     return discovery.sources
 
 

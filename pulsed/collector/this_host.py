@@ -29,10 +29,13 @@ def node_name(config: Config) -> str:
 def node_of_source(source: Source, config: Config) -> str:
     """Return the host of the GPUs whose series do not name one.
 
-    It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter.
+    It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter, and
+    the node of a pod.
     """
+    if discovers_exporters(config) and discovers_fleet(config):
+        return source.target.partition("/")[0]
     host = (urlsplit(source.target).hostname or "") if source.kind == "exporter" and "://" in source.target else ""
-    is_named = config.node is not None and len(config.source.exporter.targets) == 1
+    is_named = config.node is not None and len(config.source.exporter.targets) == 1 and not discovers_fleet(config)
     return host if host and not is_named and not is_loopback(host) else node_name(config)
 
 
@@ -41,12 +44,24 @@ def discovers_exporters(config: Config) -> bool:
     return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
 
 
+def reads_lists(config: Config) -> bool:
+    """Return whether the exporters are those of lists."""
+    return config.source.kind == "exporter" and config.source.exporter.discovery in ("file", "http", "dns")
+
+
+def discovers_fleet(config: Config) -> bool:
+    """Return whether the exporters that are found may be of any host."""
+    return reads_lists(config) or (discovers_exporters(config) and config.source.exporter.kubernetes.nodes == "all")
+
+
 def discovery_node(config: Config) -> str:
-    """Return the node whose exporters are found.
+    """Return the node whose exporters the Kubernetes API has; empty for those of all nodes.
 
     Raises:
         ConfigError: it is not configured.
     """
+    if config.source.exporter.kubernetes.nodes == "all":
+        return ""
     if config.node is None:
         raise ConfigError(
             "source.exporter.discovery: kubernetes needs the node's name",
@@ -58,6 +73,8 @@ def discovery_node(config: Config) -> str:
 def node_of_pods(config: Config) -> str:
     """Return the node whose pods may have the GPUs; empty: any, where exporters of other nodes are read."""
     exporter = config.source.exporter
+    if discovers_fleet(config):
+        return ""
     if config.source.kind not in ("auto", "exporter") or discovers_exporters(config) or exporter.own_node:
         return node_name(config)
     is_this_one = len(exporter.targets) == 1 and config.node is not None
@@ -92,7 +109,7 @@ class HostEpoch:
 def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
     """Return the epoch of this host; None where it is unknown, or the GPUs of a target may be in another host."""
     is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
-    if not is_here and not discovers_exporters(config):
+    if discovers_fleet(config) or not (is_here or discovers_exporters(config)):
         return None
     try:
         return HostEpoch(BOOT_ID.read_text(encoding="ascii").strip(), boot_time())

@@ -173,6 +173,7 @@ class Freshness:
         "_counts_energy",
         "_current",
         "_energy",
+        "_energy_moved",
         "_last",
         "_samples",
         "_since",
@@ -192,6 +193,7 @@ class Freshness:
         self._samples = 0
         self._energy: Value = None
         self._counts_energy = False
+        self._energy_moved = False
 
     @property
     def is_answered(self) -> bool:
@@ -221,8 +223,9 @@ class Freshness:
                 if last is not NOTHING:
                     self.refresh = now - self._since
                 if (energy := reading.energy_joules_total) is not None:
-                    if self._energy is not None and energy > self._energy:
-                        self._counts_energy = True
+                    if self._energy is not None:
+                        self._counts_energy |= energy > self._energy
+                        self._energy_moved |= energy != self._energy  # also less, after a reset
                     self._energy = energy
                 self._last, self._since, self._samples = reading, now, 1
         elif last is not NOTHING:
@@ -245,7 +248,7 @@ class Freshness:
         last = self._last
         if not last.energy_joules_total or not last.power_watts:
             return False
-        return self._counts_energy or last.power_watts >= BUSY_WATTS or any(_activity(last))
+        return self._energy_moved or last.power_watts >= BUSY_WATTS or any(_activity(last))
 
 
 def _is_frozen(reading: Reading) -> bool:

@@ -21,7 +21,9 @@ from pulsed.http.body import BadBody, Body
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_HEADERS = 256
 _CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
-_WANTED = frozenset((b"content-encoding", b"content-length", b"location", b"retry-after", b"transfer-encoding"))
+_WANTED = frozenset(
+    (b"content-encoding", b"content-length", b"content-type", b"location", b"retry-after", b"transfer-encoding")
+)
 _MAX_SHOWN = 100
 
 
@@ -46,6 +48,7 @@ class Answer:
         location: where a redirect leads, printable, empty without one.
         page: what `Body.end` gave; with another status than 200 its body if the client reads it, else empty.
         retry_seconds: the header Retry-After, if it is a number; None without.
+        content_type: the header Content-Type, printable, empty without one.
     """
 
     status: int
@@ -53,6 +56,7 @@ class Answer:
     location: str
     page: bytes
     retry_seconds: int | None = None
+    content_type: str = ""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -270,7 +274,8 @@ class ClientConnection(asyncio.Protocol):
             reason, location = self._reason[:_MAX_SHOWN], self._wanted.get(b"location", b"")
             retry = self._wanted.get(b"retry-after", b"")[:_MAX_SHOWN]
             seconds = int(retry) if retry.isdigit() else None
-            self._waiter.set_result(Answer(self._status, _shown(reason), _shown(location), page, seconds))
+            kind = _shown(self._wanted.get(b"content-type", b"")[:_MAX_SHOWN])
+            self._waiter.set_result(Answer(self._status, _shown(reason), _shown(location), page, seconds, kind))
             self._waiter = None  # or a kept connection would keep the page too
 
 

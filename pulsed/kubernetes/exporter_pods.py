@@ -92,19 +92,21 @@ class PageAddress:
 
 @dataclass(frozen=True, slots=True)
 class ExporterEndpoint:
-    """A dcgm-exporter on this node.
+    """A dcgm-exporter.
 
     Attributes:
         target: name that stays the same when the exporter's pod is replaced.
         url: of its page.
         namespace: of the pod.
         pod: name of the pod.
+        node: that it runs on.
     """
 
     target: str
     url: str
     namespace: str
     pod: str
+    node: str = ""
 
 
 def exporter_pod(item: JsonObject) -> ExporterPod:
@@ -138,10 +140,15 @@ def _named(controller: Controller) -> tuple[str, str]:
     return names if all(map(_NAME.fullmatch, names)) else ("", "")
 
 
-def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:
+def endpoints(
+    pods: Iterable[ExporterPod], page: PageAddress, *, names_nodes: bool = False
+) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:
     """Return the exporters in order of their targets, and why the other pods are none.
 
-    Of several pods of a DaemonSet, as during an update, the newest that is ready counts.
+    Of several pods of a DaemonSet on a node, as during an update, the newest that is ready counts.
+
+    Args:
+        names_nodes: whether names of targets begin with the node, as they must where there are several.
     """
     by_target: dict[str, ExporterEndpoint] = {}
     reasons: list[str] = []
@@ -154,5 +161,6 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
             names = ", ".join(sorted(name for name in pod.ports if name)) or "none"
             reasons.append(f"pod {pod.namespace}/{pod.name} has no port {page.port!r}; its named ports: {names}")
         else:
-            by_target[pod.target] = ExporterEndpoint(pod.target, url, pod.namespace, pod.name)
+            target = f"{pod.node}/{pod.target}" if names_nodes else pod.target
+            by_target[target] = ExporterEndpoint(target, url, pod.namespace, pod.name, pod.node)
     return [by_target[target] for target in sorted(by_target)], reasons

@@ -128,7 +128,12 @@ class KubernetesSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ExporterPodSettings(Settings):
-    """Exporters that `discovery: kubernetes` finds: Running and Ready pods on the node `node`."""
+    """Exporters that `discovery: kubernetes` finds: Running and Ready pods."""
+
+    nodes: Literal["own", "all"] = setting(
+        "own",
+        "Whose exporters are read: `own`, those of the node `node`, or `all`. The API server proves the node.",
+    )
 
     selectors: LabelSelectors = setting(
         ("app in (nvidia-dcgm-exporter, nvidia-dcgm-exporter-dra)", "app.kubernetes.io/name=dcgm-exporter"),

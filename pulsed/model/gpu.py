@@ -24,6 +24,14 @@ GpuKey = tuple[str, str, str]
 DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
 
+_LABELS_OF_FAMILIES = (
+    "account age bottleneck bound check class container device driver_version gpu job_id kind le mig_id mig_profile "
+    "mig_uuid model name namespace node partition pci_bus_id pod quantity reason resource severity source state target "
+    "user uuid workload workload_kind xid"
+)
+RESERVED_LABELS = frozenset(_LABELS_OF_FAMILIES.split())
+"""Labels of the families of GPUs and sources, which the group of a target cannot set."""
+
 NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 """Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
 
@@ -95,6 +103,7 @@ class Device:
         mig_uuid: UUID of the MIG instance itself.
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
         owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
+        target_labels: those of the group of its target in a list of targets; of its series.
     """
 
     entity: Entity
@@ -105,6 +114,7 @@ class Device:
     mig_uuid: str = ""
     guest: bool = False
     owners: Owners | None = None
+    target_labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -149,6 +159,7 @@ def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:
         labels.append(("mig_id", entity.mig_id))
     if entity.mig_profile:
         labels.append(("mig_profile", entity.mig_profile))
+    labels += device.target_labels
     return labels
 
 

@@ -157,6 +157,7 @@ class RawTick:
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
         processes: on all GPUs, the same object until they are listed again; None where the source does not list them.
         epoch: as far as the source delivers it, the same object until it changes.
+        target_labels: of the target's group in a list of targets, the same object until they change.
     """
 
     target: str
@@ -169,3 +170,4 @@ class RawTick:
     read_seconds: float = 0.0
     processes: tuple[GpuProcess, ...] | None = None
     epoch: Epoch = UNKNOWN_EPOCH
+    target_labels: Labels = ()

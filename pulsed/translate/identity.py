@@ -222,7 +222,9 @@ def clean_text(value: object) -> str:
     return value if isinstance(value, str) and value not in BLANK_TEXTS and not value.endswith(_CUT) else ""
 
 
-def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
+def devices(
+    entities: Sequence[SeriesEntity], licensed: Iterable[int] = (), target_labels: Labels = ()
+) -> tuple[Device, ...]:
     """Return the devices of these entities, in their order. A board has the owners of its instances, too.
 
     `licensed` are the positions of entities that show a vGPU licence and nothing that only a board has.
@@ -244,6 +246,7 @@ def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> t
             mig_uuid=subject.texts.get("mig_uuid", ""),
             guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
             owners=owners_of(rows[id(subject)], relabelled),
+            target_labels=target_labels,
         )
         for position, subject in enumerate(entities)
     )

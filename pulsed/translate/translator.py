@@ -82,6 +82,7 @@ class Translator:
         self._texts: dict[Labels, dict[str, str]] = {}
         self._known: dict[Entity, Device] = {}
         self._devices: tuple[Device, ...] = ()
+        self._labels: Labels = ()
 
     def set_max_gpus(self, max_gpus: int) -> None:
         """Change the limit from the next tick on."""
@@ -100,6 +101,8 @@ class Translator:
             TooManyGpus: it has more than `max_gpus`.
         """
         values = raw.values
+        if raw.target_labels != self._labels:
+            self._labels, self._compiled = raw.target_labels, None
         compiled = self._compiled
         if compiled is None or raw.layout is not compiled.layout:
             compiled = self._compile(raw.target, raw.layout, values)
@@ -159,7 +162,7 @@ class Translator:
             guests = unnamed_guests(layout, entities)
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        fresh = devices(entities, guests)
+        fresh = devices(entities, guests, self._labels)
         kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
         self._known = {device.entity: device for device in kept}
         has_row = [bool(subject.series) for subject in entities]

@@ -260,6 +260,7 @@ def test_values_that_cannot_stay_equal_are_stale(
 
 def test_an_idle_gpu_whose_energy_moved_once_cannot_stand_still() -> None:
     assert states(*energies(5.0, *[6.0] * 4, watts=50.0))[-1] == "stale"
+    assert states(*energies(7.0, *[6.0] * 4, watts=50.0))[-1] == "stale", "a reset"
     assert states(*energies(*[6.0] * 5, watts=50.0))[-1] == "repeated"
 
 

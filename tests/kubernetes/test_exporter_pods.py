@@ -28,7 +28,7 @@ STOCK = PageAddress()
 )
 def test_the_url_of_a_pod(given: Pod, page: PageAddress, url: str) -> None:
     found, reasons = endpoints([exporter_pod(given)], page)
-    assert list(found) == [ExporterEndpoint("gpu-operator/nvidia-dcgm-exporter", url, "gpu-operator", "a")]
+    assert list(found) == [ExporterEndpoint("gpu-operator/nvidia-dcgm-exporter", url, "gpu-operator", "a", "node-a")]
     assert list(reasons) == []
 
 

@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, node_of
-from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 from pulsed.translate.fields import BY_SHORT, DcgmField, Level, sources
@@ -37,26 +37,34 @@ class TargetPassthrough:
 
     def __init__(self, here: str) -> None:
         self.keys: list[str] = []
-        self.source: Layout | None = None  # of the last update_layout
         self.layout: Layout | None = None  # before the first tick
         self._here = here
+        self._source: Layout | None = None
         self._devices: tuple[Device, ...] = ()
+        self._labels: Labels = ()
         self._names: list[str] = []
         self._coded: frozenset[int] = frozenset()
         self._tick: ComputedTick | None = None
         self._hidden: frozenset[int] = frozenset()
         self._chunks: dict[str, bytes] = {}
 
+    def has_layout(self, tick: ComputedTick) -> bool:
+        """Return whether the layout of the last `update_layout` is that of a tick."""
+        is_known = tick.layout is self._source and tick.raw.target_labels == self._labels
+        return is_known and (tick.devices is self._devices or tick.layout.dialect != "dmon")
+
     def update_layout(self, tick: ComputedTick) -> bool:
         """Update to the target's layout; return whether its series changed."""
         source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
-        if source is self.source and (tick.devices is self._devices or not from_dmon):
+        if self.has_layout(tick):
             return False
-        self.source, self._devices, self._tick = source, tick.devices, None
+        self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
+        self._tick = None
         self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
-            _series_text(series) if _republishable(series.name, series.labels) else "" for series in layout.series
+            _series_text(series, labels) if _republishable(series.name, series.labels) else ""
+            for series in layout.series
         ]
         self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
         return True
@@ -78,9 +86,10 @@ class TargetPassthrough:
         return self._chunks
 
 
-def _series_text(series: Series) -> str:
-    """Return a series up to its value, with labels in alphabetical order."""
-    return f"{series.name}{{{label_pairs(sorted(series.labels))}}} " if series.labels else f"{series.name} "
+def _series_text(series: Series, added: Labels) -> str:
+    """Return a series up to its value, with labels in alphabetical order; those that are added replace none."""
+    labels = {**dict(added), **dict(series.labels)}
+    return f"{series.name}{{{label_pairs(sorted(labels.items()))}}} " if labels else f"{series.name} "
 
 
 def _with_code(key: str, value: float) -> str:

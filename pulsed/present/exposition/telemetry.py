@@ -166,7 +166,8 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
     for name, target in targets.items():
         if target.kernel_log_error is not None:
             kernel_log.add_metric([name], int(not target.kernel_log_error))
-        info.add_metric([], {"kind": target.kind, "target": name})
+        labels = target.tick.raw.target_labels if target.tick else ()
+        info.add_metric([], {"kind": target.kind, "target": name, **dict(labels)})
         up.add_metric([name], int(target.up and target.fresh(now)))
         samples.add_metric([name], target.samples)
         for reason, count in target.errors.items():

@@ -81,18 +81,26 @@ class Scraper:
         """
         return Reservation(self._budget)
 
-    async def fetch(self, url: str, login: Login | None = None, reservation: Reservation | None = None) -> bytes:
+    async def fetch(
+        self,
+        url: str,
+        login: Login | None = None,
+        reservation: Reservation | None = None,
+        timeout: float | None = None,
+    ) -> bytes:
         """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
         Args:
             reservation: for the page; by default its memory is not counted.
+            timeout: in seconds; by default that of the settings.
 
         Raises:
             ScrapeFailed: no page came, or one above the size limit.
         """
-        location, end = url, time.monotonic() + self._timeout
+        timeout = self._timeout if timeout is None else timeout
+        location, end = url, time.monotonic() + timeout
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._get(url, location, login, end, reservation)
+            answer = await self._get(url, location, login, (timeout, end), reservation)
             if answer.status == 200:
                 return answer.page
             where = _where(url, location)
@@ -110,9 +118,9 @@ class Scraper:
         )
 
     async def _get(
-        self, url: str, location: str, login: Login | None, end: float, reservation: Reservation | None
+        self, url: str, location: str, login: Login | None, limit: tuple[float, float], reservation: Reservation | None
     ) -> Answer:
-        """Return the answer of one location that the URL leads to."""
+        """Return the answer of one location that the URL leads to; `limit` is the timeout and the end of its time."""
         from pulsed.http.client import (
             BrokenAnswer,
             DeadlineMissed,
@@ -121,13 +129,14 @@ class Scraper:
             request_bytes,
         )
 
+        timeout, end = limit
         if self._client is None:
             # Kept over an interval, else each scrape pays for a new connection.
             self._client = HttpClient(idle_seconds=2 * self._settings.interval)
         try:
             trusted = location == url or may_have_credentials(urlsplit(url), urlsplit(location))
             address = address_of(location)
-            request = request_bytes(address, self._headers(login, trusted))
+            request = request_bytes(address, self._headers(login, trusted, timeout))
             context = self._context(trusted) if address.secure else None
             body = Body(self._settings.max_page_bytes, reservation)
             left = max(end - time.monotonic(), 0.001)
@@ -138,7 +147,7 @@ class Scraper:
             raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
         except DeadlineMissed as error:
             raise ScrapeFailed(
-                f"{_where(url, location)} did not answer in {self._timeout:g} s",
+                f"{_where(url, location)} did not answer in {timeout:g} s",
                 "See whether it is up, or allow it a longer timeout",
             ) from error
         except (BrokenAnswer, OSError) as error:
@@ -149,13 +158,13 @@ class Scraper:
                 "Look for line breaks in the URL, headers and credentials",
             ) from None
 
-    def _headers(self, login: Login | None, trusted: bool) -> Mapping[str, str]:
+    def _headers(self, login: Login | None, trusted: bool, timeout: float) -> Mapping[str, str]:
         settings = self._settings
         headers = {
             "Accept": _ACCEPT,
             "Accept-Encoding": "gzip",
             "User-Agent": f"pulsed/{__version__}",
-            "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout:g}",
+            "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}",
         }
         if trusted:
             if settings.bearer_token_file:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from pulsed.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
 from pulsed.errors import ConfigError
 from pulsed.http.credentials import BadCredentials, masked, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
@@ -87,12 +88,18 @@ class ExporterSettings(SourceSection):
         "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
         "does not route to this node's exporter. A false page can name any host.",
     )
-    discovery: Literal["static", "kubernetes"] = setting(
+    discovery: Literal["static", "file", "http", "dns", "kubernetes"] = setting(
         "static",
-        "`static` reads `targets`. `kubernetes` reads the exporters that the Kubernetes API lists on the "
-        "node `node`: this proves the node.",
+        "`static` reads `targets`. `file`, `http` and `dns` read those of lists in Prometheus' formats: labels of a "
+        "group become labels of its series; a change keeps what was counted of targets that stay, or return within 10 "
+        "minutes; while half of the targets are missing, those that answer are kept until a reload. `kubernetes` reads "
+        "the exporters that the Kubernetes API lists.",
     )
+    file: FileListSettings = setting(FileListSettings(), "For `discovery: file`.")
+    http: HttpListSettings = setting(HttpListSettings(), "For `discovery: http`.")
+    dns: DnsListSettings = setting(DnsListSettings(), "For `discovery: dns`.")
     kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
+    shard: ShardSettings = setting(ShardSettings(), "Share of the targets of this process; not of pods of one node.")
     timeout: Duration | None = setting(
         None,
         f"Timeout of a scrape, at most the interval. Unset: {TIMEOUT_SECONDS:g}s or the interval, whichever is "
@@ -128,7 +135,16 @@ class ExporterSettings(SourceSection):
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def problems(self) -> Iterator[Problem]:
-        """Find what contradicts itself among the credentials."""
+        """Find what contradicts itself among the credentials, and what discovery lacks."""
+        for kind, key, given in (
+            ("file", "files", self.file.files),
+            ("http", "url", self.http.url),
+            ("dns", "names", self.dns.names),
+        ):
+            if self.discovery == kind and not given:
+                yield f"{kind}.{key}", f"is missing; discovery: {kind} needs it"
+        if self.discovery == "dns" and self.dns.type != "SRV" and self.dns.port is None:
+            yield "dns.port", f"is missing; records of the type {self.dns.type} have none"
         for one, other in (
             ("password", "password_file"),
             ("bearer_token", "bearer_token_file"),

@@ -16,9 +16,10 @@ from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pulsed.background import in_background, turn
+from pulsed.discovery.shards import shard_key
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
-from pulsed.model.raw_tick import RawTick
+from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.exporter.page_epoch import PageEpoch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
@@ -38,6 +39,11 @@ class ExporterSource:
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
         phase: how long the first read waits, in intervals, 0..1; see `phases`.
+        labels: of the target's group in a list of targets.
+
+    Attributes:
+        labels: as the argument; may change.
+        answered: when the last page came, in seconds of the clock; None before the first.
 
     Raises:
         ConfigError: the target is neither of these.
@@ -54,6 +60,7 @@ class ExporterSource:
         scraper: Scraper | None = None,
         phase: float = 0.0,
         *,
+        labels: Labels = (),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -68,6 +75,8 @@ class ExporterSource:
         self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
         self._start: float | None = None
         self._slot = -1
+        self.labels = labels
+        self.answered: float | None = None
 
     async def read(self) -> RawTick:
         """Wait for the next scheduled moment, then scrape. Moments that a slow scrape missed are left out.
@@ -80,7 +89,8 @@ class ExporterSource:
         if not self._url:
             return await self._tick(await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes))
         with self._scraper.reservation() as reservation:
-            return await self._tick(await self._scraper.fetch(self._url, self._login, reservation))
+            timeout = self._settings.scrape_timeout
+            return await self._tick(await self._scraper.fetch(self._url, self._login, reservation, timeout))
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""
@@ -89,7 +99,8 @@ class ExporterSource:
             await scraper.release()
 
     async def _tick(self, page: bytes) -> RawTick:
-        arrival, clock = self._wall(), self._clock()
+        self.answered = clock = self._clock()
+        arrival = self._wall()
         large = len(page) > _LARGE_PAGE
         if not page or page.isspace():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
@@ -122,6 +133,7 @@ class ExporterSource:
             parsed.rejected,
             spent,
             epoch=self._epoch.of(parsed.layout, parsed.values),
+            target_labels=self.labels,
         )
 
     async def _next_moment(self) -> None:
@@ -150,7 +162,8 @@ def phases(targets: Sequence[str]) -> list[float]:
 def open_sources(settings: ExporterSettings, request: SourceRequest) -> Sequence[ExporterSource]:
     """Return one source per target, with one `Scraper` among them, as `SourceSection` describes."""
     settings.check_password_file()
-    targets, scraper = settings.targets, Scraper(settings)
+    targets = [target for target in settings.targets if settings.shard.has(shard_key(target))]
+    scraper = Scraper(settings)
     delays = [0.0] * len(targets) if request.hurried else phases(targets)
     return [ExporterSource(target, settings, scraper, delay) for target, delay in zip(targets, delays, strict=True)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +12,19 @@ from hypothesis import strategies as st
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, lean_form
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.owner_groups import GROUPS
 from pulsed.reader.demo.source import DemoSource
 from tests.end_to_end.series import Row, rows
 from tests.present.strategies import NOW, boards
 
 LEAN = catalog("lean")
+EXPECTED = Path(__file__).parents[2] / "golden/expected"
 STATE_SETS = ("workload_class", "bottleneck", "limiting_resource")
 COUNTERS_BY_LABEL = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 INTEGRALS = r"energy|sm_active|tensor_active|dram_active|(pcie|nvlink|c2c)_(transmit|receive)"
@@ -134,3 +138,10 @@ def test_any_selection_is_a_valid_page(series: SeriesChoice, data: st.DataObject
     pages = Pages(made, Telemetry(made), PageSettings(catalog(series, include, exclude)))
     for openmetrics in (False, True):
         families_of(pages.page(NOW, openmetrics=openmetrics, gzip=False).decode(), openmetrics)
+
+
+def test_groups_of_targets_cannot_set_labels_of_families() -> None:
+    page = "".join(path.read_text() for path in EXPECTED.rglob("*") if path.is_file())
+    samples = re.findall(r"^pulsed_(?:gpu|source)\w*\{(.*)\} ", page, re.MULTILINE)
+    assert {name for labels in samples for name in re.findall(r'(\w+)="', labels)} <= RESERVED_LABELS
+    assert {name for group in GROUPS.values() for name in group.labels} <= RESERVED_LABELS

@@ -1,0 +1,255 @@
+"""The targets of lists (files, HTTP, DNS), each a source; sources change as the lists do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from pulsed.collector.connections import exporter_settings
+from pulsed.configuration import Config
+from pulsed.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
+from pulsed.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
+from pulsed.errors import ExporterNotFound, SourceError, TargetListError
+from pulsed.model.raw_tick import RawTick
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.source import ExporterSource, phases
+from pulsed.reader.source import Source
+
+if TYPE_CHECKING:
+    from pulsed.kubernetes.exporter_pods import ExporterEndpoint
+
+log = logging.getLogger(__name__)
+
+GONE_SECONDS = 600.0
+"""A target that is missing from its list for so long, and has not answered either, is forgotten."""
+
+_MAX_PROBLEMS = 8
+
+
+class Discovery(Protocol):
+    """Finds targets while pulsed runs.
+
+    Attributes:
+        sources: one per target, the same object as long as its address is; one that fails with the reason if there is
+            none.
+        targets: of lists, by URL.
+        found_by: what pods were found by; empty: nothing to keep for the next run.
+        endpoints: the pods.
+    """
+
+    sources: tuple[Source, ...]
+    targets: Mapping[str, ListedTarget]
+    found_by: str
+    endpoints: tuple[ExporterEndpoint, ...]
+
+    def start(self) -> None:
+        """Begin to look."""
+
+    async def settle(self) -> None:
+        """Wait until the first look has ended."""
+
+    async def stop(self) -> None:
+        """End looking; `sources` can still be read."""
+
+    def reload(self) -> None:
+        """Use what is found as it is, also if much is missing."""
+
+    def problem(self) -> ExporterNotFound:
+        """Return why there is no target."""
+
+
+class MissingExporter:
+    """In place of exporters that are not there: every read fails with the reason."""
+
+    kind = "exporter"
+    restarts = 0
+
+    def __init__(
+        self, target: str, interval: float, discovery: Discovery, failures: tuple[type[SourceError], ...]
+    ) -> None:
+        self.target, self.interval, self.failures, self._discovery = target, interval, failures, discovery
+        self._is_first = True
+
+    async def read(self) -> RawTick:
+        """Raise `ExporterNotFound` once discovery has a result, then once an interval."""
+        if not self._is_first:
+            await asyncio.sleep(self.interval)
+        await self._discovery.settle()
+        self._is_first = False
+        raise self._discovery.problem()
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class TargetDiscovery:
+    """Reads the lists of the configuration regularly. A list that cannot be read changes nothing.
+
+    Args:
+        changed: called when `sources` are others than before.
+        known: targets that were found before, until the first look.
+
+    Attributes:
+        sources: see `Discovery`; those of this process's shard.
+        targets: all targets by URL, also of other shards.
+    """
+
+    found_by = ""
+    endpoints: tuple[ExporterEndpoint, ...] = ()
+
+    def __init__(
+        self,
+        config: Config,
+        changed: Callable[[], None] = lambda: None,
+        known: Mapping[str, ListedTarget] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lists, self._changed, self._clock = _lists(config), changed, clock
+        self._kind, self._shard = config.source.exporter.discovery, config.source.exporter.shard
+        self._settings = exporter_settings(config)
+        self._scraper = Scraper(self._settings)
+        self._scraper.retain()
+        self._found: dict[str, Sequence[TargetGroup]] = {}
+        self._errors: tuple[str, ...] = ()
+        self._problems: tuple[str, ...] = ()
+        self._listed: Mapping[str, ListedTarget] = known or {}
+        self._missing: dict[str, tuple[ListedTarget, float]] = {}
+        self._is_reloaded = False
+        self._sources: dict[str, tuple[ListedTarget, ExporterSource]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        self.targets: Mapping[str, ListedTarget] = self._listed
+        self.sources: tuple[Source, ...] = ()
+        self._set_sources()
+
+    def start(self) -> None:
+        """Begin to read the lists."""
+        self._task = asyncio.create_task(self._run())
+
+    async def settle(self) -> None:
+        """Wait until the lists have been read, or could not be."""
+        await self._settled.wait()
+
+    async def stop(self) -> None:
+        """End reading; `sources` can still be read."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._lists.close()
+        await self._scraper.release()
+
+    def reload(self) -> None:
+        """Use the lists as they are, also if half of the targets are missing."""
+        self._is_reloaded = True
+        if self._settled.is_set():
+            self._update()
+
+    def problem(self) -> ExporterNotFound:
+        """Return why there is no target."""
+        if reasons := [*self._errors, *self._problems]:
+            return ExporterNotFound(f"there is no target: {'; '.join(reasons[:_MAX_PROBLEMS])}")
+        if self.targets:
+            shard = self._shard
+            return ExporterNotFound(f"shard {shard.index} of {shard.of} has none of the {len(self.targets)} targets")
+        return ExporterNotFound(f"the lists of source.exporter.{self._kind} have no target", "Add targets to them")
+
+    async def _run(self) -> None:
+        while True:
+            found = await self._lists.read()
+            failed = {name: each for name, each in found.items() if isinstance(each, TargetListError)}
+            self._found = {
+                name: self._found.get(name, ()) if isinstance(each, TargetListError) else each
+                for name, each in found.items()
+            }
+            errors = tuple(map(str, failed.values()))
+            if errors != self._errors:
+                self._errors = errors
+                if errors:
+                    log.warning(
+                        "lists of targets cannot be read; their targets are kept",
+                        extra={"errors": "; ".join(errors[:_MAX_PROBLEMS])},
+                    )
+                else:
+                    log.info("lists of targets can be read again")
+            # Of a list that was never read, what is known may be all that there is.
+            if not failed or all(self._found.values()) or not self._listed:
+                self._update()
+            self._settled.set()
+            await asyncio.sleep(self._lists.interval)
+
+    def _update(self) -> None:
+        problems: list[str] = []
+        groups = [group for found in self._found.values() for group in found]
+        listed: dict[str, ListedTarget] = {}
+        for target in listed_targets(groups, problems):
+            listed.setdefault(target.url, target)
+        if tuple(problems) != self._problems:
+            self._problems = tuple(problems)
+            if problems:
+                more = "; ".join(dict.fromkeys(problems[:_MAX_PROBLEMS]))
+                log.warning("a part of the lists of targets is not used", extra={"problems": more})
+        self._keep_missing(listed)
+        self._listed = listed
+        targets = {url: target for url, (target, _) in self._missing.items()} | listed
+        if targets != self.targets:
+            self.targets = targets
+            log.info("targets of the lists", extra={"targets": len(targets), "kept": len(self._missing)})
+            self._set_sources()
+            self._changed()
+
+    def _keep_missing(self, listed: Mapping[str, ListedTarget]) -> None:
+        """Keep the targets of before if half of them are missing, each until it has not answered for long."""
+        now = self._clock()
+        gone = self._listed.keys() - listed.keys()
+        if gone and 2 * len(gone) >= len(self._listed) and not self._is_reloaded:
+            self._missing |= {url: (self._listed[url], now) for url in gone}
+            log.warning(
+                "half of the targets or more are missing from the lists; those that answer are kept until a reload",
+                extra={"missing": len(gone), "before": len(self._listed)},
+            )
+        self._missing = {
+            url: (target, since)
+            for url, (target, since) in self._missing.items()
+            if url not in listed and not self._is_reloaded and now - max(since, self._answered(url)) < GONE_SECONDS
+        }
+        self._is_reloaded = False
+
+    def _answered(self, url: str) -> float:
+        """Return when the source of a target had its last page."""
+        source = self._sources[url][1] if url in self._sources else None
+        return -GONE_SECONDS if source is None or source.answered is None else source.answered
+
+    def _set_sources(self) -> None:
+        own = [target for target in self.targets.values() if self._shard.has(target.address)]
+        delays = dict(zip(self.targets, phases(list(self.targets)), strict=True))
+        before, self._sources = self._sources, {}
+        for target in own:
+            known = before.get(target.url)
+            if known is None or (known[0].interval, known[0].timeout) != (target.interval, target.timeout):
+                self._sources[target.url] = target, self._source(target, delays[target.url])
+            else:
+                known[1].labels = target.labels
+                self._sources[target.url] = target, known[1]
+        self.sources = tuple(source for _, source in self._sources.values()) or (
+            MissingExporter(self._kind, self._settings.interval, self, (*ExporterSource.failures, ExporterNotFound)),
+        )
+
+    def _source(self, target: ListedTarget, delay: float) -> ExporterSource:
+        settings = self._settings
+        if target.interval is not None or target.timeout is not None:
+            settings = replace(
+                settings, interval=target.interval or settings.interval, timeout=target.timeout or settings.timeout
+            )
+        return ExporterSource(target.url, settings, self._scraper, delay, labels=target.labels, clock=self._clock)
+
+
+def _lists(config: Config) -> TargetLists:
+    exporter = config.source.exporter
+    if exporter.discovery == "http":
+        return HttpList(exporter.http)
+    return DnsLists(exporter.dns) if exporter.discovery == "dns" else FileLists(exporter.file)
