@@ -81,10 +81,8 @@ def test_prometheus_finds_the_parts_of_the_page(tmp_path: Path) -> None:
     with serving(tmp_path, *arguments) as daemon:
         jobs = {each["job_name"]: each for each in yaml.safe_load(SHIPPED.read_text())["scrape_configs"]}
         (fleet,) = jobs["pulsed-fleet"].pop("http_sd_configs")
-        found = {
-            by: [{**fleet, "refresh_interval": "1s", "url": fleet["url"].replace("pulsed-fleet:9401", daemon.address) + query}]
-            for by, query in (("group", ""), ("node", "?by=node"))
-        }
+        sd = fleet["url"].replace("pulsed-fleet:9401", daemon.address)
+        found = {"group": [{"url": sd}], "node": [{"url": f"{sd}?by=node", "refresh_interval": "1s"}]}
         scraped = [{**jobs["pulsed-fleet"], "job_name": by, "http_sd_configs": sd} for by, sd in found.items()]
         scraped.append({**jobs["pulsed"], "job_name": "whole", "static_configs": [{"targets": [daemon.address]}]})
         del scraped[-1]["file_sd_configs"]

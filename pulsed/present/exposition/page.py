@@ -95,9 +95,8 @@ class _Place:
 
     def is_changed(self, tick: ComputedTick, republishes: bool) -> bool:
         """Return whether a tick has other GPUs than the one before, or other series of the source."""
-        return not self.renderer.has_devices(tick.devices) or (
-            republishes and self.passthrough.source is not tick.layout
-        )
+        has_same_series = not republishes or self.passthrough.has_layout(tick)
+        return not (has_same_series and self.renderer.has_devices(tick.devices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class TargetPassthrough:
         self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
-            _series_text(series, labels) if _republishable(series.name, series.labels) else ""
+            _series_text(series, self._labels) if _republishable(series.name, series.labels) else ""
             for series in layout.series
         ]
         self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
