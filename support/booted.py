@@ -28,8 +28,8 @@ def shown(name: str) -> str:
     return run("systemctl", "show", "--property", name, "--value", "pulsed")
 
 
-def page(path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://localhost:9401{path}", timeout=10) as answer:
+def page(path: str = "/metrics", port: int = 9401) -> str:
+    with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:
         body: bytes = answer.read()
     return body.decode()
 

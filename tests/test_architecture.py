@@ -61,8 +61,8 @@ MAY_IMPORT = {
     ),
     "commands": (
         "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes model "
-        "translate.fields terminal reader attribution compute accounting present config adapter server configuration "
-        "collector"
+        "discovery translate.fields terminal reader attribution compute accounting present config adapter server "
+        "configuration collector"
     ),
     "cli": "errors printable commands",
     "__main__": "cli",

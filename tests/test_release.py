@@ -56,7 +56,8 @@ def clone(tmp_path: Path) -> Path:
 
 
 def release(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    variables |= environment(PYTHONWARNINGS="default", PATH=f"{TOOLS}:{environment()['PATH']}", **BUILDAH)
+    path = variables.pop("path", environment()["PATH"])
+    variables |= environment(PYTHONWARNINGS="default", PATH=f"{TOOLS}:{path}", **BUILDAH)
     return subprocess.run(
         [sys.executable, "-m", "tools.release", *arguments],
         cwd=clone,
@@ -306,22 +307,36 @@ def test_what_cannot_be_released_is_refused_and_changes_nothing(clone: Path) -> 
 
 
 @pytest.mark.long
+def programs_without(folder: Path, *names: str) -> Path:
+    """Fill a folder with links to all programs but these."""
+    folder.mkdir()
+    for place in reversed(environment()["PATH"].split(":")):
+        for program in Path(place).glob("*"):
+            link = folder / program.name
+            link.unlink(missing_ok=True)
+            if program.name not in names:
+                link.symlink_to(program)
+    return folder
+
+
 def test_an_image_that_cannot_be_built_is_named_and_nothing_is_tagged(clone: Path) -> None:
     fetched("helm")
     tool("rpmbuild", "rpm")
     flags = ("--targets=runtime", "--platforms=linux/arm64", "--build-option=--build-arg=PYTHON_IMAGE=localhost/none")
-    done = release(clone, NEW, *flags)
+    done = release(clone, NEW, *flags, path=str(programs_without(clone.parent / "path", "buildah", "eu-strip")))
     assert done.returncode == 1
-    assert f"NOT BUILT: image {IMAGE}:{NEW} for linux/arm64: " in done.stderr
+    assert f"NOT BUILT: image {IMAGE}:{NEW} for linux/arm64: buildah is not installed" in done.stderr
+    assert "NOT BUILT: deb and rpm for linux/arm64: eu-strip is not installed" in done.stderr
     assert "NOT SIGNED: MINISIGN_KEY is not set" in done.stderr
     assert "The files of this release are not signed." in (clone / "dist" / "release-notes.md").read_text()
     assert not (clone / "dist" / "SHA256SUMS.minisig").exists()
     assert "nothing was tagged" in done.stderr
     assert git(clone, "tag") == ""
     assert (clone / "dist" / f"pulsed-{NEW}-py3-none-any.whl").exists()
-    check_architecture(clone / "dist" / f"pulsed_{NEW}_arm64.deb", clone / "dist" / f"pulsed-{NEW}-1.aarch64.rpm")
     again = release(clone, NEW, *flags, "--partial")
     assert again.returncode == 0, again.stderr
+    assert f"NOT BUILT: image {IMAGE}:{NEW} for linux/arm64: " in again.stderr
+    check_architecture(clone / "dist" / f"pulsed_{NEW}_arm64.deb", clone / "dist" / f"pulsed-{NEW}-1.aarch64.rpm")
     assert git(clone, "tag") == f"v{NEW}"
     assert git(clone, "log", "--format=%s").splitlines() == [f"Release {NEW}", "all"]
 

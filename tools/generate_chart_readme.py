@@ -54,8 +54,9 @@ def values_list() -> str:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     rows = []
     for path, value in leaves(values, texts):
-        default = json.dumps(value) if len(json.dumps(value)) <= 120 else "see values.yaml"
-        rows.append(f"* `{path}: {default}`: {texts[path]}")
+        text = json.dumps(value)
+        name = f"`{path}: {text}`" if len(text) <= 120 else f"`{path}` (its default is in values.yaml)"
+        rows.append(f"* {name}: {texts[path]}")
     return "\n".join(rows) + "\n"
 
 

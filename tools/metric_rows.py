@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from pulsed.present.exposition.catalog import FORMS, lean_form
+from pulsed.present.exposition.catalog import FORMS, form_of
 from pulsed.present.exposition.family_types import Family
 
 
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 def mark_of(family: Family) -> str:
     """Return the mark of a family's form on a lean page; empty without one."""
-    form = lean_form(family.name)
+    form = form_of(family.name)
     return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
 
 

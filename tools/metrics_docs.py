@@ -19,8 +19,10 @@ from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.present.exposition.catalog import GPU_FAMILIES, form_of
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
+from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
@@ -52,8 +54,8 @@ fields in the same order.
 ## Lean and full
 
 `publish.series: lean`, the default, has all that dashboards, rules and alerts use: at most 100 series per GPU, 3 more
-per raised check and one per XID code. `full` has all series. `publish.include` adds families in their full form,
-`publish.exclude` removes families.
+per raised check and one per XID code. `full` has all series, `fleet` [some 25](#series-of-a-fleet), for the Fleet
+dashboard and all alerts. `publish.include` adds families in their full form, `publish.exclude` removes families.
 
 |mark|series in lean|
 |-|-|
@@ -75,6 +77,12 @@ pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter
 * XIDs have the label `err_code`, but no `err_msg`.
 
 ## Computed
+"""
+
+NODES_HEAD = """
+## By node and model
+
+Labels: `node`, `model`. A board with MIG counts once, as the board. Counters do not decrease when a GPU is gone.
 """
 
 OWNERS_HEAD = """
@@ -153,6 +161,15 @@ def _computed() -> Iterator[str]:
         Row((series(summary.name, (label for label in summary.labels if label != "le")),), summary.help)
         for summary in SUMMARIES
     )
+    yield NODES_HEAD
+    yield from table(
+        Row((series(family.name, [family.label] if family.label else []),), family.help) for family in NODE_FAMILIES
+    )
+    yield "\n### Series of a fleet\n"
+    yield "`publish.series: fleet` has these per GPU, each as on a lean page, beside those by node, owner and daemon:"
+    names = [family.name for family in GPU_FAMILIES if form_of(family.name, "fleet")]
+    yield ", ".join(f"`{name.removeprefix('pulsed_gpu_')}`" for name in names) + "."
+    yield "Coverage of real utilization is there while it is below 1, time of thermal violation once it is above 0."
 
 
 def _owners() -> Iterator[str]:

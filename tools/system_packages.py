@@ -147,6 +147,8 @@ def stage(environment: Path, wheel: Path, zsh: str, target: Path) -> None:
         (PACKAGING / "compile", opt / "lib/compile"),
         (share / "systemd/pulsed.service", units / "pulsed.service"),
         (share / "systemd/pulsed.socket", units / "pulsed.socket"),
+        (share / "systemd/pulsed.service", units / "pulsed@.service"),
+        (share / "systemd/pulsed-shard.conf", units / "pulsed@.service.d/shard.conf"),
         (share / "systemd/pulsed.sysusers.conf", target / "usr/lib/sysusers.d/pulsed.conf"),
         (share / "systemd/pulsed.tmpfiles.conf", target / "usr/lib/tmpfiles.d/pulsed.conf"),
         (share / "systemd/config.yaml", target / "etc/pulsed/config.yaml"),

@@ -16,6 +16,7 @@ from pulsed.background import in_background, turn
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
+from pulsed.collector.tick_batches import BATCH_SECONDS, TickBatches
 from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
@@ -126,32 +127,38 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    async def run(self, raw: RawTick) -> ComputedTick:
-        """Take a tick through both layers; in the background if it is large."""
+    async def run(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
+        """Take a tick through both layers; in the background if it is large.
+
+        Args:
+            has_next: whether a later tick waits. What the host has beside the ticks is read with the last one.
+        """
         if raw.layout is not self._layout:
             self._layout = raw.layout
             # Series of the same GPU share the object; there are more sets than GPUs where links have their own.
             self._is_large = len({id(series.labels) for series in raw.layout.series}) > LARGE_LABEL_SETS
         if not self._is_large:
             await turn()
-            return self.process(raw)
-        events = self._kernel_events(raw)
+            return self.process(raw, has_next=has_next)
+        events = self._kernel_events(raw, has_next)
         async with self._in_use:
-            return await in_background(partial(self._process, raw, events))
+            return await in_background(partial(self._process, raw, events, has_next))
 
-    def process(self, raw: RawTick) -> ComputedTick:
-        """Take a tick through both layers."""
-        return self._process(raw, self._kernel_events(raw))
+    def process(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
+        """Take a tick through both layers; see `run`."""
+        return self._process(raw, self._kernel_events(raw, has_next), has_next)
 
-    def _kernel_events(self, raw: RawTick) -> tuple[KernelEvent, ...] | None:
+    def _kernel_events(self, raw: RawTick, has_next: bool) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it is not read."""
         if self._kernel_log is None:
             return None
+        if has_next:
+            return ()
         events = self._kernel_log.poll()
         _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
         return events
 
-    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None) -> ComputedTick:
+    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None, has_next: bool) -> ComputedTick:
         if self._next is not None:
             (settings, selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
@@ -169,7 +176,7 @@ class Pipeline:
                 any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
             )
         if self._host_epoch is not None and self._is_here:
-            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch))
+            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch, is_checked=not has_next))
         computed = self.computer.compute(canonical)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
@@ -193,6 +200,7 @@ class Collector:
 
     Args:
         until: evaluated after every attempt; true ends the collector. By default it runs until the source ends.
+        is_watched: as of `TickBatches`; None: each tick is processed when it arrives.
         is_logged: whether failures and the end of the source are logged.
     """
 
@@ -204,9 +212,13 @@ class Collector:
         on_tick: Callable[[ComputedTick], Awaitable[None] | None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
         *,
+        is_watched: Callable[[], bool] | None = None,
         is_logged: bool = True,
     ) -> None:
-        self._source, self._pipeline, self._target = source, pipeline, target
+        is_fast = source.kind == "auto" or 2.0 * source.interval <= BATCH_SECONDS
+        self._batches = TickBatches(source, is_watched) if is_fast and is_watched is not None else None
+        self._source: Source = self._batches or source
+        self._pipeline, self._target = pipeline, target
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._restarts = target.restarts
 
@@ -222,17 +234,22 @@ class Collector:
                 elif isinstance(outcome, EndOfSource):
                     target.end(outcome.message)
                 else:
-                    target.accept(outcome, time.monotonic())
+                    target.accept(outcome, time.monotonic() if self._batches is None else self._batches.arrived)
                     if (taken := self._on_tick(outcome)) is not None:
                         await taken
                 if self._until(target):
                     return
 
+    async def catch_up(self) -> None:
+        """Wait until all ticks that have arrived are processed."""
+        if self._batches is not None:
+            await self._batches.catch_up()
+
     async def _process(self, raw: RawTick) -> ComputedTick:
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        computed = await self._pipeline.run(raw)
+        computed = await self._pipeline.run(raw, has_next=self._batches is not None and self._batches.has_next)
         self._note_kernel_log(self._pipeline.kernel_log_error)
         return computed
 

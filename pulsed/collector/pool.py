@@ -115,6 +115,7 @@ class _Running:
     source: Source
     target: Target
     pipeline: Pipeline
+    collector: Collector
     task: asyncio.Task[None]
 
     async def end(self) -> None:
@@ -132,6 +133,7 @@ class CollectorPool:
         observe: called with the seconds that each layer spends on a tick.
         saved: health of every target as of the last run; None: nothing is kept.
         known: what the last run knew of the cluster; None without one.
+        is_watched: returns whether every tick is processed at once, see `TickBatches`.
 
     Attributes:
         in_use: held while an evaluator is used outside of the event loop.
@@ -145,8 +147,10 @@ class CollectorPool:
         on_tick: Callable[[ComputedTick], Awaitable[None] | None],
         saved: SavedHealth | None = None,
         known: KnownCluster | None = None,
+        is_watched: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._known = known
+        self._known, self._is_watched = known, is_watched
+        store.catch_up = self.catch_up
         self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
@@ -168,6 +172,7 @@ class CollectorPool:
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
+        config.source.exporter.shard.check_index()
         client = self._cluster.client_for(config)
         if before is not None and discovers_exporters(config):
             is_new = is_new or before.kubernetes != config.kubernetes
@@ -185,6 +190,11 @@ class CollectorPool:
         for running in self._running.values():
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
+
+    async def catch_up(self) -> None:
+        """Wait until all ticks that have arrived are processed."""
+        for running in list(self._running.values()):
+            await running.collector.catch_up()
 
     @property
     def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
@@ -212,6 +222,7 @@ class CollectorPool:
             GpuNotFound: no GPU of that name is remembered.
             GpuNotForgettable: it is present, or there are several.
         """
+        await self.catch_up()
         async with self.in_use:
             found = choose_absent(
                 [
@@ -327,9 +338,9 @@ class CollectorPool:
             )
             if self._saved is not None:
                 self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
-        collector = Collector(source, pipeline, target, self._on_tick)
+        collector = Collector(source, pipeline, target, self._on_tick, is_watched=self._is_watched)
         task = asyncio.create_task(_run(collector, closing), name=target.name)
-        return _Running(node, source, target, pipeline, task)
+        return _Running(node, source, target, pipeline, collector, task)
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         return self._close(running.end())

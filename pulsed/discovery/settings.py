@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pulsed.discovery.shards import Partition, shard_of
+from pulsed.errors import ConfigError
 from pulsed.http.credentials import masked
 from pulsed.settings import (
     NOT_ALLOWED,
@@ -58,10 +59,10 @@ FilePatterns = Annotated[
 ]
 ListUrl = Annotated[
     str,
-    Kind("url", "a URL such as http://inventory.example/targets", _list_url, "text", shown=masked),
+    Kind("list", "a URL such as http://inventory.example/targets", _list_url, "text", shown=masked),
 ]
 Names = Annotated[tuple[str, ...], ListKind("name", "names of DNS; one or a list of them", not_empty, "text")]
-Port = Annotated[int, Kind("port", "a number from 1 to 65535", whole(1, 65535))]
+Port = Annotated[int, Kind("port number", "a number from 1 to 65535", whole(1, 65535))]
 ShardIndex = Annotated[
     int,
     Kind("index", "a whole number, 0 or more, or a name that ends in - and such a number, such as pulsed-3", _ordinal),
@@ -112,7 +113,10 @@ class DnsListSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings(Settings):
-    """The share of the targets that this process reads, where several processes divide them."""
+    """The share of the targets that this process reads, where several processes divide them.
+
+    A file may be that of all of them, without `index`, which a daemon has from its command line or environment.
+    """
 
     index: ShardIndex | None = setting(
         None,
@@ -127,12 +131,18 @@ class ShardSettings(Settings):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Find an index that is missing or outside of the number."""
-        if self.index is None and self.of > 1:
-            yield "index", f"is missing; set it to 0..{self.of - 1}, another one in each process"
-        elif self.index is not None and self.index >= self.of:
+        """Find an index outside of the number."""
+        if self.index is not None and self.index >= self.of:
             yield "index", f"is {self.index}; allowed: 0..{self.of - 1}, as shard.of is {self.of}"
 
+    def check_index(self) -> None:
+        """Raise `ConfigError` if the index is missing, which a daemon needs."""
+        if self.index is None and self.of > 1:
+            raise ConfigError(
+                f"source.exporter.shard.index is missing, and shard.of is {self.of}",
+                f"Set it to 0..{self.of - 1}, another one in each process, such as by --set or a variable",
+            )
+
     def has(self, key: str) -> bool:
-        """Return whether a target is read here, by its host and port."""
-        return self.of == 1 or shard_of(key, self.of, self.by) == self.index
+        """Return whether a target is read here, by its host and port; without an index, every one."""
+        return self.of == 1 or self.index is None or shard_of(key, self.of, self.by) == self.index

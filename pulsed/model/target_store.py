@@ -6,7 +6,7 @@ nor the replay of an old capture has an effect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.model.computed_tick import ComputedTick
@@ -93,12 +93,21 @@ class Target:
         self.version += 1
 
 
+async def _nothing() -> None:
+    pass
+
+
 @dataclass(slots=True)
 class TargetStore:
-    """All targets of this process, in the order of the configuration."""
+    """All targets of this process, in the order of the configuration.
+
+    Attributes:
+        catch_up: waits until all ticks that have arrived are stored; what answers a request calls it first.
+    """
 
     node: str
     targets: list[Target] = field(default_factory=list)
+    catch_up: Callable[[], Awaitable[None]] = _nothing
     _base: int = 0
 
     @property

@@ -64,7 +64,7 @@ class PublishSettings(Settings):
 
     series: SeriesChoice = setting(
         "lean",
-        "Series per GPU on `/metrics`: `lean` has at most 100, `full` all (METRICS.md).",
+        "Series per GPU on `/metrics`: `lean` has at most 100, `fleet` some 25, `full` all (METRICS.md).",
     )
     include: Families = setting((), "Families to publish in full as well.")
     exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -55,6 +55,23 @@ class LimitedSource(Protocol):
     @property
     def is_limited(self) -> bool:
         """Whether it does; known after its first tick."""
+
+
+@runtime_checkable
+class HoldingSource(Protocol):
+    """A source whose output is stamped when it arrives and may be parsed later.
+
+    Attributes:
+        hold: returns the seconds that output may wait to be parsed; 0 by default.
+    """
+
+    hold: Callable[[], float]
+
+    def release(self) -> Sequence[RawTick]:
+        """Parse what waits; return the ticks that `read` has not returned yet, which it then does not return.
+
+        Their clock is `time.monotonic`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

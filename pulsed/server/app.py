@@ -23,6 +23,8 @@ from pulsed.present.asgi import (
     EVENTS,
     FORGET,
     HEAD_ONLY,
+    HEALTH,
+    HEALTHY,
     PLAIN_TEXT,
     PROBES,
     READY,
@@ -109,6 +111,8 @@ class DaemonApp:
         if scope["type"] != "http":
             return
         path = route_of(scope, self._route_prefix)
+        if path not in (HEALTHY, HEALTH):
+            await self._store.catch_up()
         if path == self._telemetry_path:
             await self._metrics(path, WHOLE, scope, send)
         elif path is None:

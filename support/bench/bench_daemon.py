@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import subprocess
 import tempfile
 import time
 import urllib.request
@@ -28,6 +31,11 @@ TICKS = 600
 
 AS_PROMETHEUS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
 
+
+KEMPNERPULSE = "KempnerPulse --export all, 10 Hz: CPU"
+"""Measured where `kempnerpulse` is on the path (`pip install kempnerpulse==0.5.0`)."""
+
+KEMPNERPULSE_FIELDS = "100,101,140,150,155,156,202,203,204,251,252,253,449," + ",".join(map(str, range(1001, 1011)))
 
 NVML_DELAYS = {
     "nvmlDeviceGetUtilizationRates": 3,
@@ -65,6 +73,8 @@ def run() -> Iterator[Figure]:
             compiled(folder / "nvml"), folder / "nvml.scenario", [boards.hopper(index) for index in range(8)]
         )
         driver.write(fixed=1, **{f"{function}.delay_us": delay for function, delay in NVML_DELAYS.items()})
+        dcgmi = install(folder, Scenario(gpus=gpus("hopper", 8)))
+        kempnerpulse = shutil.which("kempnerpulse")
         cases = (
             _Case("demo, 1 s", ("--source", "demo")),
             _Case(
@@ -79,9 +89,20 @@ def run() -> Iterator[Figure]:
                 "live dcgmi, 10 Hz",
                 (
                     *("--source", "dcgmi", "--set", "source.interval=100ms"),
-                    *("--set", f"source.dcgmi.path={install(folder, Scenario(gpus=gpus('hopper', 8)))}"),
+                    *("--set", f"source.dcgmi.path={dcgmi}"),
                 ),
-                Bar("value", 1.5),
+                Bar("ratio", 1 / 1.2) if kempnerpulse else Bar("value", 1.5),
+                than=KEMPNERPULSE if kempnerpulse else "",
+            ),
+            _Case(
+                "live dcgmi, 10 Hz, KempnerPulse's fields",
+                (
+                    *("--source", "dcgmi", "--set", "source.interval=100ms"),
+                    *("--set", f"source.dcgmi.path={dcgmi}", "--set", "source.dcgmi.groups=[]"),
+                    *("--set", f"source.dcgmi.fields=[{KEMPNERPULSE_FIELDS}]"),
+                ),
+                Bar("ratio", 1 / 1.2) if kempnerpulse else None,
+                than=KEMPNERPULSE if kempnerpulse else "",
             ),
             *(
                 _Case(
@@ -102,10 +123,29 @@ def run() -> Iterator[Figure]:
                 ),
             ),
         )
-        yield from _measured(stack, folder, cases, url(exporters, 0))
+        beside = _kempnerpulse(stack, kempnerpulse, folder) if kempnerpulse else None
+        yield from _measured(stack, folder, cases, url(exporters, 0), beside)
 
 
-def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...], page: str) -> Iterator[Figure]:
+def _kempnerpulse(stack: contextlib.ExitStack, program: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start an installed KempnerPulse on the stand-in in a folder."""
+    process = subprocess.Popen(
+        [program, "--backend", "dcgm", "--poll", "0.1", "--export", "all", "--show-all"],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
+    )
+    stack.callback(process.wait, 10)
+    stack.callback(process.terminate)
+    return process
+
+
+def _measured(
+    stack: contextlib.ExitStack,
+    folder: Path,
+    cases: tuple[_Case, ...],
+    page: str,
+    kempnerpulse: subprocess.Popen[bytes] | None,
+) -> Iterator[Figure]:
     """Run all at the same time: none needs as much as a tenth of a core."""
     port = free_port()
     begun = time.monotonic()
@@ -119,6 +159,7 @@ def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...
         spent = time.monotonic() - begun
         yield Figure(f"{case.name}: start to ready", spent, "s", start, Bar("value", 1), "to within 0.05 s")
     time.sleep(1)  # the first second is not the usual one
+    beside = Usage(kempnerpulse.pid) if kempnerpulse else None
     baseline, usages = Usage(republisher.pid), [Usage(daemon.process.pid) for daemon in daemons]
     for _ in range(SCRAPES):
         time.sleep(SCRAPE_SECONDS / 2)
@@ -130,6 +171,10 @@ def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...
     memory = Figure("prometheus_client republishes: memory", baseline.resident_megabytes(), "MB")
     yield from (cpu, memory)
     figures = {"": cpu}
+    if beside is not None:
+        note = f"{beside.resident_megabytes():.0f} MB"
+        figures[KEMPNERPULSE] = Figure(KEMPNERPULSE, beside.cpu_percent(), "% of a core", note=note)
+        yield figures[KEMPNERPULSE]
     for case, usage in zip(cases, usages, strict=True):
         figures[case.name] = Figure(
             f"{case.name}: CPU", usage.cpu_percent(), "% of a core", figures[case.than], case.cpu

@@ -12,6 +12,7 @@ from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increa
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
+from pulsed.compute.sample import VITAL
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
@@ -209,7 +210,11 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
                 if device.entity.uuid in step.shown[target].fresh:
                     fresh_at[key] = step.clock
                     measured[key] += has_proof
-                if measured[key] < 2 or (step.shown[target].is_repeated and not has_proof):
+                if step.shown[target].is_repeated and not has_proof:
+                    if any(getattr(reading, name) is not None for name in VITAL):
+                        fresh_at[key] = step.clock  # for all that can be known
+                    continue
+                if measured[key] < 2:
                     continue
                 age = step.clock - fresh_at.get(key, step.clock)
                 if result.health.state == "ok" and age > max(

@@ -128,7 +128,7 @@ async def test_a_gpu_that_moved_to_another_exporter_is_taken_from_it() -> None:
 
 
 async def test_the_last_page_of_an_exporter_that_is_gone_claims_nothing() -> None:
-    claims = Claims(ONE, TWO)
+    claims = Claims(ONE, TWO, patience=0.01)
     claims.gpus.expect([TWO], [TWO])
     assert await claims.is_taken(ONE, A)  # it was on its way
     assert await claims.is_taken(TWO, A)

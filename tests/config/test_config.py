@@ -415,10 +415,10 @@ def test_set_without_a_key(override: str) -> None:
 
 
 def test_unknown_environment_variable_names_the_nearest() -> None:
-    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_PORT": "9401"}
+    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_PROTOCOL": "9401"}
     assert problems(environment=environment) == [
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
-        "environment variable PULSED_PORT: no key has this name; see CONFIGURATION.md",
+        "environment variable PULSED_PROTOCOL: no key has this name; see CONFIGURATION.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
         "did you mean PULSED_SOURCE__EXPORTER__TARGETS?",
     ]
@@ -429,11 +429,11 @@ def test_kubernetes_service_variables_are_left_alone() -> None:
         "PULSED_SERVICE_HOST": "10.96.0.10",
         "PULSED_SERVICE_PORT": "9401",
         "PULSED_SERVICE_PORT_METRICS": "9401",
-        "PULSED_PORT": "tcp://10.96.0.10:9401",
-        "PULSED_PORT_9401_TCP": "tcp://10.96.0.10:9401",
-        "PULSED_PORT_9401_TCP_PROTO": "tcp",
-        "PULSED_PORT_9401_TCP_PORT": "9401",
-        "PULSED_PORT_9401_TCP_ADDR": "10.96.0.10",
+        "PULSED_PROTOCOL": "tcp://10.96.0.10:9401",
+        "PULSED_PROTOCOL_9401_TCP": "tcp://10.96.0.10:9401",
+        "PULSED_PROTOCOL_9401_TCP_PROTO": "tcp",
+        "PULSED_PROTOCOL_9401_TCP_PORT": "9401",
+        "PULSED_PROTOCOL_9401_TCP_ADDR": "10.96.0.10",
         "PULSED_GPU_METRICS_SERVICE_HOST": "10.96.0.11",  # of a Service `pulsed-gpu-metrics`
         "PULSED_GPU_METRICS_PORT": "tcp://10.96.0.11:9401",
         "PATH": "/bin",

@@ -68,7 +68,15 @@ PRODUCT = {
 
 ADAPTER: Values = {"adapter": {"enabled": True}}
 
+FLEET: Values = {"mode": "fleet"}
+
 SINGLE: dict[str, Values] = {
+    "fleet": {**FLEET, **MONITORS["ServiceMonitor"], "tolerations": [{"operator": "Exists"}]},
+    "fleet of a list": {
+        **FLEET,
+        "source": {"exporter": {"via": "http"}},
+        "config": {"source": {"exporter": {"http": {"url": "http://inventory/targets"}}}},
+    },
     "adapter": ADAPTER,
     "adapter with a ServiceMonitor": {**ADAPTER, **MONITORS["ServiceMonitor"]},
     "adapter with a whole PodMonitor": {**ADAPTER, "podMonitor": MONITOR},
@@ -223,6 +231,9 @@ CASES = PRODUCT | SINGLE
 
 
 REFUSED: dict[str, tuple[Values, str]] = {
+    "fleet of the driver": ({**FLEET, "source": {"kind": "nvml"}}, "mode: fleet reads exporters of other nodes"),
+    "fleet with a kernel log": ({**FLEET, "kernelLog": {"enabled": True}}, "are for a pod on every node"),
+    "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),

@@ -64,9 +64,15 @@ def only(manifests: Sequence[Manifest], kind: str) -> Manifest:
     return found
 
 
+def workload(manifests: Sequence[Manifest]) -> Manifest:
+    """The daemon's DaemonSet or StatefulSet."""
+    (found,) = (manifest for manifest in manifests if manifest["kind"] in ("DaemonSet", "StatefulSet"))
+    return found
+
+
 def pod_template(manifests: Sequence[Manifest]) -> Manifest:
     """The template of the daemon's pods."""
-    found = only(manifests, "DaemonSet")["spec"]["template"]
+    found = workload(manifests)["spec"]["template"]
     assert isinstance(found, dict)
     return found
 
@@ -80,16 +86,16 @@ def container(manifests: Sequence[Manifest]) -> Manifest:
 
 def config(manifests: Sequence[Manifest]) -> str:
     """The text of the daemon's configuration file."""
-    name = only(manifests, "DaemonSet")["metadata"]["name"]
+    name = workload(manifests)["metadata"]["name"]
     maps = [each for each in manifests if each["kind"] == "ConfigMap" and each["metadata"]["name"] == name]
     text = only(maps, "ConfigMap")["data"]["config.yaml"]
     assert isinstance(text, str)
     return text
 
 
-def environment_of(manifests: Sequence[Manifest], host: str) -> dict[str, str]:
+def environment_of(manifests: Sequence[Manifest], host: str, pod: str = "gpu-pulsed-0") -> dict[str, str]:
     """The container's variables as the kubelet of the node `node-a` at address `host` would fill them in."""
-    fields = {"spec.nodeName": "node-a", "status.hostIP": host}
+    fields = {"spec.nodeName": "node-a", "status.hostIP": host, "metadata.name": pod}
     values: dict[str, str] = {}
     for variable in container(manifests)["env"]:
         if "valueFrom" in variable:

@@ -14,6 +14,7 @@ import yaml
 
 from pulsed import __version__
 from pulsed.configuration import Config, load
+from pulsed.discovery.settings import ShardSettings
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
 from pulsed.settings import Kind, all_keys
@@ -87,6 +88,18 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
         assert tuple(str(target) for target in seen.source.exporter.targets) == reached
     elif kind == "dcgmi":
         assert seen.source.dcgmi.host == reached
+
+
+def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
+    manifests = render(SINGLE["fleet"])
+    seen = configured(manifests, tmp_path)
+    assert seen.node is None
+    assert (seen.source.exporter.kubernetes.nodes, seen.source.exporter.shard) == ("all", ShardSettings(index=0, of=2))
+    stateful = only(manifests, "StatefulSet")["spec"]
+    assert (stateful["replicas"], stateful["serviceName"]) == (2, only(manifests, "Service")["metadata"]["name"])
+    assert not {"affinity", "tolerations"} & stateful["template"]["spec"].keys()
+    assert "pod_node_name" not in str(only(manifests, "ServiceMonitor")), "the node of a pod is not that of its GPUs"
+    assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
 
 
 def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import yaml
 from support.kubernetes.fake_api_server import pod
 from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import until
-from tests.deploy.cases import SINGLE, SOURCES
+from tests.deploy.cases import FLEET, SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
 from tests.deploy.test_values_examples import OLD, PLATFORMS, values
@@ -41,6 +41,7 @@ INSTALLED = {
             "workloads of pods",
             "everything that is extra",
             "adapter",
+            "fleet of a list",
         )
     },
     **{name: values(name) for name in PLATFORMS if not {"serviceMonitor", "prometheusRule"} & values(name).keys()},
@@ -109,7 +110,7 @@ def resources(real: RealApiServer) -> dict[tuple[str, str], tuple[str, bool]]:
 def test_a_real_api_server_accepts_every_object(name: str, real: RealApiServer, tmp_path: Path) -> None:
     with installed(real, INSTALLED[name], tmp_path) as found:
         assert [path for path in found if real.request(path)[0] != 200] == []
-        assert any("/daemonsets/" in path for path in found)
+        assert any("/daemonsets/" in path or "/statefulsets/" in path for path in found)
         secrets = [path for path in found if "/secrets/" in path]
         assert [yaml.safe_load(real.request(path)[2]).get("data") for path in secrets] == [None] * (
             "adapter" in INSTALLED[name]
@@ -192,6 +193,18 @@ def test_an_account_has_exactly_the_rights_that_it_needs(
     assert found == expected | {(*each, "gpu-operator") for each in in_namespace}
 
 
+def mounted(real: RealApiServer, folder: Path) -> dict[str, str]:
+    """The variables by which a daemon has the API server and the token of its account."""
+    token = folder / "service-account-token"
+    token.write_text(real.service_account_token(NAMESPACE, "gpu-pulsed"))
+    return {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": real.url.rsplit(":", 1)[1],
+        "PULSED_KUBERNETES__TOKEN_FILE": str(token),
+        "PULSED_KUBERNETES__CA_FILE": str(real.ca_file),
+    }
+
+
 @pytest.mark.parametrize("installation", STOCK)
 def test_the_daemon_reads_with_the_token_of_its_account(installation: str, real: RealApiServer, tmp_path: Path) -> None:
     page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"')
@@ -201,15 +214,30 @@ def test_the_daemon_reads_with_the_token_of_its_account(installation: str, real:
     with exporting({"metrics": Exporter(page)}) as url, installed(real, {}, tmp_path):
         real.put(pod("exporter-x7k2p", port=int(url.rstrip("/").rsplit(":", 1)[1]), **STOCK[installation]))
         real.put(pod("exporter-other", "127.0.0.2", node="node-b", **STOCK[installation]))
-        token = tmp_path / "service-account-token"
-        token.write_text(real.service_account_token(NAMESPACE, "gpu-pulsed"))
-        mounted = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": real.url.rsplit(":", 1)[1],
-            "PULSED_KUBERNETES__TOKEN_FILE": str(token),
-            "PULSED_KUBERNETES__CA_FILE": str(real.ca_file),
-        }
-        with deployed({}, tmp_path, **mounted) as daemon:
+        with deployed({}, tmp_path, **mounted(real, tmp_path)) as daemon:
             assert daemon.wait_for("/-/ready").status == 200
             until(lambda: 'pulsed_workload_pods{namespace="ml",workload="web"' in daemon.get("/metrics").text)
             assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
+
+
+def test_the_shards_of_a_fleet_read_every_node_once(real: RealApiServer, tmp_path: Path) -> None:
+    nodes = [f"node-{number}" for number in range(6)]
+    pages = {node: Exporter(exporter_page(number).replace('"node"', f'"{node}"')) for number, node in enumerate(nodes)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(installed(real, FLEET, tmp_path))
+        for node in nodes:
+            url = stack.enter_context(exporting({"metrics": pages[node]}))
+            real.put(pod(f"exporter-{node}", port=int(url.rstrip("/").rsplit(":", 1)[1]), node=node))
+        shards = []
+        for index in range(2):
+            (folder := tmp_path / str(index)).mkdir()
+            name = f"gpu-pulsed-{index}"
+            shards.append(stack.enter_context(deployed(FLEET, folder, pod_name=name, **mounted(real, tmp_path))))
+
+        def read() -> list[str]:
+            return [gpu["node"] for shard in shards for gpu in shard.get("/gpus").json()["gpus"]]
+
+        until(lambda: sorted(read()) == nodes)
+        assert all(shard.get("/gpus").json()["gpus"] for shard in shards)
+        real.delete("exporter-node-3")
+        until(lambda: sorted(read()) == [node for node in nodes if node != "node-3"])

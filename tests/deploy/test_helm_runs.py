@@ -32,7 +32,9 @@ from tests.end_to_end.exporters import page as exporter_page
 
 
 @contextlib.contextmanager
-def deployed(values: Values, folder: Path, host: str = HOST, **extra: str) -> Iterator[Daemon]:
+def deployed(
+    values: Values, folder: Path, host: str = HOST, pod_name: str = "gpu-pulsed-0", **extra: str
+) -> Iterator[Daemon]:
     """The daemon as the container would run it, with its arguments, variables and files; alive as its probes have it.
 
     What the Secret of the web configuration holds is to be in `folder`; `extra` are variables of the container.
@@ -49,7 +51,7 @@ def deployed(values: Values, folder: Path, host: str = HOST, **extra: str) -> It
             stdout=log,
             stderr=log,
             text=True,
-            env=environment(**environment_of(manifests, host), **extra),
+            env=environment(**environment_of(manifests, host, pod_name), **extra),
         )
     daemon = Daemon(process, port, log_path)
     try:

@@ -55,7 +55,6 @@ def test_the_index_is_a_number_or_the_name_of_a_pod(given: str, index: int) -> N
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        (["of=2"], "index: is missing; set it to 0..1"),
         (["of=2", "index=pulsed-2"], "index: is 2; allowed: 0..1"),
         (["of=2", "index=pulsed"], "a name that ends in - and such a number"),
     ],
@@ -63,3 +62,10 @@ def test_the_index_is_a_number_or_the_name_of_a_pod(given: str, index: int) -> N
 def test_an_index_that_cannot_be(settings: list[str], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         load(None, [f"source.exporter.shard.{each}" for each in settings], {})
+
+
+def test_a_daemon_needs_the_index() -> None:
+    """The file of all shards has none: other commands take it."""
+    config = load(None, ["source.exporter.shard.of=2"], {})
+    with pytest.raises(ConfigError, match=r"shard\.index is missing"):
+        config.source.exporter.shard.check_index()

@@ -6,27 +6,33 @@ from tools.dashboards.model import Dashboard, Panel, Query, Row
 from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (
     BOARD,
+    BY_INDEX,
     CHOSEN,
     GPU,
     HOUR,
     KILOWATT_HOUR,
     LEGEND,
+    NODES,
     RANGE,
     RATE,
     SCOPE,
     among,
+    average_of_all,
     average_utilization,
     beside_none,
     counted_states,
+    either,
     grown,
     highest_ever,
     known_zero,
     observed,
+    of_nodes,
     or_none,
     selected,
     slowdown_of_model,
     state_number,
     total,
+    total_of_all,
 )
 from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, SECONDS, WATT
 from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, IDLE, RESOURCES, SEVERITIES, UP, USE
@@ -35,13 +41,20 @@ from tools.dashboards.variables import chained_variables
 HELD, FREE = 'kind="held"', 'kind="free"'
 THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
 SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
-PRESENT = f"group by ({BOARD}) {selected('pulsed_gpu_info')}"
-BEFORE = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model"}}[{RANGE}]))'
+PRESENT_CHOSEN = f"group by ({BOARD}) {selected('pulsed_gpu_info', BY_INDEX)}"
+_EARLIER = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model",{BY_INDEX}}}[{RANGE}]))'
+_MOST = f"sum by (node, model) (max_over_time({of_nodes('gpus')}[{RANGE}]))"
+_NOW = f"sum by (node, model) ({of_nodes('gpus')})"
+GONE = either(
+    f"sum({_MOST} - ({_NOW} or 0 * {_MOST}))",
+    f"(count({_EARLIER} unless {PRESENT_CHOSEN}) or 0 * count({_EARLIER}))",
+)
 DAEMONS = (
     f'(up{{{SCOPE},job=~"pulsed.*"}}'
     f" or up{{{SCOPE}}} and on (cluster, job, instance) last_over_time(pulsed_build_info{{{SCOPE}}}[{RANGE}]))"
 )
-SEVERITY = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity')}"
+SEVERITY_CHOSEN = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity', BY_INDEX)}"
+CHECKED = either(f"0 * sum({of_nodes('gpus')})", f"0 * count({SEVERITY_CHOSEN} >= 0)")
 THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
 _TEMPERATURE = selected("pulsed_gpu_temperature_celsius")
 DEGREES_LEFT = (
@@ -55,18 +68,41 @@ LONGEST_HELD = f"topk(20, {HELD_HOURS})"
 COOLEST_MARGIN = f"bottomk(10, {DEGREES_LEFT})"
 
 
+def sum_of(name: str) -> str:
+    """Return the sum of a quantity of all chosen GPUs."""
+    return either(f"sum({of_nodes(name)})", f"sum({selected(f'pulsed_gpu_{name}', BY_INDEX)})")
+
+
+def mean_of(name: str) -> str:
+    """Return the mean of a ratio of all chosen GPUs; that of a node counts once per GPU."""
+    of_node, gpus = f"sum by (node, model) ({of_nodes(name)})", f"sum by (node, model) ({of_nodes('gpus')})"
+    mean = f"sum({of_node} * {gpus}) / sum({gpus} and {of_node})"
+    return either(mean, f"avg({selected(f'pulsed_gpu_{name}', BY_INDEX)})")
+
+
+def least_of(name: str) -> str:
+    """Return the minimum of a coverage of all chosen GPUs."""
+    return either(f"min({of_nodes(f'{name}_min_ratio')})", f"min({selected(f'pulsed_gpu_{name}_ratio', BY_INDEX)})")
+
+
+def counted(state: str, label: str) -> str:
+    """Return the number of chosen GPUs by a state."""
+    chosen = f"count by ({label}) {selected(f'pulsed_gpu_{state}', BY_INDEX, where=' == 1')}"
+    return either(f"sum by ({label}) ({of_nodes(f'{state}_gpus')})", chosen)
+
+
 OVERVIEW = Row(
     "Overview",
     (
         number(
             "GPUs",
-            f"count({PRESENT})",
+            either(f"sum({of_nodes('gpus')})", f"count({PRESENT_CHOSEN})"),
             "Boards with fresh data. If there are fewer than installed, see the panels beside this one.",
         ),
         number(
             "GPUs gone",
-            f"count({BEFORE} unless {PRESENT}) or 0 * count({BEFORE})",
-            "Boards that were reported in the range and are not now.",
+            GONE,
+            "Boards that were reported in the range and are not now; of each node, at most as many as are missing.",
             limits=BAD_FROM_ONE,
         ),
         number(
@@ -84,44 +120,50 @@ OVERVIEW = Row(
         ),
         number(
             "Unhealthy GPUs",
-            f"sum({SEVERITY} >= bool 2)",
+            either(
+                f'sum(pulsed_node_health_gpus{{{NODES},state=~"warn|hot|crit"}}) or 0 * sum({of_nodes("gpus")})',
+                f"sum({SEVERITY_CHOSEN} >= bool 2)",
+            ),
             "GPUs whose health is warn or worse.",
             limits=BAD_FROM_ONE,
         ),
         number(
             "GPUs with unknown health",
-            f"sum({SEVERITY} == bool -1)",
+            either(
+                f'sum(pulsed_node_health_gpus{{{NODES},state="unknown"}}) or 0 * sum({of_nodes("gpus")})',
+                f"sum({SEVERITY_CHOSEN} == bool -1)",
+            ),
             "GPUs without the inputs of any check: their health is not ok, but unknown.",
             limits=BAD_FROM_ONE,
         ),
         number(
             "Real utilization",
-            average_utilization("", RANGE),
+            average_of_all(RANGE),
             "Average real utilization of all GPUs over the range, from counters. Investigate values below 20 %.",
             RATIO,
             USE,
         ),
         number(
             "Idle while held",
-            known_zero(total("", "pulsed_gpu_idle_seconds_total", RATE, HELD)),
+            known_zero(total_of_all("", "idle_seconds", RATE, HELD)),
             "Average number of GPUs that were idle while a pod, job or process had them.",
             limits=((None, "green"), (0.5, "orange")),
         ),
         number(
             "Idle and free",
-            known_zero(total("", "pulsed_gpu_idle_seconds_total", RATE, FREE)),
+            known_zero(total_of_all("", "idle_seconds", RATE, FREE)),
             "Average number of GPUs that were idle without an owner: free capacity.",
         ),
-        number("Power", f"sum({selected('pulsed_gpu_power_watts')})", "Power of all boards.", WATT),
+        number("Power", sum_of("power_watts"), "Power of all boards.", WATT),
         number(
             "Energy",
-            f"sum by () {grown('increase', 'pulsed_gpu_class_energy_joules_total', RANGE)} / {KILOWATT_HOUR}",
+            f"{total_of_all('', 'class_energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
             "Energy used in the range; from energy counters, else from power.",
             KWH,
         ),
         number(
             "Hot GPUs",
-            f"count({THERMAL} >= 3) or 0 * count({SEVERITY} >= 0)",
+            f"count({THERMAL} >= 3) or {CHECKED}",
             "GPUs with a temperature or thermal check at hot or worse: at the limit that the GPU reports, else at the"
             " limit of its model (HEALTH.md).",
             limits=BAD_FROM_ONE,
@@ -220,7 +262,7 @@ IDLE_GPUS = Row(
             "timeseries",
             "Average number of idle GPUs: held by a pod, job or process, free, or unknown if memory use is missing."
             " Held is waste, free is capacity.",
-            (Query(beside_none(total("kind", "pulsed_gpu_idle_seconds_total", RATE), "kind"), "{{kind}}"),),
+            (Query(beside_none(total_of_all("kind", "idle_seconds", RATE), "kind"), "{{kind}}"),),
             stacked=True,
             states=IDLE,
         ),
@@ -244,8 +286,8 @@ IDLE_GPUS = Row(
             "Average of all GPUs, from counters, compared with GPU utilization of nvidia-smi, the share of time in"
             " which any kernel ran. The difference is what the kernels leave unused.",
             (
-                Query(average_utilization("", RATE), "real utilization"),
-                Query(f"avg({selected('pulsed_gpu_gpu_utilization_ratio')})", "GPU utilization (nvidia-smi)"),
+                Query(average_of_all(RATE), "real utilization"),
+                Query(mean_of("gpu_utilization_ratio"), "GPU utilization (nvidia-smi)"),
             ),
             RATIO,
             top=1.0,
@@ -261,7 +303,7 @@ WORK = Row(
             "timeseries",
             "Average number of GPUs by workload class. io_or_data_loading: speed up data loading; low_utilization:"
             " share GPUs. A board split by MIG is unknown itself; its instances have classes.",
-            (Query(f"{total('class', 'pulsed_gpu_workload_class_seconds_total', RATE)} > 0", "{{class}}"),),
+            (Query(f"{total_of_all('class', 'workload_class_seconds', RATE)} > 0", "{{class}}"),),
             stacked=True,
             states=CLASSES,
         ),
@@ -269,7 +311,7 @@ WORK = Row(
             "Power by class",
             "timeseries",
             "Power by workload class. Power of idle is the cost of holding GPUs.",
-            (Query(f"{total('class', 'pulsed_gpu_class_energy_joules_total', RATE)} > 0", "{{class}}"),),
+            (Query(f"{total_of_all('class', 'class_energy_joules', RATE)} > 0", "{{class}}"),),
             WATT,
             stacked=True,
             states=CLASSES,
@@ -280,7 +322,7 @@ WORK = Row(
             "Energy used in the range, by class; from energy counters, else from power.",
             (
                 Query(
-                    f"sort_desc({total('class', 'pulsed_gpu_class_energy_joules_total', RANGE, function='increase')}"
+                    f"sort_desc({total_of_all('class', 'class_energy_joules', RANGE, function='increase')}"
                     f" / {KILOWATT_HOUR} > 0)",
                     "{{class}}",
                 ),
@@ -292,12 +334,7 @@ WORK = Row(
             "Bottlenecks",
             "timeseries",
             "Number of GPUs by bottleneck.",
-            (
-                Query(
-                    f"count by (bottleneck) {selected('pulsed_gpu_bottleneck', where=' == 1')}",
-                    "{{bottleneck}}",
-                ),
-            ),
+            (Query(counted("bottleneck", "bottleneck"), "{{bottleneck}}"),),
             stacked=True,
             states=BOTTLENECK,
         ),
@@ -305,7 +342,7 @@ WORK = Row(
             "Limiting resources",
             "timeseries",
             "Number of GPUs by the resource closest to its practical limit; none if no resource is close.",
-            (Query(f"count by (resource) {selected('pulsed_gpu_limiting_resource', where=' == 1')}", "{{resource}}"),),
+            (Query(counted("limiting_resource", "resource"), "{{resource}}"),),
             stacked=True,
             states=RESOURCES,
         ),
@@ -316,7 +353,7 @@ WORK = Row(
             " not used.",
             (
                 Query(
-                    f"sum({selected('pulsed_gpu_memory_used_bytes')}) / sum({selected('pulsed_gpu_memory_bytes')})",
+                    f"{sum_of('memory_used_bytes')} / {sum_of('memory_bytes')}",
                     "in use over size",
                 ),
             ),
@@ -389,7 +426,15 @@ HEALTH = Row(
             "timeseries",
             "Boards by the worst state of their checks. unknown is not ok: the inputs of all checks are missing;"
             " `pulsed doctor` on that node lists them.",
-            (Query(counted_states("state", SEVERITY, SEVERITIES), "{{state}}"),),
+            (
+                Query(
+                    either(
+                        f"sum by (state) ({of_nodes('health_gpus')})",
+                        counted_states("state", SEVERITY_CHOSEN, SEVERITIES),
+                    ),
+                    "{{state}}",
+                ),
+            ),
             stacked=True,
             states=SEVERITIES,
         ),
@@ -410,8 +455,8 @@ HEALTH = Row(
             "Share of health checks whose inputs are present, minimum and mean over all GPUs. If it is low, use a"
             " counters file of deploy/dcgm-exporter.",
             (
-                Query(f"min({selected('pulsed_gpu_health_coverage_ratio')})", "minimum"),
-                Query(f"avg({selected('pulsed_gpu_health_coverage_ratio')})", "mean"),
+                Query(least_of("health_coverage"), "minimum"),
+                Query(mean_of("health_coverage_ratio"), "mean"),
             ),
             RATIO,
             top=1.0,
@@ -471,8 +516,8 @@ SELF = Row(
             "Share of the inputs of real utilization that is present, minimum and mean over all GPUs. Below 1 it is"
             " an estimate with bounds; `pulsed doctor` lists missing inputs.",
             (
-                Query(f"min({selected('pulsed_gpu_real_utilization_coverage_ratio')})", "minimum"),
-                Query(f"avg({selected('pulsed_gpu_real_utilization_coverage_ratio')})", "mean"),
+                Query(least_of("real_utilization_coverage"), "minimum"),
+                Query(mean_of("real_utilization_coverage_ratio"), "mean"),
             ),
             RATIO,
             6,

@@ -1,11 +1,13 @@
 """Expressions that several panels share: what is chosen, exact averages, rankings, and zeros that are known.
 
-No expression turns absence into 0: a 0 needs a series that was observed.
+No expression turns absence into 0: a 0 needs a series that was observed. Panels over all GPUs read the sums by node,
+which have no label `gpu`; where GPUs are chosen by index, the series of these.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from pulsed.compute.products import BY_MODEL, TemperatureLimits
 from tools.dashboards.model import State
@@ -22,17 +24,27 @@ LEGEND = "{{node}} / {{gpu}} {{mig_id}}"
 RATE, RANGE = "$__rate_interval", "$__range"
 KILOWATT_HOUR, HOUR = "3.6e6", "3600"
 
+NODES = f'{CHOSEN},model=~"$model"'
+"""The sums by node, as long as all GPUs of the nodes are chosen: without a label `gpu` they match `.*` alone."""
+
+BY_INDEX = 'uuid!~"$gpu"'
+"""True of every GPU if some are chosen by index, and of none if all are: only then are their series read."""
+
 _INFO = f'pulsed_gpu_info{{{CHOSEN},model=~"$model"}}'
+
+
+def _info(matchers: Sequence[str]) -> str:
+    return f'pulsed_gpu_info{{{CHOSEN},model=~"$model",{BY_INDEX}}}' if BY_INDEX in matchers else _INFO
 
 
 def selected(metric: str, *matchers: str, where: str = "") -> str:
     """Return the current values of the chosen GPUs; `where` is a comparison, such as ` == 1`."""
-    return f"({metric}{{{','.join((CHOSEN, *matchers))}}}{where} and on (node, uuid) {_INFO})"
+    return f"({metric}{{{','.join((CHOSEN, *matchers))}}}{where} and on (node, uuid) {_info(matchers)})"
 
 
 def grown(function: str, metric: str, over: str, *matchers: str) -> str:
     """Return `rate` or `increase` of a counter of the chosen GPUs, of those that are gone, too."""
-    info = f"last_over_time({_INFO}[{over}])" if over == RANGE else _INFO
+    info = f"last_over_time({_info(matchers)}[{over}])" if over == RANGE else _info(matchers)
     return f"({function}({metric}{{{','.join((CHOSEN, *matchers))}}}[{over}]) and on (node, uuid) {info})"
 
 
@@ -50,9 +62,33 @@ def average_utilization(by: str, over: str) -> str:
     return f"{used} / ({observed} - {unknown} > 0.001)"
 
 
+def of_nodes(name: str) -> str:
+    """Return a sum by node."""
+    return f"pulsed_node_{name}{{{NODES}}}"
+
+
+def either(of_nodes: str, of_gpus: str) -> str:
+    """Return an expression over the sums by node, and where GPUs are chosen by index, the one over these."""
+    return f"({of_nodes} or {of_gpus})"
+
+
+def total_of_all(by: str, name: str, over: str, *matchers: str, function: str = "rate") -> str:
+    """Return the sum of the growth of a counter that nodes have, too; `name` is without prefix and `_total`."""
+    of_all = f"{function}(pulsed_node_{name}_total{{{','.join((NODES, *matchers))}}}[{over}])"
+    chosen = total(by, f"pulsed_gpu_{name}_total", over, BY_INDEX, *matchers, function=function)
+    return either(f"sum by ({by}) ({of_all})", chosen)
+
+
+def average_of_all(over: str) -> str:
+    """Return the exact average of the real utilization of all chosen GPUs, as `average_utilization`."""
+    names = ("real_utilization_seconds", "observed_seconds", "real_utilization_unknown_seconds")
+    used, observed, unknown = (total_of_all("", name, over) for name in names)
+    return f"{used} / ({observed} - {unknown} > 0.001)"
+
+
 def observed(over: str = RANGE) -> str:
     """Return 0 if any chosen GPU was observed, else nothing."""
-    return f"0 * {total('', 'pulsed_gpu_observed_seconds_total', over)}"
+    return f"0 * {total_of_all('', 'observed_seconds', over)}"
 
 
 def known_zero(expr: str, over: str = RATE) -> str:

@@ -190,14 +190,24 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- with .pod.namespaces }}
 {{- $_ := set $pods "namespaces" . }}
 {{- end }}
+{{- if eq $.Values.mode "fleet" }}
+{{- $_ := set $pods "nodes" "all" }}
+{{- end }}
 {{- $_ := set $source "exporter" (dict "discovery" "kubernetes" "kubernetes" $pods) }}
 {{- end }}
+{{- end }}
+{{- if eq .Values.mode "fleet" }}
+{{- $exporter := $source.exporter | default dict }}
+{{- if has .Values.source.exporter.via (list "file" "http" "dns") }}
+{{- $_ := set $exporter "discovery" .Values.source.exporter.via }}
+{{- end }}
+{{- $_ := set $source "exporter" (set $exporter "shard" (dict "of" (int .Values.fleet.shards))) }}
 {{- end }}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}
 {{- $base := dict "state_dir" "/var/lib/pulsed/state" }}
-{{- if and (eq .Values.source.kind "exporter") (not .Values.source.exporter.targets) (not (include "pulsed.readsPods" .)) }}
+{{- if and (eq .Values.source.kind "exporter") (not .Values.source.exporter.targets) (has .Values.source.exporter.via (list "hostIP" "service")) }}
 {{- $_ := set $base "source" (dict "exporter" (dict "own_node" true)) }}
 {{- end }}
 {{- if .Values.webConfig.existingSecret }}
@@ -261,9 +271,10 @@ tlsConfig: {{- . | nindent 2 }}
 {{- with $monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if or $monitor.nodeAsInstance $monitor.dropLabels $monitor.relabelings }}
+{{- $nodeAsInstance := and $monitor.nodeAsInstance (ne $root.Values.mode "fleet") }}
+{{- if or $nodeAsInstance $monitor.dropLabels $monitor.relabelings }}
 relabelings:
-  {{- if $monitor.nodeAsInstance }}
+  {{- if $nodeAsInstance }}
   - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
   - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
   {{- end }}

@@ -19,15 +19,18 @@ from pulsed.translate.fields import ExporterVersion
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; return the exit code."""
-    return doctor(configuration(options), options.format, sys.stdout, options.exporter_version)
+    return doctor(configuration(options), options.format, sys.stdout, options.exporter_version, options.shards)
 
 
-def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None) -> int:
-    """Print the report; return the exit code: 0 if any GPU can be served, else 1.
+def doctor(
+    config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None, shards: Sequence[str] = ()
+) -> int:
+    """Print the report; return the exit code: 0 if any GPU can be served and the shards are right, else 1.
 
     Args:
         format: `table` or `json`.
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
+        shards: URLs of the daemons that share the targets.
     """
 
     logger = logging.getLogger("pulsed")
@@ -35,7 +38,7 @@ def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion |
     if config.log.level != "debug":
         logger.setLevel(logging.ERROR)  # the report has the warnings
     try:
-        report = examine(config, exporter)
+        report = examine(config, exporter, shards)
     finally:
         logger.setLevel(before)
     if format == "json":
@@ -43,7 +46,7 @@ def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion |
         out.write("\n")
     else:
         out.writelines(f"{line}\n" for line in render(report))
-    return 0 if report["can_serve"] else 1
+    return 0 if report["can_serve"] and not (report["shards"] or {}).get("problems") else 1
 
 
 _MOST_NAMED = 8
@@ -76,6 +79,9 @@ def _lines(report: Report) -> Iterator[str]:
         works = f"works, {check['note'] or '{} with owners'.format(check['devices'])}"
         state = works if check["works"] else check["note"]
         yield f"{'' if number else 'owners of GPUs':<15} {check['source']}: {state}"
+    if shards := report["shards"]:
+        yield ""
+        yield from _shard_lines(shards)
     yield ""
     chosen = report["would_take"]
     if chosen is None:
@@ -84,6 +90,18 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"pulsed serve would read {chosen['kind']} ({_some(chosen['targets'])}): {chosen['why']}"
         if not report["can_serve"]:
             yield "Nothing can be served: it has no GPU."
+
+
+def _shard_lines(check: Report) -> Iterator[str]:
+    right = "" if check["problems"] else ": each is read once"
+    yield f"{'shards':<15} {len(check['shards'])}, {check['targets']} targets{right}"
+    for shard in check["shards"]:
+        if not shard["error"]:
+            yield f"    {shard['url']}: shard {shard['shard']['index']}, {len(shard['targets'])} targets"
+    yield from (f"    {problem}" for problem in check["problems"])
+    for name in ("repeated", "missed"):
+        if check[name]:
+            yield f"    {name}: {_some(check[name])}"
 
 
 def _equal_ones(sources: Sequence[Report]) -> Iterator[Sequence[Report]]:

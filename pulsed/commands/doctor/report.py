@@ -14,6 +14,7 @@ from pulsed.collector.this_host import kernel_log_of
 from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
+from pulsed.commands.doctor.shards_check import check_shards
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derived_results import DERIVED_RESULTS
@@ -28,11 +29,12 @@ from pulsed.translate.fields import ExporterVersion, sources
 Report = dict[str, Any]
 
 
-def examine(config: Config, exporter: ExporterVersion | None) -> Report:
+def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[str] = ()) -> Report:
     """Check the sources and this machine.
 
     Args:
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
+        shards: URLs of the daemons that share the targets.
     """
     probes, attribution = asyncio.run(_look(config, exporter))
     machine = look(kernel_log=kernel_log_of(config))
@@ -42,6 +44,7 @@ def examine(config: Config, exporter: ExporterVersion | None) -> Report:
         "version": __version__,
         "machine": asdict(machine) | shown,
         "sources": [_source(probe, config, machine.dcgm) for probe in probes],
+        "shards": asdict(asyncio.run(check_shards(config, shards))) if shards else None,
         "attribution": [asdict(check) for check in attribution],
         "can_serve": bool(choice and any(True for probe in choice.probes for _ in _devices(probe))),
         "would_take": {

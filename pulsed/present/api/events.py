@@ -58,6 +58,9 @@ class RegularEvents(Protocol):
 
     interval: float
 
+    async def prepare(self) -> None:
+        """Wait until the state is the newest one."""
+
     def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
         """Return the events, and whether these are all; otherwise it is called again at once."""
 
@@ -94,6 +97,11 @@ class EventBroadcaster:
     def subscribers(self) -> Sequence[Subscriber]:
         """All subscribers."""
         return tuple(self._subscribers)
+
+    @property
+    def has_tick_subscribers(self) -> bool:
+        """Whether a subscriber gets every tick."""
+        return any(TICK in subscriber.kinds for subscriber in self._subscribers)
 
     def publish(self, tick: ComputedTick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
@@ -205,7 +213,10 @@ class EventBroadcaster:
                 await subscriber.wait(max(0.0, min(due, heartbeat) - self._now()))
                 if subscriber.ended:
                     break
-                data, now = subscriber.take(), self._now()
+                now = self._now()
+                if regular is not None and now >= due:
+                    await regular.prepare()
+                data = subscriber.take()
                 if regular is not None and now >= due:
                     events, is_complete = regular.read(now, time.time())
                     data += events

@@ -190,6 +190,10 @@ class ColumnReader:
         self._rows: list[tuple[Target, list[int], int]] = []
         self._sent: dict[int, _Sent] = {}
 
+    async def prepare(self) -> None:
+        """Wait until the state is the newest one."""
+        await self._store.catch_up()
+
     def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
         """Return the next events and whether these are all; at `now` monotonic seconds, which is `wall_time`."""
         parts = [self._new_roster(now)] if self._has_new_layout(now) else []

@@ -24,6 +24,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.jobstats_series import TargetJobstats
+from pulsed.present.exposition.node_sums import NodeCounters, node_lines
 from pulsed.present.exposition.page_parts import WHOLE, PagePart, PageParts
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory
@@ -134,6 +135,7 @@ class Pages:
         self._telemetry = telemetry
         self._memory = SeriesMemory()
         self._distributions = Distributions()
+        self._node_counters = NodeCounters()
         self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
@@ -239,13 +241,17 @@ class Pages:
                 yield
         if part.daemon:
             for place, tick in fresh:
-                place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions)
+                place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions, self._node_counters)
                 yield
             counts = [place.counts for place, _ in fresh]
             summaries = summary_lines(
                 settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics
             )
             page.write("".join(summaries).encode("utf-8", "replace"))
+            nodes = [count.nodes for count in counts]
+            for text in node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics):
+                page.write(text.encode("utf-8", "replace"))
+                yield
         if part.targets == ():
             return
         if "jobstats" in settings.compat:
@@ -307,6 +313,7 @@ class Pages:
         keys = {key for place in fresh for key in place.renderer.keys}
         self._memory.forget_others(keys)
         self._distributions.forget_others(keys)
+        self._node_counters.forget_others(keys)
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
 
 

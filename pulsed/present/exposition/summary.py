@@ -1,4 +1,4 @@
-"""Families over all GPUs of this process: what lean pages publish once instead of once per GPU."""
+"""Families over all GPUs of this process, published once instead of once per GPU."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
+from pulsed.present.exposition.node_sums import NodeCounters, NodeModel, Numbers, node_numbers
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
@@ -66,12 +67,14 @@ class TargetCounts:
     Attributes:
         checks: GPUs by check and state, if that is not ok.
         quantities: GPUs by quantity.
+        nodes: numbers of the gauges by node and model.
     """
 
     def __init__(self, quantities: Sequence[str]) -> None:
         self.checks: Counter[Values] = Counter()
         self.quantities: Counter[Values] = Counter()
         self.models: frozenset[str] = frozenset()
+        self.nodes: Mapping[NodeModel, Numbers] = {}
         self._pick = itemgetter(*(POSITION[name] for name in quantities))
         self._labels = [(name,) for name in quantities]
         self._tick: ComputedTick | None = None
@@ -80,7 +83,12 @@ class TargetCounts:
         self._not_ok: Sequence[Sequence[Values]] = ()
 
     def update(
-        self, tick: ComputedTick, keys: Sequence[GpuKey], hidden: frozenset[int], distribution: Distributions
+        self,
+        tick: ComputedTick,
+        keys: Sequence[GpuKey],
+        hidden: frozenset[int],
+        distribution: Distributions,
+        counters: NodeCounters,
     ) -> None:
         """Count the GPUs of a tick, without those at the positions `hidden`."""
         if tick is self._tick and hidden == self._hidden:
@@ -103,6 +111,9 @@ class TargetCounts:
             self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
             self._health = health
             self.checks = Counter(chain.from_iterable(self._not_ok))
+        self.nodes = node_numbers(shown)
+        for place in self.nodes:
+            counters.add(place, [(key, result) for key, device, _, result in shown if (key[0], device.model) == place])
         for key, device, _, result in shown:
             if result.counters.distribution is not None:
                 distribution.add(key, device.model, result.counters.distribution)

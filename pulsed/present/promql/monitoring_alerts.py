@@ -110,9 +110,8 @@ def _of_daemons() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedNodeWithoutGpus",
-            "count by (cluster, job, instance, node) (\n"
-            f"  group by (cluster, job, instance, node, gpu, uuid) (\n    {_earlier('pulsed_gpu_info')}\n  )\n)\n"
-            "unless on (cluster, node) pulsed_gpu_info",
+            f"sum by (cluster, job, instance, node) (\n  {_earlier('pulsed_node_gpus')}\n)\n"
+            "unless on (cluster, node) pulsed_node_gpus",
             "10m",
             "warning",
             "{{ $labels.node }} reports no GPU ({{ $value }} before)",

@@ -63,6 +63,7 @@ class DcgmiSource:
         TooManyGpus,
         *WatchRefused.__subclasses__(),
     )
+    hold: Callable[[], float] = staticmethod(float)
 
     def __init__(
         self,
@@ -162,8 +163,11 @@ class DcgmiSource:
                 self._slow_watch.reset()
             self._due = self._clock() + self._pauses.next()
             raise
-        self._maintain(arrival)
         return self._tick(arrival)
+
+    def release(self) -> Sequence[RawTick]:
+        """Return the ticks that wait to be parsed, see `HoldingSource`."""
+        return [self._tick(arrival) for arrival in self._stream.release()] if self._stream is not None else ()
 
     async def close(self) -> None:
         """End all children. Safe to call twice."""
@@ -244,7 +248,7 @@ class DcgmiSource:
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._settings.max_gpus, self._clock, self._wall)
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, self._wall, lambda: self.hold())
 
     def _selection(self) -> str:
         if self._settings.entities:
@@ -252,6 +256,7 @@ class DcgmiSource:
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
     def _tick(self, arrival: RawTick) -> RawTick:
+        self._maintain(arrival)
         slow_layout, slow_values = self._slow.latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):

@@ -160,7 +160,10 @@ CASES = {
         {"up": "1+0x5 0+0x{steps}"}, constant(up=1), minute=35, early=4, common={"pulsed_build_info": "1+0x20 stale"}
     ),
     "PulsedNodeWithoutGpus": Case(
-        {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99
+        {"pulsed_gpu_info": "1+0x90 stale", "pulsed_node_gpus": "1+0x90 stale"},
+        {"pulsed_gpu_info": ALWAYS, "pulsed_node_gpus": ALWAYS},
+        minute=102,
+        early=99,
     ),
     "PulsedGpuGone": Case(
         {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99, one_node=True
@@ -265,6 +268,8 @@ def series(case: Case) -> list[tuple[str, str]]:
                     labels |= gpu(who, "node" if case.one_node else f"node-{who}")
                 if name == "pulsed_gpu_info":
                     labels |= MODEL
+                if name == "pulsed_node_gpus":
+                    labels |= {"node": f"node-{who}"} | MODEL
                 if name.startswith("pulsed_job_"):
                     labels |= {"job_id": f"471{who}", "user": "alice", "account": "lab"}
                 if name.startswith("pulsed_pod_"):
@@ -501,7 +506,14 @@ def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: P
     def info(node: str, instance: str, values: str, who: str = "0") -> tuple[str, str]:
         return selector("pulsed_gpu_info", {**gpu(who, node), "instance": instance}), values
 
+    def gpus(node: str, instance: str, values: str) -> tuple[str, str]:
+        return selector("pulsed_node_gpus", {"node": node, "instance": instance, **MODEL}), values
+
     world = [
+        gpus("moved", "10.0.0.1:9401", "1+0x90 stale"),
+        gpus("moved", "10.0.0.2:9401", "_x90 1+0x60"),
+        gpus("down", "10.0.0.3:9401", "1+0x90 stale"),
+        gpus("other", "10.0.0.4:9401", "2+0x90 1+0x60"),
         info("moved", "10.0.0.1:9401", "1+0x90 stale"),
         info("moved", "10.0.0.2:9401", "_x90 1+0x60"),
         info("down", "10.0.0.3:9401", "1+0x90 stale"),

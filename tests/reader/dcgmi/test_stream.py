@@ -29,9 +29,13 @@ def line(gpu: int, watts: str) -> str:
 
 @contextlib.asynccontextmanager
 async def stream(
-    folder: Path, text: str, interval: float = 0.1, clock: Callable[[], float] = time.monotonic
+    folder: Path,
+    text: str,
+    interval: float = 0.1,
+    clock: Callable[[], float] = time.monotonic,
+    hold: Callable[[], float] = float,
 ) -> AsyncIterator[DmonStream]:
-    made = DmonStream((script(folder, text),), interval, MAX_GPUS, clock, lambda: WALL + clock())
+    made = DmonStream((script(folder, text),), interval, MAX_GPUS, clock, lambda: WALL + clock(), hold)
     try:
         await made.start()
         yield made
@@ -226,3 +230,26 @@ async def test_a_stream_that_never_started_can_be_ended() -> None:
     made = DmonStream(("/bin/true",), 0.1, MAX_GPUS, time.monotonic, time.time)
     await made.end()
     await made.end_now()
+
+
+async def test_what_is_parsed_later_has_the_times_at_which_it_arrived(tmp_path: Path) -> None:
+    ticks = "".join(f"printf '{line(0, f'{watts}.000')}{line(1, f'{watts}.000')}'; sleep 0.1;" for watts in range(1, 6))
+    async with stream(tmp_path, f"printf '{HEADER}'; {ticks} sleep 60", hold=lambda: 30.0) as made:
+        first = await made.next(SECONDS)
+        found = list[RawTick]()
+        begun = time.monotonic()
+        while len(found) < 4 and time.monotonic() - begun < SECONDS:
+            await asyncio.sleep(0.45)
+            found += made.release()
+        assert [tick.values for tick in [first, *found]] == [[float(watts)] * 2 for watts in range(1, 6)]
+        assert all(after.clock - before.clock > 0.09 for before, after in pairwise([first, *found]))
+        assert all(abs(tick.time - tick.clock - WALL) < 0.1 for tick in found)
+        assert not made.release()
+
+
+async def test_what_is_held_is_parsed_after_the_time_to_hold_it_and_at_the_end(tmp_path: Path) -> None:
+    texts = [f"printf '{line(0, f'{watts}.000')}'; sleep {seconds};" for watts, seconds in ((1, 0.3), (2, 0.6), (3, 0))]
+    async with stream(tmp_path, f"printf '{HEADER}'; {''.join(texts)}", interval=0.05, hold=lambda: 0.2) as made:
+        assert [(await made.next(SECONDS)).values for _ in range(3)] == [[1.0], [2.0], [3.0]]
+        with pytest.raises(StreamBroke):
+            await made.next(SECONDS)

@@ -1,0 +1,284 @@
+"""Families by node and model: what a fleet's dashboards and rules read instead of the series of each GPU.
+
+Boards count once; a board split by MIG is one GPU. Only the class and the state sets are those of instances, too,
+because the board has none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import fsum, isfinite
+from operator import itemgetter
+from typing import NamedTuple, cast
+
+from pulsed.compute.declaration import DerivedState
+from pulsed.compute.derived_results import DERIVED_VALUES
+from pulsed.model.computed_tick import Result
+from pulsed.model.counters import COUNTER_POSITION, COUNTERS, NOTHING_COUNTED
+from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.health import SEVERITY
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
+from pulsed.present.exposition.series_memory import SeriesMemory, without_gone
+from pulsed.present.exposition.text_format import MetricType, header, label_pairs
+
+PREFIX = "pulsed_node_"
+
+NodeModel = tuple[str, str]
+"""A node and the product name of GPUs on it."""
+
+Numbers = Mapping[str, Mapping[str, list[float]]]
+"""The numbers of GPUs by the name of a gauge and the value of its label; `""` for one without a label."""
+
+
+class NodeFamily(NamedTuple):
+    """A family by node and model; `label` is its third label, empty for none."""
+
+    name: str
+    type: MetricType
+    help: str
+    label: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All of its labels."""
+        return ("node", "model", self.label) if self.label else ("node", "model")
+
+
+class _Gauge(NamedTuple):
+    """What each GPU adds to a gauge: the value of its label and a number, and how the numbers are joined."""
+
+    family: NodeFamily
+    joined: Callable[[Sequence[float]], float]
+    get: Callable[[Reading, Result], tuple[str, Value]]
+    of_instances: bool = False
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+_STATES = {value.name: value for value in DERIVED_VALUES if isinstance(value, DerivedState)}
+
+
+def _gauge(
+    name: str, help: str, joined: Callable[[Sequence[float]], float], get: Callable[[Reading, Result], Value]
+) -> _Gauge:
+    return _Gauge(NodeFamily(PREFIX + name, "gauge", help), joined, lambda reading, result: ("", get(reading, result)))
+
+
+def _by_state(name: str, help: str, label: str, get: Callable[[Reading, Result], str], *, boards: bool) -> _Gauge:
+    family = NodeFamily(PREFIX + name, "gauge", help, label)
+    return _Gauge(family, sum, lambda reading, result: (get(reading, result), 1), not boards)
+
+
+def _reading(name: str, how: str, joined: Callable[[Sequence[float]], float]) -> _Gauge:
+    position = POSITION[name]
+    return _gauge(
+        name, f"{how} of all boards: {QUANTITIES[name].meaning}", joined, lambda reading, _: reading[position]
+    )
+
+
+_GAUGES: tuple[_Gauge, ...] = (
+    _gauge("gpus", "Boards with series", sum, lambda reading, result: 1),
+    _by_state("health_gpus", "Boards by health state", "state", lambda _, result: result.health.state, boards=True),
+    _gauge("health_severity", "Worst health severity of a board", max, lambda _, result: SEVERITY[result.health.state]),
+    _gauge("health_coverage_ratio", "Mean health coverage", _mean, lambda _, result: result.health.coverage),
+    _gauge("health_coverage_min_ratio", "Smallest health coverage", min, lambda _, result: result.health.coverage),
+    _gauge(
+        "real_utilization_coverage_ratio",
+        "Mean share of the weights of real utilization whose input is known",
+        _mean,
+        lambda _, result: result.real_utilization.coverage,
+    ),
+    _gauge(
+        "real_utilization_coverage_min_ratio",
+        "Smallest share of the weights of real utilization whose input is known",
+        min,
+        lambda _, result: result.real_utilization.coverage,
+    ),
+    *(
+        _by_state(f"{name}_gpus", f"GPUs and MIG instances by {words}", label, _STATES[name].get, boards=False)
+        for name, words, label in (
+            ("bottleneck", "bottleneck", "bottleneck"),
+            ("limiting_resource", "limiting resource", "resource"),
+        )
+    ),
+    _reading("power_watts", "Sum", fsum),
+    _reading("memory_used_bytes", "Sum", fsum),
+    _reading("memory_bytes", "Sum", fsum),
+    _reading("gpu_utilization_ratio", "Mean", _mean),
+)
+
+_OF_INSTANCES = ("workload_class_seconds",)
+_OF_BOARDS = (
+    "observed_seconds",
+    "real_utilization_seconds",
+    "real_utilization_unknown_seconds",
+    "idle_seconds",
+    "idle_energy_joules",
+    "class_energy_joules",
+)
+_SPARSE = frozenset({"workload_class_seconds", "class_energy_joules"})
+"""Counters by label that are published once they count."""
+
+
+class _SumColumn(NamedTuple):
+    """One counter, or one of its states, and its place among the values of a `CounterSnapshot`."""
+
+    family: NodeFamily
+    state: str
+    source: int
+    is_sparse: bool
+    of_instances: bool
+
+
+def _columns() -> Iterator[_SumColumn]:
+    source = 0
+    for counter in COUNTERS:
+        for state in counter.states:
+            if counter.name in _OF_BOARDS or counter.name in _OF_INSTANCES:
+                of_instances = counter.name in _OF_INSTANCES
+                of = "GPUs and MIG instances" if of_instances else "boards"
+                help = f"Sum of all {of}: {counter.meaning}"
+                family = NodeFamily(f"{PREFIX}{counter.name}_total", "counter", help, counter.label)
+                yield _SumColumn(family, state, source, counter.name in _SPARSE, of_instances)
+            source += 1
+
+
+_COLUMNS: tuple[_SumColumn, ...] = tuple(_columns())
+_ABSENT = len(NOTHING_COUNTED.values)
+_of_board = itemgetter(*(column.source for column in _COLUMNS))
+_of_instance = itemgetter(*(column.source if column.of_instances else _ABSENT for column in _COLUMNS))
+_OBSERVED = COUNTER_POSITION["observed_seconds", ""]
+
+NODE_FAMILIES: tuple[NodeFamily, ...] = (
+    *(gauge.family for gauge in _GAUGES),
+    *dict.fromkeys(column.family for column in _COLUMNS),
+)
+"""In the order of the page."""
+
+
+class NodeCounters:
+    """Sums of the counters of GPUs by node and model.
+
+    They never decrease: what a GPU that is gone has counted stays, and one that joins adds what it counts from then on.
+    """
+
+    def __init__(self) -> None:
+        self.totals: dict[NodeModel, list[Value]] = {}
+        self._seen: dict[GpuKey, tuple[Value, ...]] = {}
+
+    def add(self, place: NodeModel, gpus: Iterable[tuple[GpuKey, Result]]) -> None:
+        """Add what GPUs of a node and model have counted since the last call."""
+        totals = self.totals.get(place)
+        now: list[tuple[Value, ...]] = []
+        before: list[tuple[Value, ...]] = []
+        for key, result in gpus:
+            values = result.counters.values
+            earlier = self._seen.get(key, NOTHING_COUNTED.values if totals is None else values)
+            if (earlier[_OBSERVED] or 0.0) > (values[_OBSERVED] or 0.0):
+                earlier = NOTHING_COUNTED.values
+            self._seen[key] = values
+            now.append(_of_instance((*values, None)) if key[2] else _of_board(values))
+            before.append(_of_instance((*earlier, None)) if key[2] else _of_board(earlier))
+        sums = zip(totals or [None] * len(_COLUMNS), _sums(now), _sums(before), strict=True)
+        self.totals[place] = [
+            # A difference of sums may be rounded to less than 0.
+            total if counted is None else (total or 0.0) + max(counted - (known or 0.0), 0.0)
+            for total, counted, known in sums
+        ]
+
+    def forget_others(self, keys: set[GpuKey]) -> None:
+        """Forget what was seen of GPUs that are gone; what was counted of them stays."""
+        self._seen = without_gone(self._seen, keys)
+
+
+def _sums(rows: Sequence[tuple[Value, ...]]) -> list[Value]:
+    """Return the sum of each column, None of one without a number."""
+    try:
+        return [sum(cast("tuple[float, ...]", column)) for column in zip(*rows, strict=True)]
+    except TypeError:  # None
+        kept = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
+        return [sum(column) if column else None for column in kept]
+
+
+def node_numbers(gpus: Iterable[tuple[GpuKey, Device, Reading, Result]]) -> Mapping[NodeModel, Numbers]:
+    """Return the numbers of the gauges by node and model."""
+    found: dict[NodeModel, dict[str, dict[str, list[float]]]] = {}
+    for key, device, reading, result in gpus:
+        numbers = found.setdefault((key[0], device.model), {})
+        for family, _, get, of_instances in _GAUGES:
+            if of_instances or not key[2]:
+                state, value = get(reading, result)
+                if value is not None and isfinite(value):
+                    numbers.setdefault(family.name, {}).setdefault(state, []).append(value)
+    return found
+
+
+def node_lines(
+    names: frozenset[str],
+    targets: Sequence[Mapping[NodeModel, Numbers]],
+    counters: NodeCounters,
+    memory: SeriesMemory,
+    openmetrics: bool,
+) -> Iterator[str]:
+    """Yield the text of each family of these names that has samples, of the nodes of these targets."""
+    numbers = _merged(targets)
+    places = [(place, label_pairs(zip(("node", "model"), place, strict=True))) for place in sorted(numbers)]
+    for family in NODE_FAMILIES:
+        if family.name in names:
+            samples = _gauge_samples(family, numbers) if family.type == "gauge" else _totals(family, counters, memory)
+            text = "".join(
+                [
+                    f"{family.name}{{{pairs}{_own(family, state)}}} {number!r}\n"
+                    for place, pairs in places
+                    for state, number in samples(place)
+                ]
+            )
+            if text:
+                yield header(family.name, family.type, family.help, openmetrics) + text
+
+
+def _own(family: NodeFamily, state: str) -> str:
+    return f',{family.label}="{state}"' if family.label else ""
+
+
+def _merged(targets: Sequence[Mapping[NodeModel, Numbers]]) -> Mapping[NodeModel, Numbers]:
+    """Return the numbers of all targets, of which several may have GPUs of one node."""
+    merged: dict[NodeModel, Numbers] = {}
+    for target in targets:
+        for place, numbers in target.items():
+            merged[place] = _both(known, numbers) if (known := merged.get(place)) else numbers
+    return merged
+
+
+def _both(one: Numbers, other: Numbers) -> Numbers:
+    found: dict[str, dict[str, list[float]]] = {}
+    for numbers in (one, other):
+        for name, by_state in numbers.items():
+            for state, values in by_state.items():
+                found.setdefault(name, {}).setdefault(state, []).extend(values)
+    return found
+
+
+_Samples = Callable[[NodeModel], Iterable[tuple[str, float]]]
+
+
+def _gauge_samples(family: NodeFamily, numbers: Mapping[NodeModel, Numbers]) -> _Samples:
+    (joined,) = (gauge.joined for gauge in _GAUGES if gauge.family is family)
+    return lambda place: [(state, joined(values)) for state, values in numbers[place].get(family.name, {}).items()]
+
+
+def _totals(family: NodeFamily, counters: NodeCounters, memory: SeriesMemory) -> _Samples:
+    columns = [(index, column) for index, column in enumerate(_COLUMNS) if column.family == family]
+
+    def samples(place: NodeModel) -> Iterator[tuple[str, float]]:
+        totals = counters.totals[place]
+        for index, column in columns:
+            value = totals[index]
+            if value is not None and column.is_sparse:
+                value, _ = memory.counter((*place, ""), f"{family.name} {column.state}", value, "counted")
+            if value is not None:
+                yield column.state, value
+
+    return samples

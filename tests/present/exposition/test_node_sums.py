@@ -1,0 +1,105 @@
+"""Sums by node and model equal the sums of the GPUs' series, and do not decrease when GPUs go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import Target, TargetStore
+from pulsed.present.exposition.catalog import catalog
+from pulsed.present.exposition.page import Pages, PageSettings
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.demo.source import DemoSource
+from tests.end_to_end.series import Row, rows
+
+COUNTERS = (
+    "observed_seconds",
+    "workload_class_seconds",
+    "class_energy_joules",
+    "idle_seconds",
+    "idle_energy_joules",
+    "real_utilization_seconds",
+    "real_utilization_unknown_seconds",
+)
+
+
+async def ticks(number: int) -> list[ComputedTick]:
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
+    return [pipeline.process(await source.read()) for _ in range(number)]
+
+
+class Daemon:
+    """Pages of one target."""
+
+    def __init__(self) -> None:
+        self.store = TargetStore("n", [Target("demo", "demo", 1.0, 1e6)])
+        self.pages = Pages(self.store, Telemetry(self.store), PageSettings(catalog("full")))
+
+    def rows(self, tick: ComputedTick, now: float) -> list[Row]:
+        """Return the page of a tick."""
+        self.store.targets[0].accept(tick, now)
+        return list(rows(self.pages.page(now, openmetrics=False, gzip=False).decode()))
+
+
+def without(tick: ComputedTick, position: int) -> ComputedTick:
+    """Return the tick without one GPU."""
+
+    kept = [index for index in range(len(tick.devices)) if index != position]
+    return replace(
+        tick,
+        devices=tuple([tick.devices[index] for index in kept]),
+        readings=tuple([tick.readings[index] for index in kept]),
+        results=tuple([tick.results[index] for index in kept]),
+        anomalies={},
+        lost={},
+    )
+
+
+def summed(found: list[Row], name: str, *more: str) -> dict[tuple[str, ...], float]:
+    """Return the sums of a family by its own label."""
+    sums: dict[tuple[str, ...], float] = {}
+    for row in found:
+        if row.name == name:
+            key = tuple(row.label(label) for label in ("class", "kind", *more))
+            sums[key] = sums.get(key, 0.0) + float(row.value)
+    return sums
+
+
+async def test_sums_are_those_of_the_gpus() -> None:
+    daemon = Daemon()
+    for number, tick in enumerate(await ticks(300)):
+        if number % 15 == 0:
+            found = daemon.rows(tick, float(number))
+    for seconds in (400.0, 500.0):  # new classes are at 0 first
+        found = daemon.rows(tick, seconds)
+    for name in COUNTERS:
+        gpus = {key: value for key, value in summed(found, f"pulsed_gpu_{name}_total").items() if value}
+        nodes = {key: value for key, value in summed(found, f"pulsed_node_{name}_total").items() if value}
+        assert nodes == pytest.approx(gpus), name
+    for name in ("power_watts", "memory_used_bytes", "memory_bytes"):
+        assert summed(found, f"pulsed_node_{name}") == pytest.approx(summed(found, f"pulsed_gpu_{name}"))
+    states = summed([row for row in found if row.value == "1"], "pulsed_gpu_health_state", "state")
+    assert summed(found, "pulsed_node_health_gpus", "state") == states
+    assert summed(found, "pulsed_node_gpus") == {("", ""): 8.0}
+
+
+async def test_counters_never_decrease_and_a_gpu_that_returns_adds_only_what_is_new() -> None:
+    daemon, taken = Daemon(), await ticks(5)
+    name = "pulsed_node_observed_seconds_total"
+    seen = [
+        summed(daemon.rows(tick, 15.0 * number), name)["", ""]
+        for number, tick in enumerate([taken[1], without(taken[2], 3), without(taken[3], 3), taken[4]])
+    ]
+    assert seen == pytest.approx([8.0, 15.0, 22.0, 32.0]), "the seconds in which the GPU was hidden are in its counter"
+
+
+async def test_a_gpu_that_joins_with_counters_of_before_does_not_add_them() -> None:
+    daemon, taken = Daemon(), await ticks(1000)
+    name = "pulsed_node_observed_seconds_total"
+    assert summed(daemon.rows(without(taken[900], 3), 0.0), name)["", ""] == pytest.approx(7 * 900.0)
+    assert summed(daemon.rows(taken[901], 15.0), name)["", ""] == pytest.approx(7 * 901.0)
+    assert summed(daemon.rows(taken[902], 30.0), name)["", ""] == pytest.approx(7 * 902.0 + 1)
