@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.memory import FullCollections
+from pulsed.memory import MANY_GPUS, THRESHOLDS, THRESHOLDS_OF_MANY, FullCollections
 from support.bench.ticks import raw_ticks
 
 
@@ -48,3 +48,18 @@ def test_reference_counts_free_the_state_of_gpus() -> None:
         assert gc.collect() < 40, "objects in cycles"
     finally:
         gc.enable()
+
+
+def test_collections_are_rare_where_there_are_many_gpus(collector: None) -> None:
+    before, gpus = gc.get_threshold(), MANY_GPUS
+    callback = FullCollections(gpus=lambda: gpus)
+    gc.callbacks.append(callback)
+    try:
+        gc.collect(1)
+        assert gc.get_threshold() == THRESHOLDS_OF_MANY
+        gpus = 8
+        gc.collect(1)
+        assert gc.get_threshold() == THRESHOLDS
+    finally:
+        gc.callbacks.remove(callback)
+        gc.set_threshold(*before)

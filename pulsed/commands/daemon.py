@@ -203,7 +203,7 @@ class Daemon:
             background.append(asyncio.create_task(self._known.write_regularly(self._collectors.known_cluster)))
         if self._file is not None:
             background.append(asyncio.create_task(self._watch(self._file)))
-        configure_memory()
+        configure_memory(lambda: self._store.gpus)
         try:
             await server.serve(sockets=[listener.socket for listener in listeners])
         finally:

@@ -115,6 +115,11 @@ class TargetStore:
         """Grows with every change of any target, and with `replace`."""
         return self._base + sum(target.version for target in self.targets)
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs and MIG instances the last ticks have."""
+        return sum(len(target.tick.devices) for target in self.targets if target.tick is not None)
+
     def has_reported(self, uuid: str, since: float) -> bool:
         """Return whether a tick after a moment of the clock of the ticks has a GPU."""
         return bool(uuid) and any(

@@ -12,7 +12,7 @@ from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
-from pulsed.compute.health.plan import HealthPlan
+from pulsed.compute.health.plan import plan_of
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
@@ -78,7 +78,7 @@ class HealthEvaluator:
     """
 
     def __init__(self, settings: HealthSettings, tracker: Tracker) -> None:
-        self._plan = HealthPlan(settings)
+        self._plan = plan_of(settings)
         self._tracker = tracker
         self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
         self._restored: dict[str, SavedGpuState] = {}
@@ -105,7 +105,7 @@ class HealthEvaluator:
         """Continue with other settings; latched states stay, rates and shares start again."""
         if settings == self._plan.settings:
             return
-        self._plan = HealthPlan(settings)
+        self._plan = plan_of(settings)
         for track, old in self._gpus.items():
             new = self._gpus[track] = GpuHealth(self._plan, old.device)
             restore(new, save(old), old.time)

@@ -30,6 +30,14 @@ MOST_SELECTIONS = 1000
 """Sets of rules that are remembered: the same inputs change together again and again."""
 
 
+def plan_of(settings: HealthSettings) -> HealthPlan:
+    """Return the plan of these settings: the same one as before if they are equal, as of all targets of a fleet."""
+    global _newest
+    if _newest is None or _newest.settings != settings:
+        _newest = HealthPlan(settings)
+    return _newest
+
+
 class HealthPlan:
     """What all GPUs of a configuration have in common.
 
@@ -188,3 +196,6 @@ class GpuRules:
         if ratio != self.blank_ratio:
             self.blank_ratio = ratio
             self.pending |= self.plan.on_blanks
+
+
+_newest: HealthPlan | None = None

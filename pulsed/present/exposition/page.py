@@ -286,6 +286,7 @@ class Pages:
                 id(target): places.get(id(target)) or _Place(target, self._store.node, self._renderer())
                 for target in targets
             }
+            self._shown = []
         every = ticks if part.daemon else self._fresh(now)
         fresh = [(place, tick) for target, tick in every if (place := places.get(id(target)))]
         shown = [id(place.target) for place, _ in fresh]
