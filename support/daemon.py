@@ -118,14 +118,15 @@ def serving(
     ready: bool = True,
     within: Sequence[str] = (),
     authority: Path | str = "",
+    at: str = "",
     **extra: str,
 ) -> Iterator[Daemon]:
     """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards.
 
     `within` is the beginning of a command that runs the daemon as its only process; `authority` the file of the
-    authority's certificate of a daemon that serves TLS.
+    authority's certificate of a daemon that serves TLS. `at`: its port, by default a free one.
     """
-    port = free_port()
+    port = int(at) if at else free_port()
     log_path = folder / f"pulsed-{port}.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(

@@ -55,7 +55,7 @@ def values_list() -> str:
     rows = []
     for path, value in leaves(values, texts):
         text = json.dumps(value)
-        name = f"`{path}: {text}`" if len(text) <= 120 else f"`{path}` (its default is in values.yaml)"
+        name = f"`{path}: {text}`" if len(text) <= 120 else f"`{path}` (default: see values.yaml)"
         rows.append(f"* {name}: {texts[path]}")
     return "\n".join(rows) + "\n"
 

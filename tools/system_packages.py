@@ -229,7 +229,7 @@ def _rpm_files(tree: Path) -> Iterator[str]:
     for path in sorted(tree.rglob("*")):
         name = f"/{path.relative_to(tree)}"
         if path.is_dir() and not path.is_symlink():
-            if name.startswith(("/opt/pulsed", "/etc/pulsed", "/usr/share/doc/pulsed")):
+            if name.startswith(("/opt/pulsed", "/etc/pulsed", "/usr/share/doc/pulsed")) or "/pulsed@" in name:
                 verified = "%verify(not group) " if name.startswith("/etc/") else ""
                 yield f'%dir {verified}%attr({path.stat().st_mode & 0o777:04o}, root, root) "{name}"\n'
             continue

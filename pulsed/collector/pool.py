@@ -28,6 +28,7 @@ from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
+from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import Target, TargetStore
@@ -103,10 +104,6 @@ def _in_order(name: str) -> tuple[int, ...]:
     return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
 
 
-GONE_SECONDS = 600.0
-"""How long the state of a target is kept that neither the configuration nor discovery names any more."""
-
-
 @dataclass(slots=True)
 class _Running:
     """A collector's source, target and pipeline, the host of its GPUs, and the task that reads."""
@@ -119,7 +116,10 @@ class _Running:
     task: asyncio.Task[None]
 
     async def end(self) -> None:
-        """Stop reading and close the source, also if the task never ran."""
+        """Process what has arrived, stop reading and close the source, also if the task never ran."""
+        waiting = asyncio.create_task(self.collector.catch_up())
+        await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.source.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pulsed.collector.connections import exporter_settings
 from pulsed.configuration import Config
+from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
 from pulsed.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 
 log = logging.getLogger(__name__)
-
-GONE_SECONDS = 600.0
-"""A target that is missing from its list for so long, and has not answered either, is forgotten."""
 
 _MAX_PROBLEMS = 8
 

@@ -26,6 +26,9 @@ from pulsed.settings import (
     whole,
 )
 
+GONE_SECONDS = 600.0
+"""How long a target that is no longer listed, and what was counted of it, is kept."""
+
 _ORDINAL = re.compile(r"(?:.*-)?([0-9]{1,6})")
 
 

@@ -26,7 +26,7 @@ class TargetGroup:
 
     Attributes:
         targets: `host:port`.
-        labels: by name; those that begin with `__` say how the targets are scraped.
+        labels: by name; those that begin with `__` configure the scrape, and are no labels of series.
     """
 
     targets: Sequence[str]

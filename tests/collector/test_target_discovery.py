@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.target_discovery import GONE_SECONDS, TargetDiscovery
+from pulsed.collector.target_discovery import TargetDiscovery
 from pulsed.configuration import Config, load
+from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.discovery.target_lists import FileLists
 from pulsed.errors import ExporterNotFound
 from pulsed.model.target_store import TargetStore

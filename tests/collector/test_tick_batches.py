@@ -151,3 +151,17 @@ async def test_a_pool_counts_every_sample_and_has_the_newest_when_asked() -> Non
         assert covered == sorted(set(covered))
     finally:
         await pool.stop()
+
+
+async def test_a_source_that_is_replaced_loses_no_tick() -> None:
+    ticks: list[ComputedTick] = []
+    pool = CollectorPool(TargetStore("node"), lambda layer, seconds: None, ticks.append)
+    pool.apply(load(None, ("source.kind=demo", "source.interval=0.1"), {}))
+    try:
+        await eventually(lambda: len(ticks) == 1)
+        await asyncio.sleep(0.35)
+        pool.apply(load(None, ("source.kind=demo", "source.interval=0.2"), {}))
+        await eventually(lambda: ticks[-1].interval == 0.2)
+        assert len([tick for tick in ticks if tick.interval == 0.1]) >= 3
+    finally:
+        await pool.stop()

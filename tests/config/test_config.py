@@ -88,7 +88,7 @@ BAD = {
         ":3: compute.real_utilization.min_coverage: 50 is not allowed; allowed: a number from 0 to 1"
     ],
     "mistakes-between-keys": [
-        ":10: publish.series: 'most' is not allowed; allowed: lean, full",
+        ":10: publish.series: 'most' is not allowed; allowed: lean, full, fleet",
         ":5: source.exporter.timeout: is 20 s, and the interval 5 s; allowed: at most the interval",
         ":6: source.exporter.max_page_bytes: '64 megs' is not a size; "
         "allowed: bytes as a number, or a text such as 512KiB, 64MiB, 1GB",
@@ -429,11 +429,11 @@ def test_kubernetes_service_variables_are_left_alone() -> None:
         "PULSED_SERVICE_HOST": "10.96.0.10",
         "PULSED_SERVICE_PORT": "9401",
         "PULSED_SERVICE_PORT_METRICS": "9401",
-        "PULSED_PROTOCOL": "tcp://10.96.0.10:9401",
-        "PULSED_PROTOCOL_9401_TCP": "tcp://10.96.0.10:9401",
-        "PULSED_PROTOCOL_9401_TCP_PROTO": "tcp",
-        "PULSED_PROTOCOL_9401_TCP_PORT": "9401",
-        "PULSED_PROTOCOL_9401_TCP_ADDR": "10.96.0.10",
+        "PULSED_PORT": "tcp://10.96.0.10:9401",
+        "PULSED_PORT_9401_TCP": "tcp://10.96.0.10:9401",
+        "PULSED_PORT_9401_TCP_PROTO": "tcp",
+        "PULSED_PORT_9401_TCP_PORT": "9401",
+        "PULSED_PORT_9401_TCP_ADDR": "10.96.0.10",
         "PULSED_GPU_METRICS_SERVICE_HOST": "10.96.0.11",  # of a Service `pulsed-gpu-metrics`
         "PULSED_GPU_METRICS_PORT": "tcp://10.96.0.11:9401",
         "PATH": "/bin",

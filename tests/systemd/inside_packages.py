@@ -174,7 +174,8 @@ def rpm_remove() -> str:
     assert run("systemctl", "is-active", "pulsed", check=False) == "inactive"
     left = {each for each in files() - set(LISTING.read_text().splitlines()) if "pulsed" in each}
     allowed = ("/etc/pulsed", "/var/lib/pulsed", "pulsed:")
-    assert {each for each in left if not each.startswith(allowed)} == set()
+    others = {each for each in left if not each.startswith(allowed)}
+    assert not others, others
     assert "/etc/pulsed/config.yaml.rpmsave" in left
     return f"left {sorted(each for each in left if each.startswith('/'))}"
 
