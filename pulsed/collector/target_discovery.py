@@ -78,6 +78,8 @@ class MissingExporter:
             await asyncio.sleep(self.interval)
         await self._discovery.settle()
         self._is_first = False
+        while self not in self._discovery.sources:  # an exporter has been found, and is about to take this one's place
+            await asyncio.sleep(self.interval)
         raise self._discovery.problem()
 
     async def close(self) -> None:
