@@ -118,9 +118,10 @@ def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
     assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs"}
     job = quote(daemon.get("/jobs").json()["jobs"][0]["owner"]["id"])
     workload = {"{how}": "sum", "{namespace}": "demo", "{kind}": "Pod", "{name}": "any", "{metric}": "real_utilization"}
+    parts = {"{number}": "0", "{node}": quote(daemon.get("/gpus").json()["gpus"][0]["node"])}
     for path in documented - {"/-/forget", "/-/reload", "/events"}:
         asked = path
-        for placeholder, text in {"{gpu}": "0", "{id}": job, **workload}.items():
+        for placeholder, text in {"{gpu}": "0", "{id}": job, **workload, **parts}.items():
             asked = asked.replace(placeholder, text)
         assert daemon.get(asked).status == 200, path
     assert daemon.get("/-/reload", method="POST").status == 403

@@ -73,11 +73,13 @@ class MissingExporter:
         self._is_first = True
 
     async def read(self) -> RawTick:
-        """Raise `ExporterNotFound` once discovery has a result, then once an interval."""
+        """Raise `ExporterNotFound` once discovery has found none, then once an interval."""
         if not self._is_first:
             await asyncio.sleep(self.interval)
         await self._discovery.settle()
         self._is_first = False
+        if self not in self._discovery.sources:
+            await asyncio.Event().wait()  # until this read is cancelled: what was found is about to take its place
         raise self._discovery.problem()
 
     async def close(self) -> None:

@@ -235,8 +235,10 @@ class Freshness:
         if self.state == "present" or self.state == "repeated":
             self._current, self.age, self.is_fresh = now, 0.0, True
         elif self.age is not None:
-            self.age = now - (self._since if self.state == "stale" else self._current)
-            self.is_fresh = self.state != "stale" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
+            # Repeated values that blank ones follow were not current either, if that would be certain by now.
+            is_old = self.state == "stale" or (self._current > self._since and self._is_stale(now, settings))
+            self.age = now - (self._since if is_old else self._current)
+            self.is_fresh = not is_old and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
 
     def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
         if not settings.enabled or now - self._since < settings.frozen_seconds:

@@ -361,7 +361,7 @@ async def test_a_failed_request_is_repeated_and_no_other_name_is_used(server: Fa
         put(server, "wakes", None)
         cluster.owner("wakes")
         await cluster.has("a", "Deployment", "web")
-        assert cluster.pods.state.up
+        await eventually(lambda: cluster.pods.state.up)
 
 
 async def test_a_renewed_token_and_an_expired_list_change_nothing(server: FakeApiServer) -> None:

@@ -159,3 +159,20 @@ async def test_a_reload_with_other_requirements_keeps_no_exporter(
         assert names() == ([OPERATOR] if kept else ["kubernetes"])
     finally:
         await pool.stop()
+
+
+async def test_an_exporter_that_is_found_first_thing_is_not_reported_missing(server: FakeApiServer) -> None:
+    server.put(pod("exporter"))
+    client = ApiClient(access_to(server), limits=())
+    discovery = ExporterDiscovery(configured(), client)
+    (missing,) = discovery.sources
+    reading = asyncio.create_task(missing.read())
+    discovery.start()
+    try:
+        await discovery.settle()
+        assert discovery.sources != (missing,)
+        assert await asyncio.wait({reading}, timeout=0.5) == (set(), {reading}), "it waits to be replaced"
+    finally:
+        reading.cancel()
+        await discovery.stop()
+        await client.close()

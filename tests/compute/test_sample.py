@@ -293,8 +293,19 @@ def test_stale_values_age_from_when_they_were_first_seen_until_others_come() -> 
     assert [each.state for each in found] == [
         *("present", "repeated", "stale", "stale", "stale", "blank", "stale", "present")
     ]
-    assert [each.age for each in found] == [0.0, 0.0, 20.0, 30.0, 40.0, 40.0, 60.0, 0.0]
+    assert [each.age for each in found] == [0.0, 0.0, 20.0, 30.0, 40.0, 50.0, 60.0, 0.0]
     assert [each.is_fresh for each in found] == [True] * 2 + [False] * 5 + [True]
+
+
+def test_repeated_values_that_blank_ones_follow_are_fresh_no_longer_than_without() -> None:
+    reading = Reading(energy_joules_total=5.0, power_watts=300.0)
+    found = followed((100.0, reading), (119.0, reading), (119.9, BLANK), (120.0, BLANK))
+    assert [(each.state, each.age, each.is_fresh) for each in found[2:]] == [
+        ("blank", pytest.approx(0.9), True),
+        ("blank", 20.0, False),
+    ]
+    *_, new = followed((100.0, reading), (125.0, BLANK), interval=15.0)
+    assert (new.age, new.is_fresh) == (25.0, True), "only repeated values can be old when they are read"
 
 
 @pytest.mark.parametrize(

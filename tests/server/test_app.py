@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any, cast
 
 import pytest
 
 from pulsed.model.target_store import TargetStore
 from pulsed.present.asgi import CLIENT, App, Client, Message, Receive, Scope, Send, respond
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import MANY_GPUS, Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.server import app as module
 from pulsed.server.app import DaemonApp
+from tests.present.boards import busy_gpus, gpu, store_of, target, tick
 
 Answer = tuple[int, dict[bytes, bytes], bytes]
 
@@ -24,7 +26,7 @@ class SlowPages:
     def __init__(self) -> None:
         self.release = asyncio.Event()
 
-    async def serve(self, now: float, **wanted: bool) -> bytes:
+    async def serve(self, now: float, **wanted: object) -> bytes:
         await self.release.wait()
         return b"page"
 
@@ -52,13 +54,18 @@ class Api:
         self.sent.append(scope["path"])
 
 
-def daemon_app(api: App, pages: object = None, max_requests: int = 1) -> DaemonApp:
-    store = TargetStore("node")
+def daemon_app(
+    api: App, pages: object = None, max_requests: int = 1, store: TargetStore | None = None, prefix: str = ""
+) -> DaemonApp:
+    store = store or TargetStore("node")
     telemetry = Telemetry(store)
-    return DaemonApp(store, cast(Pages, pages), lambda: api, telemetry, "/metrics", max_requests, None, None, "")
+    pages = cast(Pages, pages) or Pages(store, telemetry)
+    return DaemonApp(store, pages, lambda: api, telemetry, "/metrics", max_requests, None, None, prefix)
 
 
-async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None = None) -> Answer:
+async def ask(
+    app: App, path: str, client: str = "", reads: asyncio.Event | None = None, query: bytes = b"", host: bytes = b"a:1"
+) -> Answer:
     """Return the answer to a request of a client, which reads nothing before the event is set."""
     said: list[Message] = []
 
@@ -70,7 +77,13 @@ async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None
     async def receive() -> Any:
         raise AssertionError("no body is read")
 
-    scope = {"type": "http", "path": path, "method": "GET", "headers": [], "query_string": b""}
+    scope = {
+        "type": "http",
+        "path": path,
+        "method": "GET",
+        "headers": [(b"host", host)] if host else [],
+        "query_string": query,
+    }
     await app({**scope, "raw_path": path.encode(), "state": {CLIENT: Client(client)}}, receive, send)
     return said[0]["status"], dict(said[0]["headers"]), b"".join(each["body"] for each in said[1:])
 
@@ -141,3 +154,35 @@ async def test_a_request_that_is_cancelled_leaves_the_turn_to_the_next() -> None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (await ask(app, "/gpus"))[0] == 200
+
+
+async def test_the_parts_of_the_page_are_found_and_answer() -> None:
+    store = store_of(target("a", tick([gpu(0, "n/1 x")])))
+    app = daemon_app(Api(), store=store, prefix="/gpu")
+    for query, names in ((b"", ["groups/0", "daemon"]), (b"by=node", ["nodes/n/1 x", "daemon"])):
+        status, headers, body = await ask(app, "/gpu/sd", query=query)
+        assert (status, headers[b"content-type"]) == (200, b"application/json")
+        found = json.loads(body)
+        assert [each["targets"] for each in found] == [["a:1"]] * 2
+        assert [each["labels"] for each in found] == [
+            {"__metrics_path__": f"/gpu/{name}/metrics", "instance": "a:1", "page": name} for name in names
+        ]
+        for each in found:
+            assert (await ask(app, each["labels"]["__metrics_path__"]))[0] == 200
+    for path in ("/gpu/groups/1/metrics", "/gpu/groups/0x/metrics", "/gpu/nodes//metrics", "/gpu/nodes/n2/metrics"):
+        assert (await ask(app, path))[0] == 404
+    for query in (b"by=rack", b"by=", b"by=node&by=node"):
+        assert (await ask(app, "/gpu/sd", query=query))[0] == 400
+    assert (await ask(app, "/gpu/sd", host=b""))[0] == 400
+
+
+async def test_a_page_of_many_gpus_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = store_of(*[target(name, tick(busy_gpus(MANY_GPUS // 2, 1, name))) for name in ("a", "b")])
+    store.targets[0].arrived = store.targets[1].arrived = time.monotonic()
+    app = daemon_app(Api(), store=store)
+    await ask(app, "/metrics")
+    assert caplog.messages == []
+    store.replace([*store.targets, target("c", tick([gpu(0, "c")]), arrived=time.monotonic())])
+    for path in ("/groups/0/metrics", "/metrics", "/metrics"):
+        await ask(app, path)
+    assert [(each.levelname, "/sd" in each.message) for each in caplog.records] == [("WARNING", True)]

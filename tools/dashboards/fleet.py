@@ -73,6 +73,16 @@ def sum_of(name: str) -> str:
     return either(f"sum({of_nodes(name)})", f"sum({selected(f'pulsed_gpu_{name}', BY_INDEX)})")
 
 
+def share_of(part: str, whole: str) -> str:
+    """Return the ratio of two sums over those that have both."""
+
+    def summed(name: str, with_name: str) -> str:
+        of_gpus = f"{selected(f'pulsed_gpu_{name}', BY_INDEX)} and {selected(f'pulsed_gpu_{with_name}', BY_INDEX)}"
+        return either(f"sum({of_nodes(name)} and {of_nodes(with_name)})", f"sum({of_gpus})")
+
+    return f"{summed(part, whole)} / {summed(whole, part)}"
+
+
 def mean_of(name: str) -> str:
     """Return the mean of a ratio of all chosen GPUs; that of a node counts once per GPU."""
     of_node, gpus = f"sum by (node, model) ({of_nodes(name)})", f"sum by (node, model) ({of_nodes('gpus')})"
@@ -154,7 +164,7 @@ OVERVIEW = Row(
             known_zero(total_of_all("", "idle_seconds", RATE, FREE)),
             "Average number of GPUs that were idle without an owner: free capacity.",
         ),
-        number("Power", sum_of("power_watts"), "Power of all boards.", WATT),
+        number("Power", sum_of("power_watts"), "Power of all boards of the nodes on which all boards have it.", WATT),
         number(
             "Energy",
             f"{total_of_all('', 'class_energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
@@ -353,7 +363,7 @@ WORK = Row(
             " not used.",
             (
                 Query(
-                    f"{sum_of('memory_used_bytes')} / {sum_of('memory_bytes')}",
+                    share_of("memory_used_bytes", "memory_bytes"),
                     "in use over size",
                 ),
             ),

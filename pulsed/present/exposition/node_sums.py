@@ -22,6 +22,7 @@ from pulsed.present.exposition.series_memory import SeriesMemory, without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
 PREFIX = "pulsed_node_"
+_BOARDS = PREFIX + "gpus"
 
 NodeModel = tuple[str, str]
 """A node and the product name of GPUs on it."""
@@ -51,6 +52,8 @@ class _Gauge(NamedTuple):
     joined: Callable[[Sequence[float]], float]
     get: Callable[[Reading, Result], tuple[str, Value]]
     of_instances: bool = False
+    of_all: bool = False
+    """Whether it has no sample while a board has no number: a sum would count it as 0."""
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -61,9 +64,15 @@ _STATES = {value.name: value for value in DERIVED_VALUES if isinstance(value, De
 
 
 def _gauge(
-    name: str, help: str, joined: Callable[[Sequence[float]], float], get: Callable[[Reading, Result], Value]
+    name: str,
+    help: str,
+    joined: Callable[[Sequence[float]], float],
+    get: Callable[[Reading, Result], Value],
+    *,
+    of_all: bool = False,
 ) -> _Gauge:
-    return _Gauge(NodeFamily(PREFIX + name, "gauge", help), joined, lambda reading, result: ("", get(reading, result)))
+    family = NodeFamily(PREFIX + name, "gauge", help)
+    return _Gauge(family, joined, lambda reading, result: ("", get(reading, result)), of_all=of_all)
 
 
 def _by_state(name: str, help: str, label: str, get: Callable[[Reading, Result], str], *, boards: bool) -> _Gauge:
@@ -71,11 +80,14 @@ def _by_state(name: str, help: str, label: str, get: Callable[[Reading, Result],
     return _Gauge(family, sum, lambda reading, result: (get(reading, result), 1), not boards)
 
 
-def _reading(name: str, how: str, joined: Callable[[Sequence[float]], float]) -> _Gauge:
-    position = POSITION[name]
-    return _gauge(
-        name, f"{how} of all boards: {QUANTITIES[name].meaning}", joined, lambda reading, _: reading[position]
-    )
+def _sum(name: str) -> _Gauge:
+    position, help = POSITION[name], f"Sum of all boards, while all have it: {QUANTITIES[name].meaning}"
+    return _gauge(name, help, fsum, lambda reading, _: reading[position], of_all=True)
+
+
+def _mean_of_reading(name: str) -> _Gauge:
+    position, help = POSITION[name], f"Mean of the boards that have it: {QUANTITIES[name].meaning}"
+    return _gauge(name, help, _mean, lambda reading, _: reading[position])
 
 
 _GAUGES: tuple[_Gauge, ...] = (
@@ -103,10 +115,10 @@ _GAUGES: tuple[_Gauge, ...] = (
             ("limiting_resource", "limiting resource", "resource"),
         )
     ),
-    _reading("power_watts", "Sum", fsum),
-    _reading("memory_used_bytes", "Sum", fsum),
-    _reading("memory_bytes", "Sum", fsum),
-    _reading("gpu_utilization_ratio", "Mean", _mean),
+    _sum("power_watts"),
+    _sum("memory_used_bytes"),
+    _sum("memory_bytes"),
+    _mean_of_reading("gpu_utilization_ratio"),
 )
 
 _OF_INSTANCES = ("workload_class_seconds",)
@@ -207,7 +219,7 @@ def node_numbers(gpus: Iterable[tuple[GpuKey, Device, Reading, Result]]) -> Mapp
     found: dict[NodeModel, dict[str, dict[str, list[float]]]] = {}
     for key, device, reading, result in gpus:
         numbers = found.setdefault((key[0], device.model), {})
-        for family, _, get, of_instances in _GAUGES:
+        for family, _, get, of_instances, _ in _GAUGES:
             if of_instances or not key[2]:
                 state, value = get(reading, result)
                 if value is not None and isfinite(value):
@@ -265,8 +277,15 @@ _Samples = Callable[[NodeModel], Iterable[tuple[str, float]]]
 
 
 def _gauge_samples(family: NodeFamily, numbers: Mapping[NodeModel, Numbers]) -> _Samples:
-    (joined,) = (gauge.joined for gauge in _GAUGES if gauge.family is family)
-    return lambda place: [(state, joined(values)) for state, values in numbers[place].get(family.name, {}).items()]
+    (gauge,) = (gauge for gauge in _GAUGES if gauge.family is family)
+
+    def samples(place: NodeModel) -> Iterator[tuple[str, float]]:
+        boards = len(numbers[place].get(_BOARDS, {}).get("", ()))
+        for state, values in numbers[place].get(family.name, {}).items():
+            if not gauge.of_all or len(values) == boards:
+                yield state, gauge.joined(values)
+
+    return samples
 
 
 def _totals(family: NodeFamily, counters: NodeCounters, memory: SeriesMemory) -> _Samples:

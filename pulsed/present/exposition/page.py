@@ -1,4 +1,4 @@
-"""The `/metrics` page, rendered at most once per change of the target store.
+"""The `/metrics` page, rendered at most once per change of the target store, and its parts.
 
 Order: GPU families, those of jobstats and the source's own series if configured, then pulsed's own metrics. Families
 are contiguous; empty families are omitted. Samples have no timestamps. GPUs of a stale target are not on the page.
@@ -7,12 +7,14 @@ are contiguous; empty families are omitted. Samples have no timestamps. GPUs of 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
+from math import inf
 
 from pulsed.background import TURN_SECONDS, in_background
 from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
@@ -23,6 +25,7 @@ from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.jobstats_series import TargetJobstats
 from pulsed.present.exposition.node_sums import NodeCounters, node_lines
+from pulsed.present.exposition.page_parts import WHOLE, PagePart, PageParts
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory
 from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_lines
@@ -40,10 +43,18 @@ REFRESH_SECONDS = 1.0
 LARGE_GPUS = 128
 """GPUs up to which a page is rendered at once: it takes some 10 ms."""
 
+LARGE_BYTES = 2**20
+"""Size up to which a page is compressed at once: it takes some 10 ms."""
+
+MANY_GPUS = 1000
+"""GPUs above which a log line recommends the parts of the page."""
+
 COMPATIBLE = ("jobstats",)
 """Programs whose series pulsed can publish beside its own."""
 
 TargetTick = tuple[Target, ComputedTick]
+
+log = logging.getLogger(__name__)
 
 
 class CacheKey:
@@ -83,6 +94,11 @@ class _Place:
         self.hidden: frozenset[int] = frozenset()
         self.hidden_series: frozenset[int] = frozenset()
 
+    def is_changed(self, tick: ComputedTick, republishes: bool) -> bool:
+        """Return whether a tick has other GPUs than the one before, or other series of the source."""
+        has_same_series = not republishes or self.passthrough.has_layout(tick)
+        return not (has_same_series and self.renderer.has_devices(tick.devices))
+
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
@@ -107,9 +123,14 @@ _EVERYTHING = PageSettings()
 
 
 class Pages:
-    """The page in every format and coding."""
+    """The page and its parts in every format and coding.
+
+    Attributes:
+        parts: the parts that there are.
+    """
 
     def __init__(self, store: TargetStore, telemetry: Telemetry, settings: PageSettings = _EVERYTHING) -> None:
+        self.parts = PageParts(store)
         self._store = store
         self._telemetry = telemetry
         self._memory = SeriesMemory()
@@ -118,6 +139,7 @@ class Pages:
         self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
+        self._recommends_parts = True
         self.configure(settings)
 
     def configure(self, settings: PageSettings) -> None:
@@ -128,6 +150,7 @@ class Pages:
         self._pages.clear()
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
+        self._shared_until = -inf
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
@@ -141,102 +164,144 @@ class Pages:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
                 draft = BytesIO()
-                seconds = _run(self._render(draft, self._fresh(now), openmetrics))
-                page = self._ended(draft, seconds, now, openmetrics)
+                seconds = _run(self._render(draft, self._fresh(now), now, openmetrics, WHOLE))
+                page = self._ended(draft, seconds, now, openmetrics, WHOLE)
             self._pages[key] = page
         return page
 
-    async def serve(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
-        """Return the page as `page` does, without keeping other requests from being answered meanwhile.
+    async def serve(self, now: float, *, openmetrics: bool, gzip: bool, part: PagePart = WHOLE) -> bytes:
+        """Return the page as `page` does, or a part, without keeping other requests from being answered meanwhile.
 
         The pages of many targets are rendered in turns of `TURN_SECONDS`, those with a large target in the background.
+        The whole page is kept until it changes; of a part the chunks of its targets are.
         """
         async with self._lock:
-            fresh = self._fresh(now)
-            sizes = [len(tick.devices) for _, tick in fresh]
-            if sum(sizes) <= LARGE_GPUS:
-                return self.page(now, openmetrics=openmetrics, gzip=gzip)
-            if self._cache_key.expired(self._store, now):
-                self._pages.clear()
-            self._memory.begin_page(now)
+            pages = self._pages
+            if part is not WHOLE:
+                pages = {}
+            elif self._cache_key.expired(self._store, now):
+                pages.clear()
+            self._memory.begin_page(now, part.name)
             plain, packed = (openmetrics, False), (openmetrics, True)
-            if plain not in self._pages:
-                draft = BytesIO()
-                steps = self._render(draft, fresh, openmetrics)
-                is_split = max(sizes) <= LARGE_GPUS
-                seconds = await (_run_in_turns(steps) if is_split else in_background(partial(_run, steps)))
-                self._pages[plain] = self._ended(draft, seconds, now, openmetrics)
-            if gzip and packed not in self._pages:
-                self._pages[packed] = await in_background(partial(compress, self._pages[plain]))
-            return self._pages[packed if gzip else plain]
+            if plain not in pages:
+                pages[plain] = await self._rendered(now, openmetrics, part)
+            if gzip and packed not in pages:
+                pages[packed] = await _compressed(pages[plain])
+            return pages[packed if gzip else plain]
 
-    def _ended(self, page: BytesIO, seconds: float, now: float, openmetrics: bool) -> bytes:
+    async def _rendered(self, now: float, openmetrics: bool, part: PagePart) -> bytes:
+        fresh = self._fresh(now, None if part.daemon else part.targets)
+        sizes = [len(tick.devices) for _, tick in fresh]
+        if part is WHOLE:
+            self._recommend_parts(sum(sizes))
+        draft = BytesIO()
+        steps = self._render(draft, fresh, now, openmetrics, part)
+        if max(sizes, default=0) <= LARGE_GPUS:
+            seconds = await _run_in_turns(steps)
+        else:
+            seconds = await in_background(partial(_run, steps))
+        return self._ended(draft, seconds, now, openmetrics, part)
+
+    def _recommend_parts(self, gpus: int) -> None:
+        """Log once that a large page is better read in parts."""
+        if gpus > MANY_GPUS and self._recommends_parts:
+            log.warning(
+                "the page is large: let Prometheus read it in parts, which it finds at /sd",
+                extra={"gpus": gpus, "documentation": "OPERATIONS.md, One process for a fleet"},
+            )
+        self._recommends_parts = gpus <= MANY_GPUS
+
+    def _ended(self, page: BytesIO, seconds: float, now: float, openmetrics: bool, part: PagePart) -> bytes:
         """Return a page, rendered in so many seconds, with pulsed's own families and the last line."""
         self._telemetry.observe("present", seconds)
-        page.write(self._telemetry.render(now, openmetrics=openmetrics))
+        if part.daemon:
+            page.write(self._telemetry.render(now, openmetrics=openmetrics))
         if openmetrics:
             page.write(END)
         return page.getvalue()
 
-    def _render(self, page: BytesIO, ticks: Sequence[TargetTick], openmetrics: bool) -> Iterator[None]:
-        """Render the families of the GPUs and, if they are republished, of the source, in many short steps."""
+    def _render(
+        self, page: BytesIO, ticks: Sequence[TargetTick], now: float, openmetrics: bool, part: PagePart
+    ) -> Iterator[None]:
+        """Render what a part has of ticks in many short steps: families of GPUs, of the source, and sums of GPUs."""
         settings, republishes = self._settings, self._settings.passthrough
-        fresh = self._update(ticks, republishes)
-        chunks: list[list[bytes]] = []
-        for place, tick in fresh:
-            chunks.append(place.renderer.render(tick, place.hidden))
-            yield
-        before = b""
-        for head, parts in zip(self._headers[openmetrics], zip(*chunks, strict=True), strict=False):
-            if any(parts):
-                if head is not before:
-                    page.write(head)
-                    before = head
-                page.writelines(parts)
-            yield
-        for place, tick in fresh:
-            place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions, self._node_counters)
-            yield
-        counts = [place.counts for place, _ in fresh]
-        summaries = summary_lines(settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics)
-        page.write("".join(summaries).encode("utf-8", "replace"))
-        nodes = [count.nodes for count in counts]
-        for text in node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics):
-            page.write(text.encode("utf-8", "replace"))
-            yield
+        fresh = self._update(ticks, now, republishes, part)
+        if part.targets != ():
+            chunks: list[list[bytes]] = []
+            for place, tick in fresh:
+                chunks.append(place.renderer.render(tick, place.hidden))
+                yield
+            before = b""
+            for head, parts in zip(self._headers[openmetrics], zip(*chunks, strict=True), strict=False):
+                if any(parts):
+                    if head is not before:
+                        page.write(head)
+                        before = head
+                    page.writelines(parts)
+                yield
+        if part.daemon:
+            for place, tick in fresh:
+                place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions, self._node_counters)
+                yield
+            counts = [place.counts for place, _ in fresh]
+            summaries = summary_lines(
+                settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics
+            )
+            page.write("".join(summaries).encode("utf-8", "replace"))
+            nodes = [count.nodes for count in counts]
+            for text in node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics):
+                page.write(text.encode("utf-8", "replace"))
+                yield
+        if part.targets == ():
+            return
         if "jobstats" in settings.compat:
             page.writelines(_of_jobstats(fresh, openmetrics))
             yield
         if republishes:
-            for part in _republished(fresh, openmetrics):
-                page.write(part)
+            for lines in _republished(fresh, openmetrics):
+                page.write(lines)
                 yield
 
-    def _fresh(self, now: float) -> list[TargetTick]:
-        """Return the fresh targets with their ticks, which do not change while they are rendered."""
-        return [(target, tick) for target in self._store.targets if target.fresh(now) and (tick := target.tick)]
+    def _fresh(self, now: float, targets: Sequence[Target] | None = None) -> list[TargetTick]:
+        """Return the fresh ones of targets, by default all, with their ticks, which do not change while rendered."""
+        targets = self._store.targets if targets is None else targets
+        return [(target, tick) for target in targets if target.fresh(now) and (tick := target.tick)]
 
-    def _update(self, ticks: Sequence[TargetTick], republishes: bool) -> list[tuple[_Place, ComputedTick]]:
-        """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
+    def _update(
+        self, ticks: Sequence[TargetTick], now: float, republishes: bool, part: PagePart
+    ) -> list[tuple[_Place, ComputedTick]]:
+        """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it.
+
+        For a part that is done at most once a second, unless GPUs or series of its own targets have changed.
+        """
+        places = self._places
+        if not part.daemon and now < self._shared_until:
+            known = [(place, tick) for target, tick in ticks if (place := places.get(id(target)))]
+            if len(known) == len(ticks) and not any(place.is_changed(tick, republishes) for place, tick in known):
+                return known
+        self._shared_until = now + REFRESH_SECONDS
         targets = self._store.targets
-        if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
-            self._places = {
-                id(target): self._places.get(id(target)) or _Place(target, self._store.node, self._renderer())
+        if len(places) != len(targets) or any(id(target) not in places for target in targets):
+            self._places = places = {
+                id(target): places.get(id(target)) or _Place(target, self._store.node, self._renderer())
                 for target in targets
             }
             self._shown = []
-        fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
-        places = [place for place, _ in fresh]
-        shown = [id(place.target) for place in places]
+        every = ticks if part.daemon else self._fresh(now)
+        fresh = [(place, tick) for target, tick in every if (place := places.get(id(target)))]
+        shown = [id(place.target) for place, _ in fresh]
         # Every renderer must be updated, so no any() over a generator.
         new_devices = [place.renderer.update_devices(tick.devices) for place, tick in fresh]
         new_layouts = republishes and [place.passthrough.update_layout(tick) for place, tick in fresh]
         if shown != self._shown or any(new_devices):
-            self._share_devices(places)
+            self._share_devices([place for place, _ in fresh])
         if republishes and (shown != self._shown or any(new_layouts or ())):
-            _share_series(places)
+            _share_series([place for place, _ in fresh])
         self._shown = shown
-        return fresh
+        if part.daemon:
+            return fresh
+        wanted = {id(target) for target, _ in ticks}
+        return [each for each in fresh if id(each[0].target) in wanted]
 
     def _renderer(self) -> TargetRenderer:
         return TargetRenderer(
@@ -265,6 +330,10 @@ def _run(steps: Iterator[None]) -> float:
     for _ in steps:
         pass
     return time.perf_counter() - begun
+
+
+async def _compressed(page: bytes) -> bytes:
+    return compress(page) if len(page) <= LARGE_BYTES else await in_background(partial(compress, page))
 
 
 async def _run_in_turns(steps: Iterator[None]) -> float:

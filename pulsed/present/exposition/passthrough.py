@@ -48,17 +48,22 @@ class TargetPassthrough:
         self._hidden: frozenset[int] = frozenset()
         self._chunks: dict[str, bytes] = {}
 
+    def has_layout(self, tick: ComputedTick) -> bool:
+        """Return whether the layout of the last `update_layout` is that of a tick."""
+        is_known = tick.layout is self._source and tick.raw.target_labels == self._labels
+        return is_known and (tick.devices is self._devices or tick.layout.dialect != "dmon")
+
     def update_layout(self, tick: ComputedTick) -> bool:
         """Update to the target's layout; return whether its series changed."""
         source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
-        labels = tick.raw.target_labels
-        if source is self._source and labels == self._labels and (tick.devices is self._devices or not from_dmon):
+        if self.has_layout(tick):
             return False
-        self._source, self._devices, self._labels, self._tick = source, tick.devices, labels, None
+        self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
+        self._tick = None
         self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
-            _series_text(series, labels) if _republishable(series.name, series.labels) else ""
+            _series_text(series, self._labels) if _republishable(series.name, series.labels) else ""
             for series in layout.series
         ]
         self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)

@@ -39,25 +39,29 @@ class SeriesMemory:
         self.now = -inf
         self.hold = LEAST_HOLD_SECONDS
         self._interval = 0.0
-        self._changed = -inf
+        self._requested: dict[str, float] = {}
+        self._changed_until = -inf
+        self._first_since_change: dict[GpuKey, float] = {}
         self._times: dict[GpuKey, dict[str, float]] = {}
 
-    def begin_page(self, now: float) -> None:
-        """Begin a page that is requested at this time.
+    def begin_page(self, now: float, part: str = "") -> None:
+        """Begin a page, or a part of it, that is requested at this time.
 
         A new counter is held at 0 for twice the interval between requests, because there may be two scrapers.
         """
-        if self.now < now and self.now != -inf:
-            self._interval = max(now - self.now, self._interval / 2.0)
+        before = self._requested.get(part, now)
+        if before < now:
+            self._interval = max(now - before, self._interval / 2.0)
             self.hold = min(max(2.0 * self._interval, LEAST_HOLD_SECONDS), MOST_HOLD_SECONDS)
-        if self._changed == inf:
-            self._changed = now
-        self.now = now
+            self._requested = {each: time for each, time in self._requested.items() if now - time < RECENT_SECONDS}
+        self._requested[part] = self.now = now
+        self._changed_until = min(self._changed_until, now + MOST_HOLD_SECONDS)
 
     def change_forms(self) -> None:
-        """Publish all counters on the next page at once: they may have been on pages of the forms before."""
+        """Publish the counters of each GPU on its next page at once: pages of the forms before may have had them."""
         if self.now != -inf:
-            self._changed = inf
+            self._changed_until = inf
+            self._first_since_change.clear()
 
     def counter(self, key: GpuKey, series: str, value: float, form: CounterForm) -> tuple[float | None, bool]:
         """Return what to publish of a counter, None for nothing, and whether that changes with time alone.
@@ -72,9 +76,12 @@ class SeriesMemory:
         if since == -inf:
             return value, False
         if since is None:
+            is_changed = self.now < self._changed_until and (
+                self._first_since_change.setdefault(key, self.now) == self.now
+            )
             if not value and form != "zero_first":
                 return None, False
-            if self._changed == self.now or (form == "counted" and times[_FIRST_PAGE] == self.now):
+            if is_changed or (form == "counted" and times[_FIRST_PAGE] == self.now):
                 times[series] = -inf
                 return value, False
             times[series] = self.now

@@ -75,9 +75,13 @@ class TargetRenderer:
     def _label_text(self, device: Device) -> str:
         return label_pairs(gpu_labels(device, self._here)) + (owner_label_text(device) if self._owner_labels else "")
 
+    def has_devices(self, devices: tuple[Device, ...]) -> bool:
+        """Return whether these are the devices of the last `update_devices`."""
+        return devices is self._devices
+
     def update_devices(self, devices: tuple[Device, ...]) -> bool:
         """Update to the target's devices; return whether they changed."""
-        if devices is self._devices:
+        if self.has_devices(devices):
             return False
         self._devices = devices
         self.keys = tuple(key_of(device, self._here) for device in devices)

@@ -87,6 +87,20 @@ async def test_sums_are_those_of_the_gpus() -> None:
     assert summed(found, "pulsed_node_gpus") == {("", ""): 8.0}
 
 
+async def test_a_sum_with_a_missing_number_is_missing_and_not_less() -> None:
+    daemon, (tick,) = Daemon(), await ticks(1)
+    readings = (tick.readings[0]._replace(power_watts=None, gpu_utilization_ratio=None), *tick.readings[1:])
+    found = daemon.rows(replace(tick, readings=readings), 0.0)
+    whole = daemon.rows(tick, 15.0)
+    (place,) = {row.label("model") for row in whole if row.name == "pulsed_node_power_watts"} - {
+        row.label("model") for row in found if row.name == "pulsed_node_power_watts"
+    }
+    assert place == tick.devices[0].model
+    assert summed(found, "pulsed_node_memory_bytes") == summed(whole, "pulsed_node_memory_bytes")
+    models = {row.label("model") for row in found if row.name == "pulsed_node_gpu_utilization_ratio"}
+    assert place in models, "a mean needs not all"
+
+
 async def test_counters_never_decrease_and_a_gpu_that_returns_adds_only_what_is_new() -> None:
     daemon, taken = Daemon(), await ticks(5)
     name = "pulsed_node_observed_seconds_total"
