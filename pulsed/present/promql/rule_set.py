@@ -23,7 +23,7 @@ from pulsed.present.promql.saturation import saturation_rules
 from pulsed.present.promql.use_alerts import dcgm_use_alerts, finding_alerts, use_alerts, use_rules
 from pulsed.present.promql.utilization import utilization_rules
 
-HOURLY = "5m"
+SLOW_INTERVAL = "5m"
 """Interval of the rules that look back for half an hour and more."""
 
 Kind = Literal["recording", "alerting", "all"]
@@ -101,7 +101,9 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         rules = [*input_rules(identity), *(rule for make in makers for rule in make(settings, identity))]
         yield Group("pulsed-recording", rules, RECORDING)
     if of_dcgm and choice.kind != "recording":
-        yield Group("pulsed-alerts-dcgm-use", dcgm_use_alerts(), "Idle and little used GPUs, recorded above.", HOURLY)
+        yield Group(
+            "pulsed-alerts-dcgm-use", dcgm_use_alerts(), "Idle and little used GPUs, recorded above.", SLOW_INTERVAL
+        )
         alerts = dcgm_monitoring_alerts(settings)
         yield Group("pulsed-alerts-dcgm", alerts, "Alerts on the series recorded above.")
     if of_pulsed and choice.kind != "alerting":
@@ -115,10 +117,12 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         # Alerts alone must not depend on recording rules.
         flat = choice.flat or choice.kind == "alerting"
         of_use = (*(() if flat else use_rules()), *use_alerts(flat=flat))
-        yield Group("pulsed-alerts-use", of_use, "Idle and little used GPUs.", HOURLY)
+        yield Group("pulsed-alerts-use", of_use, "Idle and little used GPUs.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-findings", finding_alerts(), "Hangs, stragglers and leaked memory.")
-        yield Group("pulsed-alerts-owners", owner_alerts(), "Jobs and pods with idle or little used GPUs.", HOURLY)
-        yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", HOURLY)
+        yield Group(
+            "pulsed-alerts-owners", owner_alerts(), "Jobs and pods with idle or little used GPUs.", SLOW_INTERVAL
+        )
+        yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
         yield Group("pulsed-alerts-health", health_alerts(settings.health), "The health checks of pulsed.")
 
