@@ -602,8 +602,8 @@ def test_alerts_and_groups_can_be_left_out() -> None:
         groups(exclude=["PulsedDeamonDown"])
     values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}
     rules = only(render(values), "PrometheusRule")["spec"]["groups"]
-    (first, *_) = next(group["rules"] for group in rules if group["name"] == "pulsed-alerts-use")
-    assert first["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
+    (idle,) = [rule for group in rules for rule in group["rules"] if rule.get("alert") == "PulsedGpuIdleHeld"]
+    assert idle["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
 
 
 def test_the_rules_and_dashboards_of_this_chart_render() -> None:
