@@ -42,6 +42,24 @@ def test_the_object_stays_the_same_while_nothing_changes() -> None:
     shown = totals.apply("b", second, is_counted=False)
     totals.apply("a", first, is_counted=True)
     assert totals.apply("b", second, is_counted=False) is shown
+    totals.apply("a", health(2), is_counted=True)
+    kept = totals.apply("b", second, is_counted=False, is_new=False)
+    assert kept.xid_events == ((48, 2),)
+    assert totals.apply("b", second, is_counted=False, is_new=False) is kept
+
+
+def test_an_event_after_a_sample_that_shows_none_is_another_one() -> None:
+    totals, seen, idle = EventTotals(), [], health(0)
+    for source, found, is_counted, is_new in (
+        ("a", health(0), True, True),
+        ("b", idle, False, True),
+        ("a", health(1), True, True),
+        ("b", idle, False, False),
+        ("b", idle, False, True),
+        ("b", health(1), True, True),
+    ):
+        seen.append(dict(totals.apply(source, found, is_counted=is_counted, is_new=is_new).xid_events)[48])
+    assert seen == [0, 0, 1, 1, 1, 2]
 
 
 def test_an_event_that_a_blank_input_shows_late_counts_once() -> None:

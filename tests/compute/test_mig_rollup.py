@@ -54,7 +54,7 @@ def test_shares(profile: str, model: str, compute: tuple[float, float], memory: 
 
 @pytest.mark.parametrize("profile", ["", "8g.80gb", "MIG", "5g.x"])
 def test_a_profile_that_is_unknown_can_be_all_of_the_board(profile: str) -> None:
-    assert shares_of(profile, A100) == UNKNOWN_PROFILE
+    assert shares_of(profile, A100) == UNKNOWN_PROFILE == ((0.0, 1.0), (0.0, 1.0), None)
 
 
 @pytest.mark.parametrize("size", ["0", "9" * 1000])

@@ -107,6 +107,7 @@ def test_overrides_of_default_replace_every_row_and_those_of_an_architecture_go_
         ({"hopper": {"tensor": 93.0}}, "tensor is 93"),
         ({"default": {"fp64": -0.1}}, "fp64 is -0.1"),
         ({"default": {"integer": math.nan}}, "integer is nan"),
+        ({"default": {"integer": 1.01}}, "integer is 1.01"),
         ({"default": {"pcie": 0.0}}, "pcie is 0"),
         ({"default": {"pcie": -1.0}}, "pcie is -1"),
         ({"default": {"nvlink": math.inf}}, "nvlink is inf"),

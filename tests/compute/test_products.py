@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.products import TemperatureLimits, has_profiling, has_quantity, limits_of
+from pulsed.compute.products import C2C_LINKS, TemperatureLimits, has_profiling, has_quantity, limits_of
 from pulsed.model.gpu import Device, Entity
 
 BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
@@ -37,6 +37,13 @@ BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", 
 )
 def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str, expected: bool) -> None:
     assert has_quantity(Device(BOARD, model=model), quantity) is expected
+
+
+def test_the_traffic_of_c2c_is_limited_by_memory_and_kernels_together() -> None:
+    link = C2C_LINKS[0]
+    memory, graphics = link.limit(1.0, 0.0), link.limit(0.0, 1.0)
+    assert (memory, graphics) == (link.memory_bytes_per_second, link.bytes_per_second)
+    assert link.limit(0.5, 0.25) == pytest.approx(memory / 2 + graphics / 4)
 
 
 def test_an_instance_has_no_quantities_of_its_board() -> None:

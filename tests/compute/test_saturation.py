@@ -213,6 +213,11 @@ def test_the_sum_of_both_nvlink_directions_is_sure_at_the_ends_only(both: float,
     assert share(of(Reading(nvlink_bandwidth_bytes_per_second=both)), "nvlink") == expected
 
 
+def test_the_sum_does_not_complete_one_nvlink_direction_which_was_measured_at_another_time() -> None:
+    reading = Reading(nvlink_bandwidth_bytes_per_second=200e9, nvlink_receive_bytes_per_second=100e9)
+    assert share(of(reading), "nvlink") is None
+
+
 def test_directions_go_before_their_sum() -> None:
     reading = Reading(**dict(zip(NVLINK_RATES, (27.6e9, 13.8e9, 41.4e9), strict=True)))
     assert share(of(reading), "nvlink") == pytest.approx(0.1)

@@ -204,6 +204,14 @@ def test_codes_of_dcgm_and_states_of_links(case: Verdict, interval: float) -> No
     assert (found.severity > 0) == bool(found.remedy)
 
 
+def test_the_links_that_are_down_are_those_of_now() -> None:
+    exporter, others = Exporter(15.0), [float(link not in (4, 17)) for link in range(18)]
+    for lost, words in ((LOST_TWO, "2 of 18: 3, 17"), (others, "2 of 18: 4, 17")):
+        for _ in range(20):
+            (health,) = exporter.measure({**VITAL, **seen(*lost)})
+        assert words in health.check("nvlink_down").message
+
+
 def test_a_code_is_named_with_its_own_remedy() -> None:
     exporter = Exporter(60.0)
     for _ in range(10):

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.compute.bounds import MEDIA, PERCENT_ROUNDING
+from pulsed.compute.class_table import ClassThresholds
+from pulsed.compute.classifier import has_other_work
 from pulsed.compute.derived_results import Deriver, result_of
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, memory_bandwidth_of
@@ -55,6 +57,13 @@ def workload(reading: Reading, settings: ComputeSettings | None = None, device: 
 def test_a_gpu_is_used_when_any_engine_works(changes: dict[str, float | None], name: str, used: bool | None) -> None:
     found = workload(STILL._replace(**changes))
     assert (found.raw_class, found.used) == (name, used)
+
+
+def test_links_that_are_not_measured_are_no_work_at_any_threshold() -> None:
+    thresholds = replace(ClassThresholds(), io_bytes_per_second=1.0)
+    reading = STILL._replace(**dict.fromkeys(PCIE, 0.0))
+    assert not has_other_work(H100, reading, thresholds)
+    assert has_other_work(H100, reading._replace(nvlink_receive_bytes_per_second=1.0), thresholds)
 
 
 def test_used_is_the_same_in_both_profiles_though_the_class_is_not() -> None:
