@@ -47,10 +47,10 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable settings model translate.units translate.fields terminal "
+        "background errors json_text printable pauses settings model translate.units translate.fields terminal "
         "attribution translate compute accounting"
     ),
-    "adapter": "errors json_text printable settings kubernetes attribution present",
+    "adapter": "errors json_text printable pauses settings kubernetes attribution present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",
     "configuration": (
         "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"
@@ -134,6 +134,17 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_work_with_a_limit_of_time_can_be_cancelled() -> None:
+    """`asyncio.wait_for` of Python 3.10 and 3.11 loses a cancellation at times: `pulsed.pauses.within` does not."""
+    used = [
+        name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "wait_for"
+    ]
+    assert used == []
 
 
 def test_every_class_name_occurs_once() -> None:

@@ -23,6 +23,7 @@ from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
 from pulsed.kubernetes.objects import Labels, PodMetadata, parse_selector, pod_metadata, requested_gpus
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.pauses import within
 from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
 
 log = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class ClusterGpus:
             try:
                 await self.read()
                 with suppress(asyncio.TimeoutError):  # the next round continues
-                    await asyncio.wait_for(self.name_pods(), interval)
+                    await within(interval, self.name_pods())
             except Exception:  # rows become stale then, and the next reading may work
                 log.exception("internal error in the reading of daemons; please report it")
             await asyncio.sleep(max(0.0, interval - (self._clock() - begun)))

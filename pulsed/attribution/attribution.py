@@ -14,7 +14,7 @@ from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
-from pulsed.pauses import aligned_sleep
+from pulsed.pauses import aligned_sleep, within
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.attribution.pod_workloads import PodWorkloads
@@ -143,12 +143,11 @@ class Attribution:
 
     async def _look(self, source: AttributionSource, state: SourceState) -> None:
         """Read a source once; a failure affects this source only."""
-        reading = asyncio.ensure_future(source.read())
         try:
-            # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the result.
-            if not (await asyncio.wait({reading}, timeout=READ_SECONDS))[0]:
-                raise AttributionTimeout(f"{source.name} did not answer within {READ_SECONDS:.0f} s")
-            claims = reading.result()
+            claims = await within(READ_SECONDS, source.read())
+        except asyncio.TimeoutError:
+            late = AttributionTimeout(f"{source.name} did not answer within {READ_SECONDS:.0f} s")
+            self._fail(state, late.reason, str(late))
         except AttributionError as error:
             self._fail(state, error.reason, str(error))
         except Exception as error:
@@ -156,8 +155,6 @@ class Attribution:
             self._fail(state, "internal", str(error))
         else:
             self._accept(state, claims)
-        finally:
-            reading.cancel()
 
     def _accept(self, state: SourceState, claims: Claims | None) -> None:
         if state.message:

@@ -19,6 +19,7 @@ from pulsed.errors import AttributionError, ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
+from pulsed.pauses import within
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ async def check_attribution(
 
 async def _check(source: AttributionSource) -> AttributionCheck:
     try:
-        claims = await asyncio.wait_for(source.read(), READ_SECONDS)
+        claims = await within(READ_SECONDS, source.read())
     except AttributionError as error:
         return AttributionCheck(source.name, False, note=str(error))
     except asyncio.TimeoutError:

@@ -15,6 +15,7 @@ from pulsed.configuration import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING
+from pulsed.pauses import within
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
@@ -124,7 +125,7 @@ async def probe(
     try:
         if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
             version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
-        error = await asyncio.wait_for(_read(source, config, ticks), patience)
+        error = await within(patience, _read(source, config, ticks))
     except SourceError as failure:
         error = str(failure)
         await source.close()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.model.raw_tick import Labels, Layout, Series
+from pulsed.pauses import within
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
@@ -167,7 +168,7 @@ async def printed(command: Sequence[str], patience: float) -> str:
 
     child = await Child.start(command, receive, over.set)
     try:
-        await asyncio.wait_for(over.wait(), patience)
+        await within(patience, over.wait())
         if len(output) > _MOST_BYTES:
             raise StreamBroke(f"{name} prints without end")
         text = output.decode("utf-8", "replace")

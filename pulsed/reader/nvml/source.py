@@ -26,7 +26,7 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
-from pulsed.pauses import next_multiple
+from pulsed.pauses import next_multiple, within
 from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
@@ -146,7 +146,7 @@ class NvmlSource:
         """
         call = self._thread.submit(function)
         try:
-            return await asyncio.wait_for(call.result, patience)
+            return await within(patience, call.result)
         except asyncio.TimeoutError as error:
             raise DriverHung(
                 f"NVIDIA's driver has not answered for {patience:g} s",

@@ -233,17 +233,19 @@ async def test_a_stream_that_never_started_can_be_ended() -> None:
 
 
 async def test_what_is_parsed_later_has_the_times_at_which_it_arrived(tmp_path: Path) -> None:
-    ticks = "".join(f"printf '{line(0, f'{watts}.000')}{line(1, f'{watts}.000')}'; sleep 0.1;" for watts in range(1, 6))
-    async with stream(tmp_path, f"printf '{HEADER}'; {ticks} sleep 60", hold=lambda: 30.0) as made:
-        first = await made.next(SECONDS)
-        found = list[RawTick]()
-        begun = time.monotonic()
-        while len(found) < 4 and time.monotonic() - begun < SECONDS:
-            await asyncio.sleep(0.45)
-            found += made.release()
-        assert [tick.values for tick in [first, *found]] == [[float(watts)] * 2 for watts in range(1, 6)]
-        assert all(after.clock - before.clock > 0.09 for before, after in pairwise([first, *found]))
-        assert all(abs(tick.time - tick.clock - WALL) < 0.1 for tick in found)
+    clock = Clock(tmp_path)
+    printed = [line(0, f"{watts}.000") + line(1, f"{watts}.000") for watts in range(1, 6)]
+    say = "; ".join([f"printf '{HEADER}{printed[0]}'", *map(clock.later, printed[1:]), clock.later()])
+    async with stream(tmp_path, f"{say}; sleep 60", clock=clock, hold=lambda: 30.0) as made:
+        await made.next(SECONDS)
+        for _ in printed[1:]:
+            clock.stand_still(0.1)
+            await asyncio.sleep(0.01)  # what waits in the pipe is read
+        clock.stand_still(0.1)
+        found = made.release()
+        assert [tick.values for tick in found] == [[float(watts)] * 2 for watts in range(2, 6)]
+        assert [tick.clock for tick in found] == pytest.approx([1000.1, 1000.2, 1000.3, 1000.4], abs=1e-6)
+        assert [tick.time - WALL for tick in found] == pytest.approx([tick.clock for tick in found], abs=1e-6)
         assert not made.release()
 
 
