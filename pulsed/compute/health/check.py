@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import DAY, Rule, RuleState
+from pulsed.compute.health.rule import DAY, NEW, Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.model.health import STATES, CheckState, State
@@ -109,11 +109,11 @@ class GpuCheck:
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.rules = tuple([RuleState() for _ in check.rules])
-        self.state = CheckState(check.id, "unknown")
+        self.rules = [NEW] * len(check.rules)
+        self.state = _shared(CheckState(check.id, "unknown"))
         self.events = 0
         self.history: tuple[float, ...] = ()
-        self._decider: tuple[int, int | None, tuple[str, ...]] = (0, None, ())
+        self._decider: tuple[int, int | None, tuple[str, ...]] = _NOTHING_DECIDES
 
     @property
     def is_covered(self) -> bool:
@@ -147,7 +147,7 @@ class GpuCheck:
         if severity > 0:
             decider = (worst, rule.xid, (rule.detail, *rule.suspects))
         else:
-            decider = (0, None, (rule.ignored,) if severity == 0 else ())
+            decider = (0, None, (rule.ignored,)) if severity == 0 and rule.ignored else _NOTHING_DECIDES
         last_event = self._last_event(time, now)
         if decider == self._decider and (severity, covered, applies, last_event) == (
             old.severity,
@@ -165,7 +165,7 @@ class GpuCheck:
         evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of the time when it was entered
-        self.state = CheckState(
+        found = CheckState(
             id=check.id,
             state=state,
             since=old.since if state == old.state else time,
@@ -176,6 +176,7 @@ class GpuCheck:
             covered=covered,
             applies=applies,
         )
+        self.state = _shared(found)
         return True
 
     def _message(self, rule: RuleState, time: float, now: float) -> str:
@@ -201,6 +202,16 @@ class GpuCheck:
             return None
         before, last_event = self.state.last_event, time - (now - max(moments))
         return before if before is not None and abs(last_event - before) < JITTER else last_event
+
+
+_NOTHING_DECIDES: tuple[int, int | None, tuple[str, ...]] = (0, None, ())
+
+_common: dict[CheckState, CheckState] = {}
+
+
+def _shared(state: CheckState) -> CheckState:
+    """Return an equal state that other GPUs have too, if it is that of a check that never had its inputs."""
+    return _common.setdefault(state, state) if state.since is state.last_event is None else state
 
 
 def _either(names: tuple[str, ...]) -> str:

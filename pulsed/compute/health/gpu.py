@@ -279,7 +279,7 @@ class GpuHealth:
     def _count(self, codes: Mapping[int, int]) -> None:
         """Count XIDs that happened, by code, as events of their checks."""
         self.xids.update(codes)
-        for position, rule in self.plan.rules:
+        for position, _, rule in self.plan.rules:
             if isinstance(rule, XidRule):
                 severity_of = self.plan.settings.severity_of
                 events = sum(count for code, count in codes.items() if rule.counts(code, severity_of(code)))

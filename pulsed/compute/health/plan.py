@@ -14,7 +14,7 @@ from operator import gt, itemgetter, ne
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
 from pulsed.compute.health.restarts import RESET_SIGNS
-from pulsed.compute.health.rule import Rule
+from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
@@ -43,12 +43,12 @@ class HealthPlan:
 
     Attributes:
         checks: all enabled ones.
-        rules: of all checks, each with the index of its check.
+        rules: of all checks, each with the index of its check and its own one there.
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
         users: for each of them, then of `COMPARED_FACTS`, the rules to evaluate if it changes.
-        selected: returns the rules of a bit mask: number, index of the check, and rule.
+        selected: returns the rules of a bit mask, as `rules` has them.
         activity_levels: the activities above which a condition about it has another outcome.
         on_parts, on_gaps, on_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or increases,
             about XIDs, `health_watches`, `nvlink_states`, and `inputs_blank_ratio`.
@@ -60,15 +60,17 @@ class HealthPlan:
     def __init__(self, settings: HealthSettings) -> None:
         self.settings = settings
         self.checks = settings.checks()
-        self.rules: list[tuple[int, Rule]] = [
-            (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
+        self.rules: list[tuple[int, int, Rule]] = [
+            (position, place, rule)
+            for position, check in enumerate(self.checks)
+            for place, rule in enumerate(check.rules)
         ]
         self.selected = lru_cache(MOST_SELECTIONS)(partial(_selected, self.rules))
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
         self.on_parts, self.on_xids = self._of_kind(Duty), self._of_kind(XidRule)
         self.on_gaps = self.on_parts | self._of_kind(Increase)
         users = dict.fromkeys((*MOVING, REASONS, XID), 0) | dict.fromkeys(RESET_SIGNS[1:], self.on_resets)
-        for number, (position, rule) in enumerate(self.rules):
+        for number, (position, _, rule) in enumerate(self.rules):
             for name in () if isinstance(rule, Duty) else rule.uses:
                 users[name] = users.get(name, 0) | 1 << number
             for name in self.checks[position].applicability:
@@ -80,7 +82,7 @@ class HealthPlan:
         self.select = itemgetter(*(POSITION[name] for name in names))
         users["activity_step"] = users.get(ACTIVITY, 0)
         self.users = tuple([users.get(name, 0) for name in (*names, *COMPARED_FACTS)])
-        conditions = [when for _, rule in self.rules for when in rule.when if when.quantity == ACTIVITY]
+        conditions = [when for *_, rule in self.rules for when in rule.when if when.quantity == ACTIVITY]
         self.activity_levels = sorted(
             {when.value if when.compare is gt else nextafter(when.value, -inf) for when in conditions}
         )
@@ -88,12 +90,11 @@ class HealthPlan:
         self.critical_xids = tuple([code for code in codes if settings.severity_of(code) == "crit"])
 
     def _of_kind(self, kind: type[Rule]) -> int:
-        return sum(1 << number for number, (_, rule) in enumerate(self.rules) if isinstance(rule, kind))
+        return sum(1 << number for number, (*_, rule) in enumerate(self.rules) if isinstance(rule, kind))
 
 
-def _selected(all_rules: list[tuple[int, Rule]], rules: int) -> tuple[tuple[int, int, Rule], ...]:
-    numbered = enumerate(all_rules)
-    return tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
+def _selected(all_rules: list[tuple[int, int, Rule]], rules: int) -> tuple[tuple[int, int, Rule], ...]:
+    return tuple([each for number, each in enumerate(all_rules) if rules >> number & 1])
 
 
 class GpuRules:
@@ -112,7 +113,6 @@ class GpuRules:
         self.pending = 0
         self.due = -inf
         self.blank_ratio = 0.0
-        self._states = [state for check in self.checks for state in check.rules]
         self._compared: tuple[Value, ...] = (None,) * len(plan.users)
         self._most_present = 1
         self._is_presence_changed = False
@@ -123,14 +123,14 @@ class GpuRules:
 
     def resolve(self, moment: float) -> None:
         """Take a reset of the GPU at a moment in seconds of its clock."""
-        for number, ((_, rule), state) in enumerate(zip(self.plan.rules, self._states, strict=True)):
+        for number, ((*_, rule), state) in enumerate(zip(self.plan.rules, self._states(), strict=True)):
             if state.severity > 0 and rule.resolve(state, moment):
                 self.pending |= 1 << number
 
     def interrupt(self) -> None:
         """Take a gap: no level was reached without a break, and the source may have other fields since."""
         self.pending |= self.plan.on_gaps
-        for state in self._states:
+        for state in self._states():
             state.reached_since = None
         self.forget_inputs()
 
@@ -170,7 +170,7 @@ class GpuRules:
         rules, self.pending = self.pending & plan.all_rules, 0
         is_due = now >= self.due
         if is_due:
-            for number, state in enumerate(self._states):
+            for number, state in enumerate(self._states()):
                 if state.due <= now:
                     rules |= 1 << number
         touched: set[int] = set()
@@ -179,18 +179,24 @@ class GpuRules:
             self._run(plan.on_watches, touched, inputs, now)
         self._is_presence_changed = False
         if is_due:
-            self.due = min([state.due for state in self._states], default=inf)
+            self.due = min([state.due for state in self._states()], default=inf)
         return touched
 
     def _run(self, rules: int, touched: set[int], inputs: GpuInputs, now: float) -> None:
         """Evaluate rules; add the checks to conclude."""
-        for number, position, rule in self.plan.selected(rules):
-            state, check = self._states[number], self.checks[position]
+        for position, place, rule in self.plan.selected(rules):
+            check = self.checks[position]
+            state = check.rules[place].own()
             is_changed = rule.evaluate(state, inputs, now)
+            check.rules[place] = state.settled()
             self.due = min(self.due, state.due)
             if is_changed or (self._is_presence_changed and check.check.applicability):
                 check.events += state.events
                 touched.add(position)
+
+    def _states(self) -> list[RuleState]:
+        """Return the states of the rules by their number."""
+        return [state for check in self.checks for state in check.rules]
 
     def _set_blank_ratio(self, ratio: float) -> None:
         if ratio != self.blank_ratio:

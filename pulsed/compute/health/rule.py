@@ -35,7 +35,7 @@ class When(NamedTuple):
     value: float
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class RuleState:
     """The state of one rule for one GPU.
 
@@ -75,6 +75,14 @@ class RuleState:
     duties: dict[str, DutyCounter] | None = None
     reached_since: dict[int, float] | None = None
     _below_since: float | None = None
+
+    def own(self) -> RuleState:
+        """Return a state to evaluate: itself, or a new one for one that many GPUs share."""
+        return RuleState() if self is NEW or self is UNKNOWN else self
+
+    def settled(self) -> RuleState:
+        """Return the state to keep after an evaluation: itself, or the shared one for that of a rule without inputs."""
+        return UNKNOWN if self.severity < 0 and self == UNKNOWN else self
 
     def update(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
         """Update the severity, with hysteresis.
@@ -129,6 +137,13 @@ class RuleState:
             self.severity, self._below_since = target, None
         else:
             self.due = min(self.due, free)
+
+
+NEW = RuleState()
+"""The state before the first evaluation, shared by all rules of all GPUs."""
+
+UNKNOWN = RuleState(due=inf)
+"""The state of a rule that has no inputs, likewise: most rules of most GPUs have none."""
 
 
 @dataclass(frozen=True)

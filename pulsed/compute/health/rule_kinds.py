@@ -182,12 +182,12 @@ class Increase(Rule):
         """Return the increase; None before the second value."""
         chosen: CounterIncrease | None = None
         state.events = 0
-        if state.increases is None:
-            state.increases = {}
         for name, position in zip(self.inputs, self.positions, strict=True):
             value = inputs.values[position]
             if value is None:
                 continue
+            if state.increases is None:
+                state.increases = {}
             increase = state.increases.get(name)
             if increase is None:
                 increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)

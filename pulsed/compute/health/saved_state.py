@@ -165,9 +165,10 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
+    for check in gpu.rules.checks:
+        check.rules = [state.own() for state in check.rules]
     for name, (rule, state) in _named(gpu).items():
-        if isinstance(rule, Increase) and rule.window >= HOUR:
-            found = saved.increases.get(name, {})
+        if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
             state.increases = {
                 counter: replace(found[counter], seconds=rule.window, lifetime=rule.lifetime)
                 for counter in rule.inputs

@@ -28,7 +28,8 @@ class Follower:
         """Evaluate the rules, then the check; return whether its state changed."""
         give(self.inputs, **values)
         self.inputs.measured_at = now
-        for rule, state in zip(self.check.check.rules, self.check.rules, strict=True):
+        for place, rule in enumerate(self.check.check.rules):
+            state = self.check.rules[place] = self.check.rules[place].own()
             rule.evaluate(state, self.inputs, now)
         return self.check.conclude(self.inputs, is_guest, DAY + now, now)
 
