@@ -32,8 +32,14 @@ class Extras(NamedTuple):
     nvlink_states: tuple[tuple[int, float], ...] | None = None
 
 
+class _Referable:
+    """What a weak reference can refer to; `weakref_slot` of dataclasses does that from Python 3.11 on."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(_Referable):
     """A tick that follows from a raw one, whose attributes it has."""
 
     raw: RawTick

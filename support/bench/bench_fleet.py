@@ -1,102 +1,144 @@
-"""Fleet: 10,000 GPUs of 1,250 exporters, 8 GPUs x 40 fields each, scraped over HTTP by one daemon."""
+"""Fleet: 10,000 GPUs of 1,250 exporters, 8 GPUs x 40 fields each, from a list, scraped in parts; then 20,000."""
 
 from __future__ import annotations
 
-import resource
+import contextlib
+import json
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from support.bench.bench_parse import read_with_prometheus_client
+from support.bench.bench_shards import allow_connections, write
 from support.bench.children import Usage, child
-from support.bench.exporters import url
 from support.bench.figure import Bar, Figure
-from support.bench.measure import cpu_seconds, samples_taken
+from support.bench.measure import cpu_seconds
 from support.bench.ticks import GPUS, NOW, board_of, computed_ticks, pages
 from support.daemon import Daemon, free_port, serving
 from tests.present.reference import ReferenceCollector
 
-TARGETS = 1250
-INTERVAL = 15.0
+TARGETS, JOINING, MANY_TARGETS = 1250, 50, 2500
+INTERVAL, PROBE_SECONDS = 15.0, 0.05
 WARM_UP, CYCLES = 2, 4
-_SERIES = "pulsed_gpu_real_utilization_coverage_ratio{"
+LAYERS = {"read": "parse", "translate": "translate", "compute": "compute", "present": "pages"}
 _LAYER_SECONDS = 'pulsed_tick_duration_seconds_sum{layer="'
 
 
 def run() -> Iterator[Figure]:
-    _allow_connections()
+    allow_connections(MANY_TARGETS)
     baseline = _prometheus_client()
     yield baseline
-    port = free_port()
-    with tempfile.TemporaryDirectory() as name, child("support.bench.exporters", port, TARGETS):
-        config = Path(name) / "fleet.yaml"
-        targets = "".join(f"      - {url(port, node)}\n" for node in range(TARGETS))
-        config.write_text(
-            f"source:\n  kind: exporter\n  interval: {INTERVAL}\n  exporter:\n    targets:\n{targets}", encoding="utf-8"
-        )
-        with serving(Path(name), "--config.file", str(config)) as daemon:
-            yield from _measured(daemon, baseline)
+    for targets in (TARGETS, MANY_TARGETS):
+        port = free_port()
+        with tempfile.TemporaryDirectory() as name, child("support.bench.exporters", port, targets + JOINING):
+            yield from _measured(Path(name), port, targets, baseline)
 
 
-def _measured(daemon: Daemon, baseline: Figure) -> Iterator[Figure]:
-    due = time.monotonic()
+def _measured(folder: Path, port: int, targets: int, baseline: Figure) -> Iterator[Figure]:
+    gpus = targets * GPUS
+    lists = folder / "targets.json"
+    write(lists, port, range(targets))
+    settings = {
+        "publish.series": "fleet",
+        "source.kind": "exporter",
+        "source.interval": f"{INTERVAL:g}s",
+        "source.exporter.discovery": "file",
+        "source.exporter.file.files": lists,
+    }
+    with serving(folder, *(f"--set={key}={value}" for key, value in settings.items()), ready=False) as daemon:
+        with _scraped(daemon) as longest:
+            time.sleep(WARM_UP * INTERVAL)
+            _expect(daemon, gpus)
+            longest.clear()
+            before, usage = _layer_seconds(daemon), Usage(daemon.process.pid)
+            time.sleep(CYCLES * INTERVAL)
+            used, after = usage.cpu_seconds(), _layer_seconds(daemon)
+            for layer, name in LAYERS.items():
+                yield Figure(f"{name}, wall time", 1e6 * (after[layer] - before[layer]) / CYCLES / gpus, "us a GPU")
+            bar = Bar("value", 200) if targets == TARGETS else None
+            yield Figure(f"a cycle of {gpus:,} GPUs", 1e6 * used / CYCLES / gpus, "us a GPU", baseline, bar)
+            core = 100 * used / CYCLES / INTERVAL
+            yield Figure("the same", core, "% of a core", bar=Bar("value", 25) if targets == MANY_TARGETS else None)
+            bar = Bar("value", 100)
+            yield Figure("longest answer: /-/healthy", 1000 * longest["-"], "ms", bar=bar)
+            yield Figure("longest answer: GPUs of 64 targets", 1000 * longest["groups"], "ms", bar=bar)
+            yield Figure("longest answer: sums of all nodes", 1000 * longest["daemon"], "ms")
+            yield Figure("memory", 1000 * usage.resident_megabytes() / gpus, "kB a GPU", bar=Bar("value", 60))
+            usage = Usage(daemon.process.pid)
+            write(lists, port, range(targets + JOINING))
+            time.sleep(2 * INTERVAL)
+            _expect(daemon, gpus + JOINING * GPUS)
+            joined = usage.cpu_seconds() - 2 * used / CYCLES * (1 + JOINING / targets)
+            yield Figure("a target that joins", 1000 * joined / JOINING, "ms of CPU", bar=Bar("value", 10))
+        if targets == TARGETS:
+            usage = Usage(daemon.process.pid)
+            page = daemon.get("/metrics")
+            yield Figure("all in one page", usage.cpu_seconds(), "s of CPU", note=f"{len(page.body) / 1e6:.0f} MB")
 
-    def scrape() -> str:
-        nonlocal due
-        due += INTERVAL
-        time.sleep(max(0.0, due - time.monotonic()))
-        return daemon.get("/metrics").text
 
-    for _ in range(WARM_UP):
-        page = scrape()
-    before, ticks, usage = _layer_seconds(page), samples_taken(page), Usage(daemon.process.pid)
-    for _ in range(CYCLES):
-        page = scrape()
-    used = usage.cpu_seconds()
-    after = _layer_seconds(page)
-    cycles = (samples_taken(page) - ticks) / TARGETS
-    found = page.count("\n" + _SERIES)
-    if found != TARGETS * GPUS:
-        raise RuntimeError(f"{found} GPUs on the page instead of {TARGETS * GPUS}:\n{daemon.log()[-2000:]}")
+@contextlib.contextmanager
+def _scraped(daemon: Daemon) -> Iterator[dict[str, float]]:
+    """Ask for the parts of the page as Prometheus does, spread over the interval; yields the longest answers."""
+    longest: dict[str, float] = {}
+    stop = threading.Event()
 
-    def figure(name: str, seconds: float, bar: Bar | None = None, note: str = "") -> Figure:
-        return Figure(name, seconds, "s of CPU", baseline, bar, note)
+    def ask(path: str) -> None:
+        begun = time.monotonic()
+        daemon.get(path)
+        kind = path.split("/")[1]
+        longest[kind] = max(longest.get(kind, 0.0), time.monotonic() - begun)
 
-    spent = {layer: after[layer] - before[layer] for layer in after}
-    # Pages are made when they are asked for, everything else with the ticks.
-    parts = {layer: seconds / (CYCLES if layer == "present" else cycles) for layer, seconds in spent.items()}
-    scraped = (used - sum(spent.values())) / cycles
-    yield figure("scrape", scraped, note="HTTP on both sides: what the other parts leave")
-    for layer, name in (("read", "parse"), ("translate", "translate"), ("compute", "compute"), ("present", "page")):
-        yield figure(name, parts[layer], note=f"{len(page) / 1e6:.0f} MB" if layer == "present" else "wall time")
-    yield figure("a whole cycle: these five", scraped + sum(parts.values()), Bar("value", 1))
-    usage = Usage(daemon.process.pid)
-    daemon.get("/metrics", {"Accept-Encoding": "gzip"})
-    yield figure("a page with gzip beside it", usage.cpu_seconds())
-    yield Figure("memory", usage.resident_megabytes(), "MB")
+    def scrape() -> None:
+        while not stop.is_set():
+            parts = _parts(daemon)
+            for path in parts:
+                ask(path)
+                if stop.wait(INTERVAL / len(parts)):
+                    return
+            stop.wait(0.0 if parts else 1.0)
+
+    def probe() -> None:
+        while not stop.wait(PROBE_SECONDS):
+            ask("/-/healthy")
+
+    threads = [threading.Thread(target=each) for each in (scrape, probe)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield longest
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
-def _layer_seconds(page: str) -> Mapping[str, float]:
+def _parts(daemon: Daemon) -> Sequence[str]:
+    """Return the paths of the page's parts."""
+    return [group["labels"]["__metrics_path__"] for group in json.loads(daemon.get("/sd").body)]
+
+
+def _expect(daemon: Daemon, gpus: int) -> None:
+    found = sum(daemon.get(path).text.count("\npulsed_gpu_info{") for path in _parts(daemon))
+    if found != gpus:
+        raise RuntimeError(f"{found} GPUs on the pages instead of {gpus}:\n{daemon.log()[-2000:]}")
+
+
+def _layer_seconds(daemon: Daemon) -> Mapping[str, float]:
     """What the layers took so far, by the daemon's own account."""
-    rows = [row.removeprefix(_LAYER_SECONDS) for row in page.splitlines() if row.startswith(_LAYER_SECONDS)]
+    page = daemon.get("/daemon/metrics").text.splitlines()
+    rows = [row.removeprefix(_LAYER_SECONDS) for row in page if row.startswith(_LAYER_SECONDS)]
     return {layer: float(seconds) for layer, _, seconds in (row.partition('"} ') for row in rows)}
 
 
-def _allow_connections() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 3 * TARGETS  # the children inherit it, and the exporters have two sockets each
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def _prometheus_client() -> Figure:
-    """What reading and writing as many pages costs with prometheus_client, computed from one."""
+    """What reading and writing a page costs with prometheus_client."""
     (page,) = pages(GPUS, 1)
     registry = CollectorRegistry()
     registry.register(ReferenceCollector(board_of(computed_ticks(GPUS, 1)), NOW))
     read = cpu_seconds(lambda: read_with_prometheus_client(page), rounds=5)
-    write = cpu_seconds(lambda: generate_latest(registry), rounds=5)
-    return Figure("prometheus_client, parse + write", TARGETS * (read + write), "s of CPU", note=f"one x {TARGETS}")
+    write_ = cpu_seconds(lambda: generate_latest(registry), rounds=5)
+    return Figure("prometheus_client, parse + write", 1e6 * (read + write_) / GPUS, "us a GPU")

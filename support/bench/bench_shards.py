@@ -48,8 +48,7 @@ def run() -> Iterator[Figure]:
 
 def measured(folder: Path, targets: int, interval: float) -> Iterator[Figure]:
     """Run the fleet through its changes; raise if a GPU is lost or there twice."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * targets)), hard))
+    allow_connections(targets)
     port = free_port()
     with contextlib.ExitStack() as stack:
         stack.enter_context(child("support.bench.exporters", port, targets))
@@ -92,6 +91,12 @@ def measured(folder: Path, targets: int, interval: float) -> Iterator[Figure]:
         wait(scraper, GPUS * targets, interval)
         until(lambda: rack(scraper, "r2") == GPUS * targets, interval, "the labels are not those of the list")
         yield Figure("a fifth of the list is back", time.monotonic() - begun, "s")
+
+
+def allow_connections(targets: int) -> None:
+    """Raise the limit of open files, which children inherit, for as many exporters."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * targets)), hard))
 
 
 @contextlib.contextmanager

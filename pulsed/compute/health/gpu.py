@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.health.inputs import GpuInputs, exporter_facts
+from pulsed.compute.health.inputs import NO_INPUTS, GpuInputs, exporter_facts
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.summary import health_of
@@ -134,7 +134,7 @@ class GpuHealth:
             plan.settings.severity_of,
             plan.settings.pcie_width_max,
             self.rules.severity_of,
-            xids=XidLog(frozenset(plan.critical_xids)),
+            xids=XidLog(plan.is_critical),
         )
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
@@ -319,6 +319,7 @@ class GpuHealth:
                 is_fresh=self._is_fresh,
                 last_reset=self.last_reset,
             )
+        self.inputs.values = NO_INPUTS  # of thousands of GPUs they are much memory
 
 
 def _programs(device: Device) -> Programs:

@@ -34,6 +34,9 @@ INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumer
 """Index of an input in `GpuInputs.values`."""
 
 
+NO_INPUTS: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
+
+
 @dataclass(slots=True, eq=False)
 class GpuInputs:
     """The current inputs of one GPU.
@@ -43,7 +46,7 @@ class GpuInputs:
         severity_of: returns the severity of an XID.
         pcie_width_max: lanes that the riser provides; 0: as the device reports.
         severity_of_check: returns the severity of a check by its id and these inputs; -1 while it is unknown.
-        values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
+        values: the reading followed by `FACTS`, by `INPUT_POSITION`, during an evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
@@ -56,7 +59,7 @@ class GpuInputs:
     severity_of: Callable[[int], XidSeverity] = severity_of
     pcie_width_max: int = 0
     severity_of_check: Callable[[str, GpuInputs], int] = lambda id_, inputs: -1
-    values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
+    values: tuple[Value, ...] = NO_INPUTS
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0

@@ -54,7 +54,8 @@ class HealthPlan:
             about XIDs, `health_watches`, `nvlink_states`, and `inputs_blank_ratio`.
         on_resets: a bit of its own for the counters that show a reset.
         all_rules: all of them.
-        critical_xids: codes that are counted from 0 on.
+        critical_xids: codes that are counted from 0 on, in their order.
+        is_critical: the same codes.
     """
 
     def __init__(self, settings: HealthSettings) -> None:
@@ -88,6 +89,7 @@ class HealthPlan:
         )
         codes = sorted({*XIDS, *settings.xids})
         self.critical_xids = tuple([code for code in codes if settings.severity_of(code) == "crit"])
+        self.is_critical = frozenset(self.critical_xids)
 
     def _of_kind(self, kind: type[Rule]) -> int:
         return sum(1 << number for number, (*_, rule) in enumerate(self.rules) if isinstance(rule, kind))

@@ -12,10 +12,11 @@ so are rows of a device that the tick does not have.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TypeGuard
+from weakref import ref
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, node_of
@@ -44,7 +45,7 @@ class TargetPassthrough:
         self._labels: Labels = ()
         self._names: list[str] = []
         self._coded: frozenset[int] = frozenset()
-        self._tick: ComputedTick | None = None
+        self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
         self._hidden: frozenset[int] = frozenset()
         self._chunks: dict[str, bytes] = {}
 
@@ -59,7 +60,7 @@ class TargetPassthrough:
         if self.has_layout(tick):
             return False
         self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
-        self._tick = None
+        self._tick = lambda: None
         self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
@@ -74,7 +75,7 @@ class TargetPassthrough:
 
         The layout is that of the last `update_layout`; series at the positions `hidden` belong to other targets.
         """
-        if tick is not self._tick or hidden != self._hidden:
+        if tick is not self._tick() or hidden != self._hidden:
             lines: dict[str, list[str]] = {}
             for position, (name, key, value) in enumerate(zip(self._names, self.keys, tick.values, strict=True)):
                 if key and position not in hidden and _publishable(value):
@@ -82,7 +83,7 @@ class TargetPassthrough:
                         key = _with_code(key, value)
                     lines.setdefault(name, []).append(f"{key}{value!r}\n")
             self._chunks = {name: "".join(found).encode("utf-8", "replace") for name, found in lines.items()}
-            self._tick, self._hidden = tick, hidden
+            self._tick, self._hidden = ref(tick), hidden
         return self._chunks
 
 

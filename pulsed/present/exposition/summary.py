@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import accumulate, chain
 from operator import add, gt, is_, itemgetter, sub
 from typing import NamedTuple
+from weakref import ref
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
@@ -77,7 +78,7 @@ class TargetCounts:
         self.nodes: Mapping[NodeModel, Numbers] = {}
         self._pick = itemgetter(*(POSITION[name] for name in quantities))
         self._labels = [(name,) for name in quantities]
-        self._tick: ComputedTick | None = None
+        self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
         self._hidden: frozenset[int] = frozenset()
         self._health: Sequence[Health] = ()
         self._not_ok: Sequence[Sequence[Values]] = ()
@@ -91,9 +92,9 @@ class TargetCounts:
         counters: NodeCounters,
     ) -> None:
         """Count the GPUs of a tick, without those at the positions `hidden`."""
-        if tick is self._tick and hidden == self._hidden:
+        if tick is self._tick() and hidden == self._hidden:
             return
-        self._tick, self._hidden = tick, hidden
+        self._tick, self._hidden = ref(tick), hidden
         shown = [
             (key, device, reading, result)
             for position, (key, device, reading, result) in enumerate(

@@ -12,6 +12,7 @@ from itertools import chain, compress
 from math import isfinite
 from operator import is_, ne
 from typing import cast
+from weakref import ref
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, GpuKey, gpu_labels, key_of
@@ -53,13 +54,13 @@ class TargetRenderer:
         self.keys: tuple[GpuKey, ...] = ()
         self._here, self._catalog, self._memory, self._owner_labels = here, catalog, memory, owner_labels
         self._devices: tuple[Device, ...] = ()
-        self._tick: ComputedTick | None = None
+        self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
         self._hidden: frozenset[int] = frozenset()
         self._reset()
 
     def _reset(self) -> None:
         """Forget everything that depends on the shown devices."""
-        self._tick = None
+        self._tick = lambda: None
         shown = [position for position in range(len(self._devices)) if position not in self._hidden]
         self._labels = [self._label_text(self._devices[position]) + "} " for position in shown]
         self._keys = [self.keys[position] for position in shown]
@@ -96,8 +97,8 @@ class TargetRenderer:
         if hidden != self._hidden:
             self._hidden = hidden
             self._reset()
-        if tick is not self._tick or self._temporary:
-            self._tick = tick
+        if tick is not self._tick() or self._temporary:
+            self._tick = ref(tick)
             shown = gpu_samples(tick)
             if hidden:
                 shown = [sample for position, sample in enumerate(shown) if position not in hidden]
