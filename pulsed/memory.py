@@ -15,7 +15,7 @@ _LARGE_BYTES = 2**20
 THRESHOLDS = (10_000, 5, 5)
 """Of the three generations: a collection holds the interpreter for some 10 ms per 50,000 objects that it looks at."""
 
-MANY_GPUS, THRESHOLDS_OF_MANY = 1000, (200_000, 20, 100)
+MANY_GPUS, THRESHOLDS_OF_MANY = 1000, (200_000, 1000, 100)
 """From so many GPUs on, the objects of one interval are no garbage yet when a collection looks at them."""
 
 LONG_SECONDS = 0.08

@@ -23,7 +23,7 @@ from tests.present.reference import ReferenceCollector
 
 TARGETS, JOINING, MANY_TARGETS = 1250, 50, 2500
 INTERVAL, PROBE_SECONDS = 15.0, 0.05
-WARM_UP, CYCLES = 2, 4
+WARM_UP, CYCLES = 4, 4
 LAYERS = {"read": "parse", "translate": "translate", "compute": "compute", "present": "pages"}
 _LAYER_SECONDS = 'pulsed_tick_duration_seconds_sum{layer="'
 
