@@ -60,7 +60,7 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
+def prometheus(folder: Path, config: str, *options: str) -> Iterator[Prometheus]:
     """Run Prometheus with this configuration until the block ends; everything is kept in `folder`."""
     binary = tool("prometheus", "prometheus")
     port = free_port()
@@ -73,7 +73,29 @@ def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *options,
             ],
+            stdout=log,
+            stderr=log,
+            env=environment(),
+        )
+        try:
+            yield Prometheus(port, log_path, process.pid)
+        finally:
+            process.terminate()
+            process.wait(SECONDS)
+
+
+@contextlib.contextmanager
+def victoria_metrics(folder: Path) -> Iterator[Prometheus]:
+    """Run VictoriaMetrics, which answers as Prometheus does, until the block ends."""
+    binary = tool("victoria-metrics", "victoria-metrics")
+    port = free_port()
+    log_path = folder / "victoria-metrics.log"
+    with log_path.open("w") as log:
+        options = [f"-storageDataPath={folder / 'victoria'}", f"-httpListenAddr=127.0.0.1:{port}"]
+        process = subprocess.Popen(
+            [binary, *options, "-search.latencyOffset=0s", "-memory.allowedBytes=100MB"],
             stdout=log,
             stderr=log,
             env=environment(),

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "log": "printable settings",
     "http": "regular_file file_watcher",
     "kubernetes": "errors regular_file pauses settings http",
+    "remote_write": "pauses settings http",
     "config": "errors settings http",
     "model": "errors",
     "discovery": "errors durations regular_file settings http config model",
@@ -47,8 +48,8 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable pauses settings model translate.units translate.fields terminal "
-        "attribution translate compute accounting"
+        "background errors json_text printable pauses settings remote_write model translate.units translate.fields "
+        "terminal attribution translate compute accounting"
     ),
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",
@@ -60,9 +61,9 @@ MAY_IMPORT = {
         "compute accounting configuration"
     ),
     "commands": (
-        "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes model "
-        "discovery translate.fields terminal reader attribution compute accounting present config adapter server "
-        "configuration collector"
+        "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes "
+        "remote_write model discovery translate.fields terminal reader attribution compute accounting present config "
+        "adapter server configuration collector"
     ),
     "cli": "errors printable commands",
     "__main__": "cli",

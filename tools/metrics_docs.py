@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from prometheus_client import Metric
 
@@ -30,6 +30,8 @@ from pulsed.present.owner_totals import families_of
 from pulsed.present.promql.inputs import LIMITS, NEEDS_DAEMON
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.remote_write.settings import RemoteWriteSettings
+from pulsed.remote_write.writer import RemoteWriter
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 from tools.metric_rows import Row, mark_of, series, table
@@ -205,8 +207,14 @@ def _own() -> Iterator[str]:
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
     telemetry.state = lambda: StateWrites({"jobs.json": True})
+    telemetry.remote_write = RemoteWriter(_no_pages, lambda: "")
+    telemetry.remote_write.configure(RemoteWriteSettings(url="http://localhost"))
     telemetry.count_request("/metrics", 200)
     yield from table(_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")))
+
+
+async def _no_pages() -> AsyncIterator[bytes]:
+    yield b""
 
 
 def _adapter() -> Iterator[str]:

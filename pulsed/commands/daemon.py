@@ -9,7 +9,8 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.remote_write.writer import RemoteWriter
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server
@@ -168,6 +170,7 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
+        self._remote_write = self._telemetry.remote_write = RemoteWriter(self._read_pages, lambda: self._store.node)
         self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, workloads=self._workloads)
         self._publish(config)
         self._telemetry.owners = self._owner_families.collect
@@ -192,6 +195,7 @@ class Daemon:
         background = [
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
+            asyncio.create_task(self._remote_write.run()),
         ]
         if self._saved is not None:
             background.append(
@@ -279,6 +283,14 @@ class Daemon:
         self._pages.configure(page_settings)
         families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
         families.scale_target = config.publish.scale_target
+        self._remote_write.configure(config.publish.remote_write)
+
+    async def _read_pages(self) -> AsyncIterator[bytes]:
+        """Render the page in its parts, for remote write."""
+        parts = self._pages.parts
+        for name in parts.names("group", time.monotonic()):
+            if part := parts.part(name, time.monotonic()):
+                yield await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False, part=part)
 
     def _server(self) -> Server:
         web = self._config.web

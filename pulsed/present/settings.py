@@ -16,6 +16,7 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice,
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.owner_groups import SCALE_TARGET
+from pulsed.remote_write.settings import RemoteWriteSettings
 from pulsed.settings import (
     Count,
     Duration,
@@ -85,6 +86,11 @@ class PublishSettings(Settings):
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
+    )
+    remote_write: RemoteWriteSettings = setting(
+        RemoteWriteSettings(),
+        "Sends the series of `/metrics` to a server as well, such as VictoriaMetrics or Mimir, by Prometheus' remote "
+        "write 1.0.",
     )
 
     def problems(self) -> Iterator[Problem]:

@@ -26,6 +26,7 @@ from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import lines
+from pulsed.remote_write.writer import RemoteWriter
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
@@ -61,6 +62,7 @@ class Telemetry(Collector):
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
+        self.remote_write: RemoteWriter | None = None
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
@@ -92,6 +94,8 @@ class Telemetry(Collector):
         yield from _attribution_families(self.attribution())
         yield from self.owners(self._now)
         yield from _state_families(self.state())
+        if self.remote_write is not None and self.remote_write.sent is not None:
+            yield from _remote_write_families(self.remote_write, self.remote_write.sent)
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
@@ -219,6 +223,19 @@ def _state_families(state: StateWrites) -> Iterator[Metric]:
         "Accounts of ended owners that were not written, because too many waited",
         value=state.lost_accounts,
     )
+
+
+def _remote_write_families(writer: RemoteWriter, sent: int) -> Iterator[Metric]:
+    yield CounterMetricFamily("pulsed_remote_write_samples", "Samples that the server has taken", value=sent)
+    dropped = CounterMetricFamily(
+        "pulsed_remote_write_dropped_samples",
+        "Samples not delivered: tried for two minutes (expired), refused, or too much waiting (full)",
+        labels=["reason"],
+    )
+    for reason, count in writer.dropped.items():
+        dropped.add_metric([reason], count)
+    yield dropped
+    yield GaugeMetricFamily("pulsed_remote_write_waiting_samples", "Samples waiting to be sent", value=writer.waiting)
 
 
 def build_info(name: str) -> Metric:

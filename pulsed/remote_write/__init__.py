@@ -1,0 +1,1 @@
+"""Sends series to servers of Prometheus' remote write protocol 1.0."""
