@@ -22,6 +22,9 @@ from tools.metrics_docs import metrics
 
 EXPECTED = ROOT / "tests" / "golden" / "expected"
 CONDITIONAL = {
+    "pulsed_remote_write_samples_total",  # with publish.remote_write
+    "pulsed_remote_write_dropped_samples_total",
+    "pulsed_remote_write_waiting_samples",
     "pulsed_attribution_errors_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",
