@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+
+import yaml
 
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
@@ -12,9 +15,12 @@ FILES: Mapping[str, RuleSelection] = {
     "deploy/prometheus/rules/dcgm.yaml": RuleSelection("all", "dcgm"),
     "deploy/prometheus/rules/dcgm-recording.yaml": RuleSelection("recording", "dcgm"),
     "helm/pulsed/files/rules.yaml": RuleSelection(),
+    "deploy/mixin/rules.json": RuleSelection("recording"),
+    "deploy/mixin/alerts.json": RuleSelection("alerting"),
 }
 
 
 def text(file: str) -> str:
     """What belongs into one of the files."""
-    return document(ComputeSettings(), FILES[file])
+    found = document(ComputeSettings(), FILES[file])
+    return json.dumps(yaml.safe_load(found), indent=2) + "\n" if file.endswith(".json") else found

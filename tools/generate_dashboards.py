@@ -1,4 +1,4 @@
-"""Writes the Grafana dashboards: those to import, and the same ones for the chart, which can only read its own files.
+"""Writes the Grafana dashboards: those to import, and the same ones for chart and mixin, which read only their own.
 
 Run as `python -m tools.generate_dashboards`.
 """
@@ -14,7 +14,11 @@ from tools.dashboards.grafana import document
 from tools.dashboards.owners import OWNERS
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (ROOT / "deploy" / "grafana", ROOT / "helm" / "pulsed" / "files" / "dashboards")
+FOLDERS = (
+    ROOT / "deploy" / "grafana",
+    ROOT / "helm" / "pulsed" / "files" / "dashboards",
+    ROOT / "deploy" / "mixin" / "dashboards",
+)
 DASHBOARDS = {"fleet.json": FLEET, "gpu.json": GPU, "owners.json": OWNERS}
 
 
