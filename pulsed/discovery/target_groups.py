@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode, urlsplit
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
-from pulsed.model.gpu import RESERVED_LABELS
+from pulsed.model.gpu import LABEL_NAME, RESERVED_LABELS
 
 Labels = tuple[tuple[str, str], ...]
 
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL = re.compile(LABEL_NAME)
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _PARAMETER = "__param_"
 

@@ -29,6 +29,9 @@ _LABELS_OF_FAMILIES = (
     "mig_uuid model name namespace node partition pci_bus_id pod quantity reason resource severity source state target "
     "user uuid workload workload_kind xid"
 )
+LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
+"""Regular expression of the name of a Prometheus label."""
+
 RESERVED_LABELS = frozenset(_LABELS_OF_FAMILIES.split())
 """Labels of the families of GPUs and sources, which the group of a target cannot set."""
 

@@ -17,7 +17,7 @@ HEADERS: Mapping[str, str] = {"Content-Encoding": "snappy", "X-Prometheus-Remote
 STALE = bytes.fromhex("020000000000f07f")
 """The value that ends a series: a NaN of these bits, little-endian."""
 
-_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(rb',?([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(rb"\\(.)")
 _ESCAPES = {b"n": b"\n"}
 _TIME_BYTES = 6
@@ -36,8 +36,11 @@ def encoded_labels(series: bytes, extra: Mapping[bytes, bytes]) -> bytes:
     """
     name, _, rest = series.partition(b"{")
     labels = dict(extra)
-    for label, value in _LABEL.findall(rest):
+    at = 0
+    while matched := _LABEL.match(rest, at):
+        label, value = matched.groups()
         labels[label] = _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), value) if b"\\" in value else value
+        at = matched.end()
     labels[b"__name__"] = name
     content = b"".join(
         _field(0x0A, _field(0x0A, label) + _field(0x12, value)) for label, value in sorted(labels.items()) if value

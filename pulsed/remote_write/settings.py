@@ -8,6 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from pulsed.http.credentials import BadCredentials, masked, read_token
+from pulsed.model.gpu import LABEL_NAME
 from pulsed.settings import Duration, FileName, Kind, Problem, Settings, TableKind, matching, setting
 
 
@@ -22,7 +23,7 @@ def _receiver(value: str) -> str:
     return value
 
 
-_LABEL_NAME = matching(r"[a-zA-Z_][a-zA-Z0-9_]*", "is not the name of a label")
+_LABEL_NAME = matching(LABEL_NAME, "is not the name of a label")
 _HEADER_NAME = matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
 _ONE_LINE = matching(r"[^\x00-\x1f\x7f]*", "is not one line of text")
 

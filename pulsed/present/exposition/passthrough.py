@@ -19,7 +19,7 @@ from typing import TypeGuard
 from weakref import ref
 
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device, Entity, node_of
+from pulsed.model.gpu import LABEL_NAME, Device, Entity, node_of
 from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
@@ -30,7 +30,7 @@ from pulsed.translate.units import CODE, COUNT, PSTATE, RATIO, is_blank
 _DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")
 """DCGM_FI_*, DCGM_EXP_*, and dcgm_* of the lists that are compatible with dcgm-exporter 1.x."""
 
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL_NAME = re.compile(LABEL_NAME)
 
 
 class TargetPassthrough:

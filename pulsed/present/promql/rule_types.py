@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pulsed.errors import UsageError
+from pulsed.model.gpu import LABEL_NAME
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -96,7 +97,7 @@ DEFAULT_LABELS = ("cluster", "Hostname", "hostname", "UUID", "gpu", INSTANCE, "G
 """dcgm-exporter's identity labels; `Hostname` became `hostname` in 4.8.3. Labels of pods, jobs and processes are not
 among them: rows of one GPU that differ only in those repeat the same value."""
 
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL = re.compile(LABEL_NAME)
 _OWN_LABELS = frozenset({"class", "bottleneck", "resource", "lesser", "greater", "kind"})
 
 
