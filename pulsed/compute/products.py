@@ -195,6 +195,44 @@ def memory_bandwidth_of(model: str) -> float:
     return next(row.bytes_per_second for row in DEVICE_MEMORIES if re.search(row.pattern, model))
 
 
+class TensorPeak(NamedTuple):
+    """The dense peak of the tensor cores of some products with 16-bit numbers, as a data sheet has it.
+
+    Attributes:
+        pattern: found in the names of its products, and no earlier one.
+        flops: floating-point operations a second, without sparsity.
+        sms: how many SMs it has.
+        flops_per_clock: of one SM.
+        source: of the numbers, in a few words.
+    """
+
+    pattern: str
+    flops: float
+    sms: int
+    flops_per_clock: int
+    source: str
+
+    @property
+    def clock_hertz(self) -> float:
+        """The SM clock of that peak, which is not the highest: 1,830 of 1,980 MHz on H100 SXM."""
+        return self.flops / (self.sms * self.flops_per_clock)
+
+
+TENSOR_PEAKS: Final = (
+    TensorPeak(r"\bA(100|800)\b", 312e12, 108, 2048, "data sheet of A100; A800 computes as A100 does"),
+    TensorPeak(r"\bH100 PCIe", 756e12, 114, 4096, "data sheet of H100 PCIe"),
+    TensorPeak(r"\bH[12]00 NVL", 835.5e12, 132, 4096, "data sheets of H100 NVL and H200 NVL"),
+    TensorPeak(r"\bH100 [0-9]+GB HBM3|\bG?H200\b", 989.4e12, 132, 4096, "data sheets of H100 SXM, H200, GH200"),
+    TensorPeak(r"\bL40S\b", 362.05e12, 142, 1024, "data sheet of L40S"),
+)
+"""Other products have no estimate of their model FLOP utilization."""
+
+
+def tensor_peak_of(model: str) -> TensorPeak | None:
+    """Return the tensor peak of a product by its name; None if it is not in the table."""
+    return first_match(TENSOR_PEAKS, model)
+
+
 _REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
 _RETIREMENT = ("retired_pages_",)
 _MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")

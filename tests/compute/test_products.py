@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.products import C2C_LINKS, TemperatureLimits, has_profiling, has_quantity, limits_of
+from pulsed.compute.products import C2C_LINKS, TemperatureLimits, has_profiling, has_quantity, limits_of, tensor_peak_of
 from pulsed.model.gpu import Device, Entity
 
 BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
@@ -117,3 +117,25 @@ def test_limits_are_those_that_the_driver_reports(
     model: str, slowdown: float | None, max_operating: float | None, memory: float | None
 ) -> None:
     assert limits_of(model) == TemperatureLimits(slowdown, max_operating, memory)
+
+
+@pytest.mark.parametrize(
+    ("model", "megahertz"),
+    [
+        ("NVIDIA H100 80GB HBM3", 1830),
+        ("NVIDIA H200", 1830),
+        ("NVIDIA GH200 480GB", 1830),
+        ("NVIDIA H100 PCIe", 1619),
+        ("NVIDIA H100 NVL", 1545),
+        ("NVIDIA A100-SXM4-40GB", 1411),
+        ("NVIDIA A100 80GB PCIe", 1411),
+        ("NVIDIA L40S", 2490),
+        ("NVIDIA H100-20C", None),
+        ("NVIDIA L40", None),
+        ("NVIDIA A10", None),
+        ("", None),
+    ],
+)
+def test_the_clock_of_the_tensor_peak_is_that_of_the_data_sheet(model: str, megahertz: int | None) -> None:
+    peak = tensor_peak_of(model)
+    assert (peak and round(peak.clock_hertz / 1e6)) == megahertz
