@@ -57,7 +57,8 @@ COMMANDS: Mapping[str, Command] = {
     "record": Command("write raw ticks to a file, for replay, until the source ends", options.RECORD, "record:run"),
     "doctor": Command("check which sources work here, and what they lack", options.DOCTOR, "doctor:run"),
     "counters": Command(
-        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "counters:run",
+        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS,
+        "install_files:run_counters",
         "Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
     ),
     "health": Command(
@@ -169,7 +170,7 @@ def checked_output() -> Iterator[None]:
     A reader that has closed a pipe is a BrokenPipeError.
     """
     stream = sys.stdout
-    with contextlib.redirect_stdout(cast(TextIO, _Checked(stream))):
+    with contextlib.redirect_stdout(cast("TextIO", _Checked(stream))):
         try:
             yield
         finally:

@@ -174,7 +174,9 @@ def _key(declared: Field[Any], hint: object) -> Key:
     parts = list(_parts(hint))
     return Key(
         declared.name,
-        declared.default if declared.default is not MISSING else cast(Callable[[], object], declared.default_factory)(),
+        declared.default
+        if declared.default is not MISSING
+        else cast("Callable[[], object]", declared.default_factory)(),
         description(declared.name) if callable(description) else description,
         example,
         next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None),

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from prometheus_client import Metric
 
 from pulsed.adapter.app import AdapterTelemetry
-from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
-from pulsed.adapter.pod_names import PodNames
+from pulsed.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.attribution.attribution import LABELS
 from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.attribution.source import SourceState

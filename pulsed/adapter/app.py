@@ -16,9 +16,8 @@ from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.json_text import json_text
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
-from pulsed.present.exposition.negotiation import choose_format
 from pulsed.present.exposition.telemetry import RequestCounts, build_info
-from pulsed.present.exposition.text_format import END, lines
+from pulsed.present.exposition.text_format import END, choose_format, lines
 from pulsed.printable import clean
 
 

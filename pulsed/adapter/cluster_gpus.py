@@ -17,14 +17,44 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from pulsed.adapter.pod_names import PodNames
+from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.errors import ScrapeFailed
-from pulsed.kubernetes.api_client import JsonObject
+from pulsed.kubernetes.api_client import JsonObject, KubernetesError
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
 from pulsed.kubernetes.objects import Labels, PodMetadata, parse_selector, pod_metadata, requested_gpus
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
 from pulsed.pauses import within
 from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
+
+UNKNOWN = WorkloadReference("", "")
+"""Of a pod whose workload could not be resolved."""
+
+
+class PodNames:
+    """Names the workloads of pods as daemons do."""
+
+    def __init__(self, resolver: WorkloadResolver, settings: PodSettings) -> None:
+        self._resolver, self._settings = resolver, settings
+        self._error = ""
+
+    def workload(self, pod: PodMetadata) -> WorkloadReference:
+        """Return the workload of a pod that was resolved, or needs no request; else `UNKNOWN`."""
+        found = self._resolver.walk(pod)
+        return self._settings.workload(pod, found) if isinstance(found, WorkloadReference) else UNKNOWN
+
+    async def resolve(self, pods: Collection[PodMetadata]) -> None:
+        """Resolve these pods until a request fails."""
+        error = ""
+        try:
+            for pod in pods:
+                await self._resolver.resolve(pod)
+        except KubernetesError as failed:
+            error = str(failed)
+        if error and error != self._error:
+            log.warning("workloads of pods cannot be resolved", extra={"error": error})
+        self._error = error
+
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from pulsed.attribution.labels import EXPORTED
+from pulsed.attribution.source import EXPORTED
 from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
 from pulsed.collector.target_discovery import MissingExporter

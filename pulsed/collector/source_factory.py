@@ -49,7 +49,7 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
 def _opener(section: SourceSection) -> Callable[[SourceSection, SourceRequest], Sequence[Source]]:
     """Return `open_sources` of the module `source` beside a section. It is imported when it is used: some are heavy."""
     module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")
-    return cast(Callable[[SourceSection, SourceRequest], Sequence[Source]], module.open_sources)
+    return cast("Callable[[SourceSection, SourceRequest], Sequence[Source]]", module.open_sources)
 
 
 def _first_source(config: Config, kind: str, hurried: bool) -> Source:

@@ -14,10 +14,9 @@ import uvloop
 
 from pulsed import __version__
 from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
-from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
+from pulsed.adapter.cluster_gpus import ClusterGpus, PodNames, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
-from pulsed.adapter.pod_names import PodNames
 from pulsed.adapter.serving_certificate import ServingCertificate
 from pulsed.collector.attribution_sources import pod_settings
 from pulsed.collector.connections import cluster_access, exporter_settings

@@ -52,9 +52,8 @@ from pulsed.remote_write.writer import RemoteWriter
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server
-from pulsed.server.listeners import Listener, from_systemd, listen
+from pulsed.server.listeners import Listener, Notifier, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader
-from pulsed.server.systemd_notify import Notifier
 
 if TYPE_CHECKING:
     from pulsed.collector.known_cluster import KnownClusterFile

@@ -1,4 +1,7 @@
-"""Requests to the HTTP API of running daemons, for commands. Environment proxies apply as everywhere."""
+"""Requests to the HTTP API of running daemons, for commands. Environment proxies apply as everywhere.
+
+`/jobs` is read page by page: an answer has a thousand owners at most.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
@@ -292,3 +295,25 @@ def _split(url: str) -> SplitResult:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     raise UsageError(f"{url!r} is not the URL of a pulsed", f"Give one such as {DEFAULT_URL}")
+
+
+Document = dict[str, Any]
+
+PAGE = 1000
+"""The most that a daemon gives in one answer."""
+
+
+def with_all_running(ask: Callable[[str], Document], query: str = "") -> Document:
+    """Return an answer of `/jobs` that has every running owner; ended ones follow as far as the last page has them.
+
+    Args:
+        ask: returns the document of a path.
+        query: further parameters, each with a leading `&`.
+    """
+    answer = ask(f"/jobs?limit={PAGE}{query}")
+    while len(answer["jobs"]) < answer.get("running", 0):  # daemons of old have no `running`
+        following = ask(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        if not following["jobs"]:
+            break  # owners have ended meanwhile
+        answer = {**following, "jobs": [*answer["jobs"], *following["jobs"]]}
+    return answer

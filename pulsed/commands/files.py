@@ -11,9 +11,8 @@ from pulsed.commands.arguments import configuration
 from pulsed.configuration import check, web_config_file
 from pulsed.errors import ConfigError, PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.document import KubernetesObject
 from pulsed.present.promql.rule_set import RuleSelection, document
-from pulsed.present.promql.rule_types import IdentityLabels
+from pulsed.present.promql.rule_types import IdentityLabels, KubernetesObject
 from pulsed.server.reloader import check as check_web
 
 

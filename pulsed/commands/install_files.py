@@ -1,4 +1,4 @@
-"""`pulsed install-files`: write the files that operators install beside the package, of the same version."""
+"""`pulsed install-files` and `pulsed counters`: files for operators. Imports neither configuration nor server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pulsed.commands.command_reference import commands
-from pulsed.commands.completions import COMPLETIONS
-from pulsed.commands.man_pages import man_pages
+from pulsed.commands.command_reference import COMPLETIONS, commands, man_pages
 from pulsed.errors import PulsedError
+from pulsed.present.counters_file import counters_file
 
 PACKAGED = Path(__file__).parents[1] / "files"
 """In a wheel: the folders that pyproject.toml includes."""
@@ -62,3 +61,9 @@ def _generated(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         yield f"man/{name}", text
     for name, render in COMPLETIONS.items():
         yield f"completions/{name}", render(listed)
+
+
+def run_counters(options: argparse.Namespace) -> int:
+    """Print the counters file for a version of dcgm-exporter and a model; return the exit code."""
+    sys.stdout.write(counters_file(options.exporter_version, options.model))
+    return 0

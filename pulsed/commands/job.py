@@ -17,8 +17,8 @@ from pulsed.commands.daemon_client import (
     client_settings,
     clients_of,
     is_url,
+    with_all_running,
 )
-from pulsed.commands.running_owners import with_all_running
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_report import job_line, job_report, job_table

@@ -146,7 +146,7 @@ class _Objects(Mapping[_Key, _T]):
         found = self._objects[key].get(self._reader)
         if found is None:
             raise KeyError(key)
-        return cast(_T, found)  # the result of that reader
+        return cast("_T", found)  # the result of that reader
 
     def __iter__(self) -> Iterator[_Key]:
         return (key for key, results in self._objects.items() if results.get(self._reader) is not None)

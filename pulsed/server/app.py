@@ -42,10 +42,10 @@ from pulsed.present.asgi import (
     respond,
     route_of,
 )
-from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.page_parts import WHOLE, PagePart, PartKind
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.text_format import accepts_gzip, choose_format
 from pulsed.server.fair_queue import FairQueue, QueueFull
 
 MOST_WAITING, PATIENCE_SECONDS = 128, 5.0

@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 from pulsed.errors import ConfigError
 from pulsed.regular_file import read_regular
-from pulsed.server.tls_names import CIPHERS, CURVES, VERSIONS
-from pulsed.server.web_config import Pem, TlsServerSection, WebConfig
+from pulsed.server.web_config import CIPHERS, CURVES, VERSIONS, Pem, TlsServerSection, WebConfig
 
 Certificate: TypeAlias = "ssl._PeerCertRetDictType"
 """A certificate that TLS has verified, as `getpeercert` returns it."""

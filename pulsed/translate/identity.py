@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
+from pulsed.attribution.source import SHARES, is_relabelled, owners_of
 from pulsed.model.gpu import NOT_A_GPU, Device, Entity, EntityKind, GpuKey
 from pulsed.model.raw_tick import Labels, Layout
 from pulsed.translate.fields import TEXT_NAMES

@@ -170,8 +170,8 @@ def test_the_condition_of_a_gpu_is_an_interval(states: list[tuple[str, str]], ex
             if number > 2:
                 account.add_event(OwnerEvent(since, "check", before[0], state, message))
         if number == 2:
-            check = CheckState("check", cast(State, state), since, message=message)
-            account.inspect(Health(cast(State, state), 1.0, (check,)), 2.0)
+            check = CheckState("check", cast("State", state), since, message=message)
+            account.inspect(Health(cast("State", state), 1.0, (check,)), 2.0)
         before = (state, message)
     found = [(each.state, each.since, each.until, each.was_raised) for each in account.conditions.values()]
     assert found == ([] if expected is None else [expected])

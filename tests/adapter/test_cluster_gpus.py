@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, daemon_page, pod_reader
+from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, PodNames, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.adapter.pod_names import PodNames
 from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess

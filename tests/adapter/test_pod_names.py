@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.adapter.pod_names import UNKNOWN, PodNames
+from pulsed.adapter.cluster_gpus import UNKNOWN, PodNames
 from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.objects import PodMetadata, pod_metadata

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.labels import is_relabelled, owners_of
+from pulsed.attribution.source import is_relabelled, owners_of
 from pulsed.model.owner import Owner, Owners, pod
 
 MAIN = {"pod": "a", "namespace": "ml", "container": "main"}

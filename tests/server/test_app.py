@@ -59,7 +59,7 @@ def daemon_app(
 ) -> DaemonApp:
     store = store or TargetStore("node")
     telemetry = Telemetry(store)
-    pages = cast(Pages, pages) or Pages(store, telemetry)
+    pages = cast("Pages", pages) or Pages(store, telemetry)
     return DaemonApp(store, pages, lambda: api, telemetry, "/metrics", max_requests, None, None, prefix)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.server.systemd_notify import Notifier
+from pulsed.server.listeners import Notifier
 
 
 @pytest.fixture

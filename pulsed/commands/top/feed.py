@@ -13,8 +13,7 @@ from math import ceil
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from pulsed.commands.daemon_client import RequestRefused
-from pulsed.commands.running_owners import with_all_running
+from pulsed.commands.daemon_client import RequestRefused, with_all_running
 from pulsed.errors import PulsedError
 from pulsed.printable import clean, cleaned
 from pulsed.terminal.model import SUMMARY_FIELDS, Answers, Document, Gpu

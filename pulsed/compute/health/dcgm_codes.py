@@ -70,9 +70,9 @@ def _parse(row: str) -> DcgmCode:
     code, severity, checks, false_alarm, meaning, remedy = row.split("\t")
     return DcgmCode(
         code,
-        cast(DcgmSeverity, severity),
+        cast("DcgmSeverity", severity),
         tuple(checks.split()),
-        cast(FalseAlarm, false_alarm),
+        cast("FalseAlarm", false_alarm),
         meaning,
         remedy,
     )

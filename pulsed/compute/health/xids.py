@@ -54,7 +54,7 @@ CORROBORABLE = frozenset({144, 145, 146, 149})
 
 def _parse(row: str) -> Xid:
     code, severity, scope, action, description = row.split("\t")
-    return Xid(int(code), cast(XidSeverity, severity), cast(Scope, scope), cast(Action, action), description)
+    return Xid(int(code), cast("XidSeverity", severity), cast("Scope", scope), cast("Action", action), description)
 
 
 _, *_ROWS = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()

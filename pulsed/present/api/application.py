@@ -17,13 +17,12 @@ from pulsed import __version__
 from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import container_router
-from pulsed.present.api.routes.daemon import daemon_router, host_router
+from pulsed.present.api.routes.daemon import daemon_router, host_router, page_router
 from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.explanations import catalog_router, class_router
 from pulsed.present.api.routes.gpus import gpu_router, health_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
-from pulsed.present.api.routes.page import page_router
 from pulsed.present.api.routing import ApiParts
 from pulsed.present.asgi import HEALTH, HEALTHY, PART_PAGES, READY, SERVICE_DISCOVERY
 from pulsed.present.exposition.page_parts import PartKind

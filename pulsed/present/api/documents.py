@@ -20,8 +20,17 @@ from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import COUNTERS, OWNER
-from pulsed.present.api.derived_sections import SECTIONS, Derived
-from pulsed.present.api.gpu_matches import Match, age, current_result, health_of, is_stale, matches, silence_of
+from pulsed.present.api.gpu_matches import (
+    SECTIONS,
+    Derived,
+    Match,
+    age,
+    current_result,
+    health_of,
+    is_stale,
+    matches,
+    silence_of,
+)
 from pulsed.present.api.schema import (
     TEXT,
     TIME,

@@ -21,7 +21,7 @@ from pulsed.background import in_background, turn
 from pulsed.json_text import json_text
 from pulsed.present.api.schema import Document, Member, Shape
 from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, header_of
-from pulsed.present.exposition.negotiation import accepts_gzip
+from pulsed.present.exposition.text_format import accepts_gzip
 
 PIECE_BYTES = 64 * 2**10
 """Size of a piece of a long list; rendering one takes some 5 ms."""

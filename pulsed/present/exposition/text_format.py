@@ -1,12 +1,15 @@
-"""The syntax of the Prometheus text formats: escaping, labels, HELP and TYPE lines.
+"""The Prometheus text formats: escaping, labels, HELP and TYPE lines, and content negotiation.
 
 Two formats are written: text 0.0.4 and OpenMetrics 1.0.0. Their sample lines are the same; what differs is how a family
-is named and typed. This module must not depend on GPUs.
+is named and typed. The format follows from Accept and the coding from Accept-Encoding as in RFC 9110: q-values,
+wildcards, and precedence of the most specific range. prometheus_client's own choice ignores q. Invalid headers never
+fail a scrape: the answer is text. This module must not depend on GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
@@ -67,3 +70,129 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
 def _series(name: str, labels: tuple[tuple[str, str], ...]) -> str:
     """Return the part of a line before its value, a third of the rendering time, repeated on every page."""
     return f"{name}{{{label_pairs(labels)}}}" if labels else name
+
+
+LONGEST = 2048
+"""Longer headers count as absent; Prometheus 3 sends some 250 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Format of the page. Prometheus 3 fails a scrape with an unknown Content-Type, so its value is exact."""
+
+    openmetrics: bool
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    type: str
+    subtype: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """One element of an Accept header."""
+
+    type: str
+    subtype: str
+    parameters: Mapping[str, str]
+    quality: float
+
+    def specificity(self, offer: _Offer) -> int:
+        """Return how precisely this range matches the offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
+        if (self.type, self.subtype) == ("*", "*"):
+            return 1
+        if self.type != offer.type or self.subtype not in ("*", offer.subtype):
+            return 0
+        if self.subtype == "*":
+            return 2
+        version = self.parameters.get("version")
+        if version is None:
+            return 3
+        return 4 if version == offer.version else 0
+
+
+_TEXT = _Offer("text", "plain", "0.0.4")
+_OFFERS = (
+    _TEXT,
+    _Offer("application", "openmetrics-text", "1.0.0"),
+    _Offer("application", "openmetrics-text", "0.0.1"),
+)
+"""In order of preference, for equal quality. The page is valid in both OpenMetrics versions; Prometheus before 2.26
+supports only 0.0.1."""
+
+
+def choose_format(accept: str) -> Format:
+    """Return the format with the highest quality for an Accept header; text 0.0.4 if none is acceptable."""
+    return _choose_format(accept if len(accept) <= LONGEST else "")
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether to compress for an Accept-Encoding header."""
+    return _accepts_gzip(accept_encoding if len(accept_encoding) <= LONGEST else "")
+
+
+@lru_cache(maxsize=256)
+def _choose_format(accept: str) -> Format:
+    ranges = _ranges(accept)
+    best: tuple[float, int, int] | None = None
+    chosen, escaping = _TEXT, ""
+    for offer in _OFFERS:
+        matching = [
+            (found.specificity(offer), -place, found) for place, found in enumerate(ranges) if found.specificity(offer)
+        ]
+        if not matching:
+            continue
+        specificity, place, deciding = max(matching, key=lambda match: match[:2])
+        rank = (deciding.quality, specificity, place)
+        if deciding.quality > 0 and (best is None or rank > best):
+            best, chosen, escaping = rank, offer, deciding.parameters.get("escaping", "")
+    content_type = f"{chosen.type}/{chosen.subtype}; version={chosen.version}; charset=utf-8"
+    if escaping == "underscores":  # all names are legacy names, so that only the header changes
+        content_type += "; escaping=underscores"
+    return Format(chosen is not _TEXT, content_type)
+
+
+@lru_cache(maxsize=256)
+def _accepts_gzip(accept_encoding: str) -> bool:
+    qualities: dict[str, float] = {}
+    for element in accept_encoding.split(","):
+        name, parameters = _element(element)
+        quality = _quality(parameters)
+        if name and quality is not None:
+            qualities.setdefault("gzip" if name == "x-gzip" else name, quality)
+    gzip = qualities.get("gzip", qualities.get("*", 0.0))
+    return gzip > 0 and gzip >= qualities.get("identity", 0.0)
+
+
+def _ranges(accept: str) -> list[_Range]:
+    """Parse an Accept header; invalid elements are omitted."""
+    ranges = []
+    for element in accept.split(","):
+        name, parameters = _element(element)
+        type, slash, subtype = name.partition("/")
+        quality = _quality(parameters)
+        if slash and type and subtype and quality is not None:
+            ranges.append(_Range(type, subtype, parameters, quality))
+    return ranges
+
+
+def _element(text: str) -> tuple[str, dict[str, str]]:
+    """Parse `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
+    name, *rest = text.split(";")
+    parameters = {}
+    for parameter in rest:
+        key, _, value = parameter.partition("=")
+        parameters[key.strip().lower()] = value.strip().strip('"')
+    return name.strip().lower(), parameters
+
+
+def _quality(parameters: Mapping[str, str]) -> float | None:
+    """Return the q-value: 1 by default, None if it is not a number in 0..1."""
+    text = parameters.get("q", "1")
+    if not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    quality = float(text)
+    return quality if quality <= 1 else None

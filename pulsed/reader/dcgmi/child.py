@@ -123,7 +123,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport of the started process (asyncio)."""
-        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Receive output (asyncio)."""

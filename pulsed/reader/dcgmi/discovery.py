@@ -1,7 +1,8 @@
-"""Identity of the GPUs and versions of DCGM: what `dcgmi discovery` and `dcgmi -v` print.
+"""Identity of the GPUs, versions of DCGM and the epoch of its host engine.
 
-`discovery -l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon
-is which NVML instance of which GPU; it names neither profiles nor the UUIDs of instances (Query.cpp, DCGM 2.1 to 4.7).
+`dcgmi discovery -l` has the GPUs with name, PCI address and UUID, `-c` the tree of MIG instances: which entity id of
+dmon is which NVML instance of which GPU; it names neither profiles nor the UUIDs of instances (Query.cpp, DCGM 2.1 to
+4.7). The epoch is that of the engine's process, as far as it is visible.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.model.raw_tick import Labels, Layout, Series
@@ -210,3 +212,31 @@ def merged_layout(fast: Layout, slow: Layout | None, topology: Topology) -> Layo
         pairs = dict(labels)
         known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
     return Layout(fast.dialect, tuple(Series(each.name, known[each.labels]) for each in series))
+
+
+PROC = Path("/proc")
+
+_NAME = b"nv-hostengine"
+
+_START = 19
+"""Field 22 of `/proc/PID/stat`, start in clock ticks since boot, as an index behind the name of the program."""
+
+
+def engine_epoch(proc: Path = PROC) -> str:
+    """Return an opaque text of the running host engine, another one after each start.
+
+    Empty unless exactly one is visible: in a container it is not, and an exporter may have an engine of its own.
+    """
+    found = [start for folder in proc.glob("[0-9]*") if (start := _start(folder))]
+    return found[0] if len(found) == 1 else ""
+
+
+def _start(folder: Path) -> str:
+    """Return process id and start of a host engine; empty for another process, or one that has ended."""
+    try:
+        if (folder / "comm").read_bytes().strip() != _NAME:
+            return ""
+        status = (folder / "stat").read_bytes()
+        return f"{folder.name}/{status.rpartition(b')')[2].split()[_START].decode()}"
+    except (OSError, IndexError):
+        return ""

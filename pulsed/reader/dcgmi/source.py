@@ -29,8 +29,15 @@ from pulsed.errors import (
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
 from pulsed.pauses import Backoff
 from pulsed.reader.dcgmi.child import find
-from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
-from pulsed.reader.dcgmi.host_engine import PROC, engine_epoch
+from pulsed.reader.dcgmi.discovery import (
+    NOTHING_KNOWN,
+    PROC,
+    Topology,
+    discover,
+    engine_epoch,
+    is_outdated,
+    merged_layout,
+)
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream

@@ -1,7 +1,7 @@
 """The source `exporter`: scrapes dcgm-exporters over HTTP, or reads a saved page again and again.
 
 One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. This module
-decides when to read a page, and does not interpret it.
+decides when to read a page, and takes nothing from it but when the exporter was started.
 """
 
 from __future__ import annotations
@@ -13,20 +13,51 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from math import isfinite
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pulsed.background import in_background, turn
 from pulsed.discovery.shards import shard_key
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
-from pulsed.model.raw_tick import Labels, RawTick
-from pulsed.reader.exporter.page_epoch import PageEpoch
+from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.source import SourceRequest
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular
+
+PROCESS_START = "process_start_time_seconds"
+
+_REPUBLISHED = "pulsed_"
+"""Prefix of metrics on the page of another pulsed, whose process is not the one that counts."""
+
+
+class PageEpoch:
+    """Finds the start of the process on the pages of one target."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._position: int | None = None
+        self._epoch = UNKNOWN_EPOCH
+
+    def of(self, layout: Layout, values: Sequence[RawValue]) -> Epoch:
+        """Return the epoch of a page, the same object until it changes; that of the page before if it has none."""
+        if layout is not self._layout:
+            self._layout, self._position = layout, _position(layout)
+        value = None if self._position is None else values[self._position]
+        if isinstance(value, float) and isfinite(value) and (start := repr(value)) != self._epoch.exporter:
+            self._epoch = Epoch(exporter=start)
+        return self._epoch
+
+
+def _position(layout: Layout) -> int | None:
+    if any(series.name.startswith(_REPUBLISHED) for series in layout.series):
+        return None
+    found = (at for at, series in enumerate(layout.series) if series.name == PROCESS_START and not series.labels)
+    return next(found, None)
+
 
 _AT_ONCE = 8
 _LARGE_PAGE = 128 * 1024  # bytes; a new page of this size takes some 10 ms, the most expensive kind some 50 ms

@@ -125,7 +125,7 @@ def open_bytes(path: Path) -> BinaryIO:
         return io.BufferedReader(file)
     unpacked = gzip.GzipFile(fileobj=file)
     unpacked.myfileobj = file  # closed with it
-    return cast(BinaryIO, unpacked)
+    return cast("BinaryIO", unpacked)
 
 
 def open_text(path: Path) -> io.TextIOWrapper:

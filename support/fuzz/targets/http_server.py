@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import h11
 
 from pulsed.present.asgi import Receive, Scope, Send, respond, route_of
-from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
+from pulsed.present.exposition.text_format import accepts_gzip, choose_format
 from pulsed.server.http_server import Server
 from pulsed.server.settings import WebServerSettings
 from support.fuzz.target import FuzzTarget, pieces, randomness

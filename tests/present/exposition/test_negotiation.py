@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.present.exposition.negotiation import LONGEST, accepts_gzip, choose_format
+from pulsed.present.exposition.text_format import LONGEST, accepts_gzip, choose_format
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

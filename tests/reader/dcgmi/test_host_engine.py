@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.model.raw_tick import UNKNOWN_EPOCH
-from pulsed.reader.dcgmi.host_engine import engine_epoch
+from pulsed.reader.dcgmi.discovery import engine_epoch
 from pulsed.reader.dcgmi.source import DcgmiSource
 from support.standin.fixture import standin
 from support.standin.install import Standin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch
-from pulsed.reader.exporter.page_epoch import PageEpoch
+from pulsed.reader.exporter.source import PageEpoch
 from pulsed.reader.exposition.parser import PageParser
 
 GPU = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0"} 40\n'

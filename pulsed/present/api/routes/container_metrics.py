@@ -18,8 +18,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import POSITION, Value
-from pulsed.present.api.derived_sections import SECTIONS, Derived
 from pulsed.present.api.gpu_matches import (
+    SECTIONS,
+    Derived,
     Match,
     board_of,
     current_result,
