@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ pytest_plugins = ("support.kubernetes.api_servers", "support.nvml_standin.librar
 # A shell's background job ignores SIGINT, and so would every child of ours: tests that send it need it as usual.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Byte code is kept, here and in children: every daemon would compile all of pulsed, every worker all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Properties are not judged by time: other processes run on this machine.
 hypothesis.settings.register_profile("untimed", deadline=None)

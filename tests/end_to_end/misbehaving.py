@@ -6,6 +6,7 @@ Raw sockets: most of these answers are not what an HTTP library would send.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import itertools
 import random
@@ -58,6 +59,12 @@ def _says(data: bytes, *, close: bool = False) -> Answer:
     return answer
 
 
+def _says_much(data: Callable[[], bytes]) -> Answer:
+    """Send what takes time and memory to make, and is made when it is first asked for."""
+    made = functools.cache(data)
+    return lambda client, number: client.sendall(made())
+
+
 def _pages(body: Callable[[int], str]) -> Answer:
     return lambda client, number: client.sendall(_whole(body(number)))
 
@@ -94,9 +101,12 @@ def _rows(count: int, row: Callable[[int], str]) -> str:
 _PAGE = page(0)
 _CHUNKED = _head("Content-Type: text/plain", "Transfer-Encoding: chunked")
 _ZIPPED = gzip.compress(_PAGE.encode())
-_BOMB = gzip.compress(b"# padding\n" * 20_000_000, 1)
-_ROWS_BOMB = gzip.compress(_rows(1000, lambda n: _row(n, 1)).encode() * 2000, 1)
-_MANY_GPUS = _rows(20_000, lambda n: _row(n, 1))
+
+
+def _zipped(data: bytes) -> bytes:
+    return _whole(gzip.compress(data, 1), "Content-Encoding: gzip")
+
+
 _RANDOM = random.Random(1)
 _BINARY = _RANDOM.randbytes(50_000)
 
@@ -134,8 +144,10 @@ KINDS: Mapping[str, Misbehaviour] = {
     # Encodings
     "gzip-garbage": Misbehaviour("scrape_failed", _says(_whole(_BINARY, "Content-Encoding: gzip"))),
     "gzip-cut": Misbehaviour("scrape_failed", _says(_whole(_ZIPPED[:-9], "Content-Encoding: gzip"))),
-    "gzip-bomb": Misbehaviour("scrape_failed", _says(_whole(_BOMB, "Content-Encoding: gzip"))),
-    "gzip-bomb-of-rows": Misbehaviour("scrape_failed", _says(_whole(_ROWS_BOMB, "Content-Encoding: gzip"))),
+    "gzip-bomb": Misbehaviour("scrape_failed", _says_much(lambda: _zipped(b"# padding\n" * 20_000_000))),
+    "gzip-bomb-of-rows": Misbehaviour(
+        "scrape_failed", _says_much(lambda: _zipped(_rows(1000, lambda n: _row(n, 1)).encode() * 2000))
+    ),
     "brotli": Misbehaviour("scrape_failed", _says(_whole(_PAGE, "Content-Encoding: br"))),
     # Contents
     "empty": Misbehaviour("bad_page", _says(_whole(""))),
@@ -147,14 +159,16 @@ KINDS: Mapping[str, Misbehaviour] = {
     "zero-bytes": Misbehaviour("bad_page", _says(_whole(b"\0" * 100_000))),
     "html-as-type": Misbehaviour("", _says(_whole(_PAGE).replace(b"text/plain", b"text/html"))),
     "invalid-utf-8": Misbehaviour("", _says(_whole(_PAGE.encode() + b'x{a="\xff"} 1\n'))),
-    "huge-page": Misbehaviour("scrape_failed", _says(_whole(b"a 1\n" * 5_000_000))),
-    "many-lines": Misbehaviour("bad_page", _says(_whole(b"a 1\n" * 1_000_000))),
-    "long-line": Misbehaviour("bad_page", _says(_whole('a{b="' + "x" * 8_000_000 + '"} 1\n'))),
-    "many-gpus": Misbehaviour("too_many_gpus", _says(_whole(_MANY_GPUS))),
-    "many-series": Misbehaviour("bad_page", _says(_whole(_rows(100_000, lambda n: f'other_metric{{id="{n}"}} 1\n')))),
-    "many-names": Misbehaviour("", _says(_whole(_PAGE + _rows(20_000, lambda n: f"metric_{n} 1\n")))),
+    "huge-page": Misbehaviour("scrape_failed", _says_much(lambda: _whole(b"a 1\n" * 5_000_000))),
+    "many-lines": Misbehaviour("bad_page", _says_much(lambda: _whole(b"a 1\n" * 1_000_000))),
+    "long-line": Misbehaviour("bad_page", _says_much(lambda: _whole('a{b="' + "x" * 8_000_000 + '"} 1\n'))),
+    "many-gpus": Misbehaviour("too_many_gpus", _says_much(lambda: _whole(_rows(20_000, lambda n: _row(n, 1))))),
+    "many-series": Misbehaviour(
+        "bad_page", _says_much(lambda: _whole(_rows(100_000, lambda n: f'other_metric{{id="{n}"}} 1\n')))
+    ),
+    "many-names": Misbehaviour("", _says_much(lambda: _whole(_PAGE + _rows(20_000, lambda n: f"metric_{n} 1\n")))),
     "many-labels": Misbehaviour("", _says(_whole(_PAGE + _row(1, 1, more="".join(f',l{n}="x"' for n in range(5000)))))),
-    "bad-rows": Misbehaviour("bad_page", _says(_whole(_rows(50_000, lambda n: f"DCGM_FI_{n}{{gpu= 1\n")))),
+    "bad-rows": Misbehaviour("bad_page", _says_much(lambda: _whole(_rows(50_000, lambda n: f"DCGM_FI_{n}{{gpu= 1\n")))),
     "nan-flood": Misbehaviour("", _pages(lambda n: _rows(64, lambda gpu: _row(f"nan-{gpu}", "NaN")))),
     "infinities": Misbehaviour("", _pages(lambda n: _row("inf", "+Inf") + _row("inf2", "-Inf") + _row("big", "1e308"))),
     "duplicates": Misbehaviour("", _pages(lambda n: _rows(1000, lambda value: _row("twin", value)))),

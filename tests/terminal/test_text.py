@@ -49,29 +49,27 @@ def poisoned(document: Any, text: str) -> Any:
     return text if isinstance(document, str) else document
 
 
-BEFORE = answers()
-
-
 class PoisonedDaemon:
     """Answers all requests of a feed with a text everywhere."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._before = answers()
 
     def json(self, path: str) -> Any:
         route = path.partition("?")[0]
         documents: dict[str, Any] = {
-            "/gpus": BEFORE.summary,
-            "/host": BEFORE.host,
+            "/gpus": self._before.summary,
+            "/host": self._before.host,
             "/version": {"version": "0"},
-            "/events/recent": {"changes": BEFORE.events},
-            "/jobs": {"jobs": BEFORE.jobs},
-            "/processes": {"published": True, "processes": BEFORE.processes},
-            "/history": BEFORE.history,
+            "/events/recent": {"changes": self._before.events},
+            "/jobs": {"jobs": self._before.jobs},
+            "/processes": {"published": True, "processes": self._before.processes},
+            "/history": self._before.history,
         }
         if route == "/config":
             return {"history": {"fields": list(HISTORY_FIELDS)}}
-        document = documents.get(route) or next(iter(BEFORE.details.values()))
+        document = documents.get(route) or next(iter(self._before.details.values()))
         return poisoned(json.loads(json.dumps(document)), self._text)
 
 

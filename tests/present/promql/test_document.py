@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,6 +24,10 @@ OF_PULSED = ["pulsed-recording-gpus", "pulsed-recording-owners", *ALERTS_OF_PULS
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["rules", *arguments]) == 0
     return capsys.readouterr().out
+
+
+def loaded_yaml(text: str) -> Any:
+    return yaml.load(text, yaml.CSafeLoader)
 
 
 def test_promtool_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,13 +56,13 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_was_asked_for(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], names: list[str]) -> None:
-    loaded = yaml.safe_load(printed(capsys, *arguments))
+    loaded = loaded_yaml(printed(capsys, *arguments))
     assert [group["name"] for group in loaded["groups"]] == names
 
 
 def names_of(text: str) -> tuple[list[str], list[str]]:
     """Return the groups and the alerts of a rule file."""
-    loaded = yaml.safe_load(text)["groups"]
+    loaded = loaded_yaml(text)["groups"]
     return [group["name"] for group in loaded], [
         rule["alert"] for group in loaded for rule in group["rules"] if "alert" in rule
     ]
@@ -106,7 +111,7 @@ def test_alerts_link_to_the_configured_runbook(capsys: pytest.CaptureFixture[str
     text = printed(capsys, "--runbook-url", "https://wiki/gpu")
     links = [
         rule["annotations"]["runbook_url"]
-        for g in yaml.safe_load(text)["groups"]
+        for g in loaded_yaml(text)["groups"]
         for rule in g["rules"]
         if "alert" in rule
     ]
@@ -115,11 +120,11 @@ def test_alerts_link_to_the_configured_runbook(capsys: pytest.CaptureFixture[str
 
 
 def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = yaml.safe_load(printed(capsys))
+    plain = loaded_yaml(printed(capsys))
     text = printed(
         capsys, "--format", "kubernetes", "--namespace", "monitoring", "--labels", "release=prometheus,on=yes"
     )
-    found = yaml.safe_load(text)
+    found = loaded_yaml(text)
     assert found["apiVersion"] == "monitoring.coreos.com/v1"
     assert found["kind"] == "PrometheusRule"
     assert found["metadata"] == {
@@ -128,13 +133,13 @@ def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
         "labels": {"release": "prometheus", "on": "yes"},
     }
     assert found["spec"] == plain
-    assert "namespace" not in yaml.safe_load(printed(capsys, "--format", "kubernetes"))["metadata"]
+    assert "namespace" not in loaded_yaml(printed(capsys, "--format", "kubernetes"))["metadata"]
 
 
 def test_yaml_says_what_the_rules_say() -> None:
     """Expressions, labels and texts come back as they were, whatever characters they have."""
     given = groups(ComputeSettings(), RuleSelection())
-    loaded = yaml.safe_load(document(ComputeSettings(), RuleSelection()))["groups"]
+    loaded = loaded_yaml(document(ComputeSettings(), RuleSelection()))["groups"]
     for group, found in zip(given, loaded, strict=True):
         assert isinstance(group, Group)
         for rule, each in zip(group.rules, found["rules"], strict=True):
