@@ -199,7 +199,7 @@ class TensorPeak(NamedTuple):
     """The dense peak of the tensor cores of some products with 16-bit numbers, as a data sheet has it.
 
     Attributes:
-        pattern: found in the names of its products, and no earlier one.
+        pattern: found in the names of its products; no name has two rows.
         flops: floating-point operations a second, without sparsity.
         sms: how many SMs it has.
         flops_per_clock: of one SM.
@@ -215,14 +215,15 @@ class TensorPeak(NamedTuple):
     @property
     def clock_hertz(self) -> float:
         """The SM clock of that peak, which is not the highest: 1,830 of 1,980 MHz on H100 SXM."""
-        return self.flops / (self.sms * self.flops_per_clock)
+        return float(round(self.flops / (self.sms * self.flops_per_clock)))
 
 
 TENSOR_PEAKS: Final = (
     TensorPeak(r"\bA(100|800)\b", 312e12, 108, 2048, "data sheet of A100; A800 computes as A100 does"),
     TensorPeak(r"\bH100 PCIe", 756e12, 114, 4096, "data sheet of H100 PCIe"),
     TensorPeak(r"\bH[12]00 NVL", 835.5e12, 132, 4096, "data sheets of H100 NVL and H200 NVL"),
-    TensorPeak(r"\bH100 [0-9]+GB HBM3|\bG?H200\b", 989.4e12, 132, 4096, "data sheets of H100 SXM, H200, GH200"),
+    TensorPeak(r"\bH100 [0-9]+GB HBM3|\bH200$|\bGH200\b", 989.4e12, 132, 4096, "data sheets of H100 SXM, H200, GH200"),
+    TensorPeak(r"\bB200\b", 2250e12, 148, 8192, "data sheet of HGX B200"),
     TensorPeak(r"\bL40S\b", 362.05e12, 142, 1024, "data sheet of L40S"),
 )
 """Other products have no estimate of their model FLOP utilization."""

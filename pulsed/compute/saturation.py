@@ -13,7 +13,7 @@ from typing import Final
 
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
-from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of
+from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of, tensor_peak_of
 from pulsed.model.computed_tick import Bounds, Inputs, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
@@ -34,16 +34,17 @@ class Saturator:
         link: the device's chip-to-chip link; None if it has none.
     """
 
-    __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_whole", "link")
+    __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_tensor_clock", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
         """Look the peaks up by the product name, which may be empty. A MIG instance and a vGPU guest are not `whole`:
         they have no links."""
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
-        nvlink = nvlink_of(model)
+        nvlink, tensor = nvlink_of(model), tensor_peak_of(model)
         self.link = c2c_of(model) if whole else None
         self._peaks = row
         self._whole = whole
+        self._tensor_clock = None if tensor is None else tensor.clock_hertz
         self._ratios: tuple[float, ...] = _ratio_peaks(row)
         self._nvlink = row.nvlink if row.nvlink is not None or nvlink is None else nvlink.peak
         self._c2c = row.c2c if row.c2c is not None or self.link is None else self.link.peak
@@ -80,7 +81,7 @@ class Saturator:
             limiting = RESOURCES[resources.index(ratio)]
         elif upper == 0.0:
             limiting = NONE
-        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, missing)
+        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, missing, self._tensor_clock)
 
     def _pcie(self, reading: Reading) -> Value:
         transmit = reading.pcie_transmit_bytes_per_second

@@ -1,20 +1,36 @@
-"""Tensor throughput: tensor activity times SM clock over its maximum.
+"""Tensor throughput, and model FLOP utilization (MFU) estimated from it: tensor activity times SM clock over a clock.
 
-The nearest to model FLOP utilization that counters give (overall FLOP utilization, arXiv 2605.20799).
+That product is published as overall FLOP utilization (OFU, arXiv 2605.20799). It is an upper estimate of MFU: a pipe
+that works on the padding of a tile, or on what is computed again, is active as well, and sparsity is not seen. The peak
+of a data sheet is for a lower clock than the highest.
 """
 
 from __future__ import annotations
 
 from pulsed.compute.declaration import DerivedNumber, DerivedResult
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading, Value
 
+RECORDED_CLOCK = "gpu:pulsed_tensor_clock_hertz:raw"
+"""The recorded series of the clock of the data sheet's peak."""
 
-def tensor_throughput_ratio(reading: Reading) -> Value:
-    """Return the tensor throughput in 0..1; None if an input is missing."""
-    tensor, clock, highest = reading.tensor_active_ratio, reading.sm_clock_hertz, reading.sm_clock_max_hertz
-    if tensor is None or clock is None or highest is None or not highest > 0.0:
+
+def tensor_throughput_ratio(reading: Reading, data_sheet_clock: Value) -> Value:
+    """Return the tensor throughput in 0..1 over that at the data sheet's clock, in hertz; without one (None), over that
+    at the highest clock. None if an input is missing."""
+    return _over(reading, reading.sm_clock_max_hertz if data_sheet_clock is None else data_sheet_clock)
+
+
+def mfu_ratio(reading: Reading, result: Result) -> Value:
+    """Return the estimate of MFU in 0..1; None if an input, or the data sheet's clock of the model, is missing."""
+    return _over(reading, result.saturation.tensor_clock_hertz)
+
+
+def _over(reading: Reading, clock_of_peak: Value) -> Value:
+    tensor, clock = reading.tensor_active_ratio, reading.sm_clock_hertz
+    if tensor is None or clock is None or clock_of_peak is None or not clock_of_peak > 0.0:
         return None
-    ratio = tensor * clock / highest
+    ratio = tensor * clock / clock_of_peak
     return None if ratio != ratio else min(max(ratio, 0.0), 1.0)  # NaN counts as missing
 
 
@@ -25,12 +41,21 @@ TENSOR_THROUGHPUT = DerivedResult(
     values=(
         DerivedNumber(
             name="tensor_throughput_ratio",
-            help="Tensor activity times SM clock over its maximum, the closest to model FLOP utilization that counters"
-            " give",
-            get=lambda reading, result: tensor_throughput_ratio(reading),
+            help="Tensor activity times SM clock over the clock of the data sheet's peak, else over the highest",
+            get=lambda reading, result: tensor_throughput_ratio(reading, result.saturation.tensor_clock_hertz),
             json="saturation.tensor_throughput_ratio",
             csv=False,
-            promql="clamp_max({tensor_active_ratio} * {sm_clock_hertz} / {sm_clock_max_hertz}, 1)",
+            promql="clamp_max({tensor_active_ratio} * {sm_clock_hertz}"
+            f" / ({RECORDED_CLOCK} or {{sm_clock_max_hertz}}), 1)",
+        ),
+        DerivedNumber(
+            name="mfu_ratio",
+            help="Upper estimate of model FLOP utilization: tensor throughput of models whose data sheet's clock is"
+            " known; tile quantization and sparsity are not seen",
+            get=mfu_ratio,
+            json="saturation.mfu_ratio",
+            csv=False,
+            promql=f"clamp_max({{tensor_active_ratio}} * {{sm_clock_hertz}} / {RECORDED_CLOCK}, 1)",
         ),
     ),
 )

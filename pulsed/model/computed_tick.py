@@ -48,6 +48,7 @@ class Saturation(NamedTuple):
         compute: the largest known pipe.
         memory: device memory.
         missing: the resources that this device has and that are not known.
+        tensor_clock_hertz: the SM clock of the data sheet's tensor peak; None if the product's is not known.
     """
 
     ratio: Value
@@ -58,6 +59,7 @@ class Saturation(NamedTuple):
     compute: Value
     memory: Value
     missing: tuple[str, ...]
+    tensor_clock_hertz: Value = None
 
 
 class RealUtilization(NamedTuple):

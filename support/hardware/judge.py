@@ -50,7 +50,8 @@ class Seen(NamedTuple):
 
     Attributes:
         workload_class: the most frequent class of its samples; empty without samples.
-        means: of canonical names and `real_utilization_ratio`, `tensor_throughput_ratio`; those that most samples have.
+        means: of canonical names and `real_utilization_ratio`, `tensor_throughput_ratio`, here over the highest clock;
+            those that most samples have.
         counted: of `PIPES`, `dram` and `pcie` (bytes/s), what the kernel did over the peak at the highest clock.
         counted_utilization: real utilization of what was counted; None if a peak is not known.
         problems: what does not agree, a sentence each.
@@ -117,7 +118,7 @@ def _means(found: Sequence[Sample]) -> Mapping[str, float]:
     """Return the means of what most samples have."""
     columns = {name: [sample.reading[position] for sample in found] for name, position in POSITION.items()}
     columns["real_utilization_ratio"] = [sample.result.real_utilization.ratio for sample in found]
-    columns["tensor_throughput_ratio"] = [tensor_throughput_ratio(sample.reading) for sample in found]
+    columns["tensor_throughput_ratio"] = [tensor_throughput_ratio(sample.reading, None) for sample in found]
     present = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return {name: fmean(values) for name, values in present.items() if len(values) > len(found) / 2}
 

@@ -191,5 +191,12 @@ def test_derived_values_that_are_never_missing_or_have_no_column() -> None:
     of_health = {"health_severity", "health_coverage_ratio"}
     changes = "workload_class_changes_total"
     assert named("always", True) == {*bounds, *of_health, changes, "real_utilization_coverage_ratio"}
-    assert named("csv", False) == {*of_health, changes, "mig_unpartitioned_ratio", "tensor_throughput_ratio", "use"}
+    assert named("csv", False) == {
+        *of_health,
+        changes,
+        "mfu_ratio",
+        "mig_unpartitioned_ratio",
+        "tensor_throughput_ratio",
+        "use",
+    }
     assert named("integer", True) == {"health_severity"}

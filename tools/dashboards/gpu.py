@@ -279,11 +279,11 @@ SATURATION = Row(
             band=True,
         ),
         chart(
-            "Tensor throughput",
+            "Model FLOP utilization",
             RATIO,
-            quantities("tensor_throughput_ratio tensor_active_ratio", "throughput,tensor active"),
-            "Tensor activity times SM clock over its maximum, an approximation of model FLOP utilization. Below"
-            " tensor activity, the clocks are reduced.",
+            quantities("mfu_ratio tensor_active_ratio", "MFU estimate,tensor active"),
+            "Upper estimate for models whose data sheet is known: tensor activity times SM clock over the clock of the"
+            " data sheet's peak. Below tensor activity, the clocks are reduced.",
             1.0,
         ),
     ),

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
 from pulsed.compute.derived_results import recorded_numbers
+from pulsed.compute.products import TENSOR_PEAKS
 from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.tensor_throughput import RECORDED_CLOCK
 from pulsed.present.promql.rule_types import (
     INSTANCE,
     MODEL,
@@ -19,6 +21,7 @@ from pulsed.present.promql.rule_types import (
     SEEN,
     IdentityLabels,
     Recording,
+    found,
     indented,
     number,
     recorded,
@@ -201,5 +204,7 @@ def _ambiguous(identity: IdentityLabels, where: str) -> str:
 
 def derived_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield one rule per derived number that declares its own PromQL."""
+    clocks = (f"{number(row.clock_hertz)} * {SEEN}{{{found([row.pattern], 0)}}}" for row in TENSOR_PEAKS)
+    yield Recording(RECORDED_CLOCK, "\nor ".join(clocks), "SM clock of the tensor peak of the product's data sheet.")
     for result in recorded_numbers():
         yield Recording(recorded(result.name, "raw"), with_inputs(result.promql), result.help + ".")
