@@ -48,8 +48,8 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable pauses settings remote_write model translate.units translate.fields "
-        "terminal attribution translate compute accounting"
+        "background errors json_text printable pauses settings kubernetes remote_write model translate.units "
+        "translate.fields terminal attribution translate compute accounting"
     ),
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
     "server": "errors json_text regular_file file_watcher pauses settings model present config",

@@ -25,6 +25,7 @@ CONDITIONAL = {
     "pulsed_remote_write_samples_total",  # with publish.remote_write
     "pulsed_remote_write_dropped_samples_total",
     "pulsed_remote_write_waiting_samples",
+    "pulsed_health_report_up",  # with kubernetes.conditions
     "pulsed_attribution_errors_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",

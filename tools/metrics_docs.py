@@ -207,6 +207,7 @@ def _own() -> Iterator[str]:
     telemetry.attribution = lambda: [state]
     telemetry.state = lambda: StateWrites({"jobs.json": True})
     telemetry.remote_write = RemoteWriter(_no_pages, lambda: "")
+    telemetry.node_reports = lambda: {"kubernetes": True}
     telemetry.remote_write.configure(RemoteWriteSettings(url="http://localhost"))
     telemetry.count_request("/metrics", 200)
     yield from table(_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")))

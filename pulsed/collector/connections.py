@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pulsed.collector.this_host import discovers_exporters, discovery_node
+from pulsed.collector.this_host import discovers_exporters, discovery_node, node_of_pods
 from pulsed.configuration import Config
+from pulsed.errors import ConfigError
 from pulsed.reader.exporter.settings import ExporterSettings
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
+    from pulsed.kubernetes.node_conditions import ConditionTarget
 
 
 def api_client(config: Config) -> ApiClient:
@@ -24,6 +26,26 @@ def api_client(config: Config) -> ApiClient:
     if discovers_exporters(config):
         discovery_node(config)
     return ApiClient(cluster_access(config), config.kubernetes.timeout)
+
+
+def condition_target(config: Config) -> ConditionTarget | None:
+    """Return where conditions of the node are written; None if they are not to be.
+
+    Raises:
+        ConfigError: the node or the API server is unknown, or the GPUs may be those of other nodes.
+    """
+    given = config.kubernetes.conditions
+    if not given.enabled:
+        return None
+    if config.node is None or not node_of_pods(config) or config.source.is_synthetic:
+        raise ConfigError(
+            "kubernetes.conditions needs the name of the node, and readings of its own, real GPUs only",
+            "Set `node`, in a pod PULSED_NODE from the field spec.nodeName; for targets that may be of other hosts set "
+            "source.exporter.own_node, too",
+        )
+    from pulsed.kubernetes.node_conditions import ConditionTarget
+
+    return ConditionTarget(config.node, api_client(config), given.interval, given.heartbeat, given.events)
 
 
 def cluster_access(config: Config) -> ClusterAccess:

@@ -30,6 +30,7 @@ from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.commands.arguments import config_file, configuration, load_config
+from pulsed.commands.node_reports import NodeReports
 from pulsed.config.load import file_of
 from pulsed.configuration import Config
 from pulsed.errors import PulsedError
@@ -170,6 +171,9 @@ class Daemon:
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
         self._remote_write = self._telemetry.remote_write = RemoteWriter(self._read_pages, lambda: self._store.node)
+        self._reports = NodeReports(self._store)
+        self._telemetry.node_reports = lambda: self._reports.states
+        self._reports.prepare(config)()
         self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, workloads=self._workloads)
         self._publish(config)
         self._telemetry.owners = self._owner_families.collect
@@ -195,6 +199,7 @@ class Daemon:
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
             asyncio.create_task(self._remote_write.run()),
+            asyncio.create_task(self._reports.run()),
         ]
         if self._saved is not None:
             background.append(
@@ -235,12 +240,14 @@ class Daemon:
         problem = ""
         try:
             config = self._load()
+            apply_reports = self._reports.prepare(config)
             self._collectors.apply(config)
         except PulsedError as error:
             problem = str(error)
             log.error("the configuration is not valid; the previous one stays in force", extra={"error": problem})
         else:
             self._apply(config)
+            apply_reports()
             log.info("configuration reloaded")
         self._last_reload_successful = not problem
         self._notifier.ready("the last configuration is not valid" if problem else "")

@@ -40,6 +40,7 @@ PAGE_OBJECTS = 250
 SILENT_SECONDS = 70.0
 """A watch on which nothing arrives for so long is ended. API servers send a bookmark every minute."""
 
+_CREATED = 201
 _MAX_LIST_BYTES = 64 * 2**20
 _MAX_OBJECT_BYTES = 4 * 2**20
 _MAX_EVENT_BYTES = 4 * 2**20
@@ -50,7 +51,7 @@ _WATCH_GRACE_SECONDS = 30.0
 _REMEDIES: Mapping[int, str] = {
     401: "See whether the ServiceAccount exists; its token is read again for every request",
     403: "Grant its ServiceAccount get, list and watch of pods, and get of what controls them, as the chart does with "
-    "`rbac.create`",
+    "`rbac.create`; for kubernetes.conditions also patch of nodes/status, and create of events",
     404: "See whether this is a Kubernetes API server, and whether the namespace exists",
     429: "It is overloaded; requests continue at growing intervals",
 }
@@ -153,6 +154,18 @@ class ApiClient:
         """
         await self._wait_for_turn()
         content = Content("PUT", "application/json", json.dumps(item).encode())
+        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
+
+    async def patch(self, path: str, changes: JsonObject) -> JsonObject:
+        """Change an object by a strategic merge patch; return it. Raises `KubernetesError` if it was not changed."""
+        await self._wait_for_turn()
+        content = Content("PATCH", "application/strategic-merge-patch+json", json.dumps(changes).encode())
+        return self._parsed((await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)).page)
+
+    async def create(self, path: str, item: JsonObject) -> None:
+        """Create an object in a list. Raises `KubernetesError` if it was not created."""
+        await self._wait_for_turn()
+        content = Content("POST", "application/json", json.dumps(item).encode())
         await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
 
     async def merge(self, path: str, changes: JsonObject) -> None:
@@ -270,7 +283,7 @@ class ApiClient:
             raise self._error(str(error), "See what is between pulsed and the API server") from error
         except (BrokenAnswer, OSError) as error:
             raise self._error(describe(error)[1], "See whether the API server is up and reachable") from error
-        if answer.status != 200:
+        if answer.status not in (200, _CREATED):
             if answer.status in (429, 503) and answer.retry_seconds is not None:
                 pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
                 self._paused_until = max(self._paused_until, self._clock() + pause)

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.settings import Duration, FileName, HttpPath, Kind, ListKind, Settings, external_url, matching, setting
+from pulsed.settings import (
+    Duration,
+    FileName,
+    HttpPath,
+    Kind,
+    ListKind,
+    Settings,
+    Switch,
+    external_url,
+    matching,
+    setting,
+)
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
@@ -112,6 +123,16 @@ PodPort = Annotated[int | str, Kind("port", "a number from 1 to 65535, or the na
 
 
 @dataclass(frozen=True, slots=True)
+class ConditionSettings(Settings):
+    """Health as conditions of the node `node`: `GPUHealthy` and `GPUSourceHealthy`; `True` is good."""
+
+    enabled: Switch = setting(False, "Write them. Needs the rights to `patch` `nodes/status` and `create` `events`.")
+    interval: Duration = setting(10.0, "Time between two looks for a change: the node is not patched more often.")
+    heartbeat: Duration = setting(300.0, "Time after which unchanged conditions are written again.")
+    events: Switch = setting(True, "Create an event of the node for each change.")
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesSettings(Settings):
     """The API server. In a pod with a ServiceAccount token nothing has to be set."""
 
@@ -124,6 +145,7 @@ class KubernetesSettings(Settings):
         f"{SERVICE_ACCOUNT}/namespace", "File with the namespace of this pod; unknown without the file."
     )
     timeout: Duration = setting(10.0, "Timeout of a request.")
+    conditions: ConditionSettings = setting(ConditionSettings(), "Conditions of the node.")
 
 
 @dataclass(frozen=True, slots=True)

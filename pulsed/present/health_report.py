@@ -34,7 +34,7 @@ def health_table(rows: Sequence[Row]) -> str:
         for problem in row["problems"]:
             lines += [
                 "",
-                f"{_name(row)}  {problem['state'].upper()}  {problem['id']}"
+                f"{name_of(row)}  {problem['state'].upper()}  {problem['id']}"
                 + (f"  since {problem['since']}" if problem["since"] else ""),
                 f"  {problem['message']}",
                 f"  -> {problem['remedy']}",
@@ -44,7 +44,7 @@ def health_table(rows: Sequence[Row]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    return f"{_name(row)}  {row['state']}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
+    return f"{name_of(row)}  {row['state']}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
 
 
 def health_line(rows: Sequence[Row]) -> str:
@@ -52,7 +52,7 @@ def health_line(rows: Sequence[Row]) -> str:
 
     `last_reset` among the performance data is the Unix time since which every GPU has been reset; absent without one.
     """
-    wrong = [f"{_name(row)} {each['state']}: {each['id']}" for row in rows for each in row["problems"]]
+    wrong = [f"{name_of(row)} {each['state']}: {each['id']}" for row in rows for each in row["problems"]]
     numbers = " ".join(f"{state}={_count(rows, state)}" for state in reversed(STATES))
     summary = "; ".join([*demo_lines(rows), *wrong, _summary(rows)]).replace("|", "/")
     gpus = sum(row["gpu"] is not None for row in rows)
@@ -66,7 +66,8 @@ def _last_reset(rows: Sequence[Row]) -> str:
     return f" last_reset={int(min(times).timestamp())}" if times and len(times) == len(rows) else ""
 
 
-def _name(row: Row) -> str:
+def name_of(row: Row) -> str:
+    """Return the node and GPU of a row; the target of one without a GPU."""
     if row["gpu"] is None:
         return f"{row['target']}"
     return f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else "")

@@ -1,6 +1,6 @@
 """A Kubernetes API server for tests: pods over TLS with lists, pages, selectors, watches, tokens, and faults.
 
-Other objects can only be requested one by one.
+Other objects can only be requested one by one. The status of nodes takes strategic merge patches; events are kept.
 """
 
 from __future__ import annotations
@@ -166,13 +166,15 @@ def resource_path(path: str) -> ResourcePath:
 
 @dataclass
 class Request:
-    """A request that came: when (monotonic seconds), its path, parameters, token, and the answer's status."""
+    """A request that came: when (monotonic seconds), its path, parameters, token, document, and the answer's status."""
 
     time: float
     path: str
     query: dict[str, str]
     token: str
     status: int = 0
+    method: str = "GET"
+    document: Any = None
 
 
 @dataclass
@@ -188,6 +190,8 @@ class FakeApiServer:
         retry_after: the header of these; empty for none.
         delay: seconds before each answer.
         requests: all that came.
+        nodes: the conditions of nodes, by name.
+        created: events that were created.
     """
 
     folder: Path
@@ -200,6 +204,8 @@ class FakeApiServer:
     delay: float = 0.0
     bookmark_seconds: float = 0.1
     requests: list[Request] = field(default_factory=list)
+    nodes: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    created: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -290,13 +296,38 @@ class FakeApiServer:
         class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:
+            def do_POST(self) -> None:
+                self.do_PATCH()
+
+            def do_PATCH(self) -> None:
+                request = self._request(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                with contextlib.suppress(ConnectionError, ssl.SSLError):
+                    try:
+                        resource = fake.admitted(request)
+                        is_event = request.method == "POST"
+                        document = (
+                            fake.event(request)
+                            if is_event
+                            else fake.patched(request, resource, self.headers["Content-Type"])
+                        )
+                        request.status = 201 if is_event else 200
+                        self._send(request.status, document)
+                    except StatusError as error:
+                        request.status = error.code
+                        self._send(error.code, error.document)
+
+            def _request(self, document: object = None) -> Request:
                 parts = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                request = Request(time.monotonic(), parts.path, query, token)
+                request = Request(time.monotonic(), parts.path, query, token, 0, self.command, document)
                 fake.requests.append(request)
                 time.sleep(fake.delay)
+                return request
+
+            def do_GET(self) -> None:
+                request = self._request()
+                query = request.query
                 cuts = fake.cuts
                 with contextlib.suppress(ConnectionError, ssl.SSLError):
                     try:
@@ -320,7 +351,7 @@ class FakeApiServer:
                 self.send_response(code)
                 self.send_header("Content-Type", content)
                 self.send_header("Content-Length", str(len(body)))
-                if fake.retry_after and code != 200:
+                if fake.retry_after and code >= 400:
                     self.send_header("Retry-After", fake.retry_after)
                 self.end_headers()
                 self.wfile.write(body)
@@ -367,10 +398,40 @@ class FakeApiServer:
             raise StatusError(401, "Unauthorized")
         if self.fault:
             raise StatusError(self.fault, "InjectedFault", document=self.fault_document)
-        resource = resource_path(request.path)
+        resource = resource_path(request.path.removesuffix("/status"))
         if self.denied or any(part in request.path for part in self.denied_paths):
             raise resource.forbidden()
         return resource
+
+    def patched(self, request: Request, resource: ResourcePath, content: str | None) -> object:
+        """Apply a patch to the conditions of a node, which are merged by their type; return the node."""
+        if resource.plural != "nodes" or resource.name not in self.nodes or not request.path.endswith("/status"):
+            raise resource.not_found()
+        if content != "application/strategic-merge-patch+json":
+            raise StatusError(415, "UnsupportedMediaType")
+        with self.changed:
+            merged = {each["type"]: each for each in self.nodes[resource.name]}
+            for each in request.document.get("status", {}).get("conditions", ()):
+                if each.get("$patch") == "delete":
+                    merged.pop(each["type"], None)
+                else:
+                    merged[each["type"]] = {**merged.get(each["type"], {}), **each}
+            self.nodes[resource.name] = list(merged.values())
+            status = {"conditions": deepcopy(self.nodes[resource.name])}
+        return {"kind": "Node", "apiVersion": "v1", "metadata": {"name": resource.name}, "status": status}
+
+    def event(self, request: Request) -> object:
+        """Keep an event. Raises a StatusError 422 for one about a node outside of the namespace `default`."""
+        item = request.document
+        if request.path != "/api/v1/namespaces/default/events" or item["metadata"]["namespace"] != "default":
+            raise StatusError(422, "Invalid", "involvedObject.namespace: does not match event.namespace")
+        self.created.append(item)
+        return item
+
+    def conditions(self, node: str) -> dict[str, dict[str, Any]]:
+        """Return the conditions of a node by type."""
+        with self.changed:
+            return {each["type"]: dict(each) for each in self.nodes[node]}
 
     def found(self, resource: ResourcePath) -> Pod:
         """Return one object. Raises a StatusError 404, or UnknownApi, without one."""

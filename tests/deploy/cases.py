@@ -158,6 +158,8 @@ SINGLE: dict[str, Values] = {
     },
     "kernel log in a file": {"kernelLog": {"enabled": True}},
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
+    "conditions of the node": {"nodeConditions": {"enabled": True}},
+    "conditions and the host engine": {"source": {"kind": "dcgmi"}, "nodeConditions": {"enabled": True}},
     "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
     "workloads of pods": {
         "source": {"exporter": {"via": "hostIP"}},
@@ -234,6 +236,11 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "fleet of the driver": ({**FLEET, "source": {"kind": "nvml"}}, "mode: fleet reads exporters of other nodes"),
     "fleet with a kernel log": ({**FLEET, "kernelLog": {"enabled": True}}, "are for a pod on every node"),
     "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
+    "conditions of simulated GPUs": (
+        {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
+        "nodeConditions.enabled needs real GPUs",
+    ),
+    "fleet with conditions": ({**FLEET, "nodeConditions": {"enabled": True}}, "are for a pod on every node"),
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),

@@ -57,7 +57,8 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     exporter = CASES[name].get("source", {})
     reads_pods = not exporter.get("kind") and exporter.get("exporter", {}).get("via", "pod") == "pod"
     reads_pods = reads_pods and not exporter.get("exporter", {}).get("targets")
-    reads_pods = reads_pods or name in ("workloads of pods", "workloads with the host engine")
+    names = ("workloads of pods", "workloads with the host engine", "conditions and the host engine")
+    reads_pods = reads_pods or name in names
     assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
     for pod in pods(manifests):
         if not name.startswith(("kernel log", "pods from the kubelet", "processes of the node")):
@@ -239,6 +240,26 @@ def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> No
     assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
     account = only(manifests, "ServiceAccount")["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "monitoring"}]
+
+
+def test_conditions_need_two_rights_more_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render(SINGLE["conditions and the host engine"])
+    assert only(manifests, "ClusterRole")["rules"] == [rule("", "nodes/status", "patch")]
+    events = only(manifests, "Role")
+    assert (events["metadata"]["namespace"], events["rules"]) == ("default", [rule("", "events", "create")])
+    for kind in ("ClusterRole", "Role"):
+        binding = only(manifests, f"{kind}Binding")
+        assert (
+            binding["roleRef"]["name"]
+            == only(manifests, kind)["metadata"]["name"]
+            == "monitoring-gpu-pulsed-conditions"
+        )
+        assert binding["subjects"][0]["namespace"] == "monitoring"
+    seen = configured(manifests, tmp_path)
+    assert (seen.kubernetes.conditions.enabled, seen.node) == (True, "node-a")
+    both = [each["rules"] for each in render(SINGLE["conditions of the node"]) if each["kind"] == "ClusterRole"]
+    assert both == [[PODS, *CONTROLLERS], [rule("", "nodes/status", "patch")]]
+    assert not configured(render({}), tmp_path).kubernetes.conditions.enabled
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* Whether pulsed needs a token for the Kubernetes API: `true` or empty. */}}
+{{/* Whether pulsed reads the Kubernetes API: `true` or empty. */}}
 {{- define "pulsed.readsApi" -}}
 {{- if or (include "pulsed.readsPods" .) (include "pulsed.resolvesWorkloads" .) }}true{{ end }}
+{{- end }}
+
+{{/* Whether pulsed needs a token for the Kubernetes API: `true` or empty. */}}
+{{- define "pulsed.usesApi" -}}
+{{- if or (include "pulsed.readsApi" .) .Values.nodeConditions.enabled }}true{{ end }}
 {{- end }}
 
 {{/* The TCP ports of the source and the Kubernetes API, as a YAML list. The name of a port does not match that of a pod in
@@ -148,7 +153,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- $ports = append $ports (regexFind ":[0-9]+$" $host | trimPrefix ":" | default .Values.source.dcgmi.port | int) }}
 {{- end }}
 {{- end }}
-{{- if include "pulsed.readsApi" . }}
+{{- if include "pulsed.usesApi" . }}
 {{- $ports = concat $ports .Values.networkPolicy.apiServerPorts }}
 {{- end }}
 {{- $ports | uniq | toYaml }}
@@ -215,6 +220,9 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- end }}
 {{- if .Values.kernelLog.enabled }}
 {{- $_ := set $base "health" (dict "kernel_log" (include "pulsed.kernelLog" .)) }}
+{{- end }}
+{{- if .Values.nodeConditions.enabled }}
+{{- $_ := set $base "kubernetes" (dict "conditions" (dict "enabled" true)) }}
 {{- end }}
 {{- $chosen := dict }}
 {{- if include "pulsed.resolvesWorkloads" . }}

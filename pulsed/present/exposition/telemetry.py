@@ -63,6 +63,7 @@ class Telemetry(Collector):
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
         self.remote_write: RemoteWriter | None = None
+        self.node_reports: Callable[[], Mapping[str, bool]] = dict
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
@@ -96,6 +97,15 @@ class Telemetry(Collector):
         yield from _state_families(self.state())
         if self.remote_write is not None and self.remote_write.sent is not None:
             yield from _remote_write_families(self.remote_write, self.remote_write.sent)
+        if reports := self.node_reports():
+            up = GaugeMetricFamily(
+                "pulsed_health_report_up",
+                "1 while health is written to the receiver: kubernetes (conditions of the node)",
+                labels=["receiver"],
+            )
+            for receiver, is_up in reports.items():
+                up.add_metric([receiver], int(is_up))
+            yield up
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
