@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import NamedTuple
 
+from pulsed.accounting.activity import Moments, Timeline
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
 from pulsed.compute.bounds import media_of
 from pulsed.model.computed_tick import ComputedTick
@@ -128,6 +129,7 @@ class GpuAccount:
         bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
         conditions: what was wrong, by check.
+        moments: for mean and spread of quantities; of a shared GPU an equal share of the time.
     """
 
     device: Device
@@ -148,6 +150,7 @@ class GpuAccount:
     violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
     events: list[OwnerEvent] = field(default_factory=list)
     conditions: dict[str, OwnerCondition] = field(default_factory=dict)
+    moments: Moments = field(default_factory=Moments)
 
     @property
     def estimate(self) -> CounterVector:
@@ -250,6 +253,7 @@ class OwnerAccount:
         gpus: by GPU.
         holding: the GPUs that it has now.
         absent_ticks: ticks since it had a GPU.
+        timeline: of the real utilization of its GPUs.
     """
 
     owner: Owner
@@ -264,6 +268,7 @@ class OwnerAccount:
     gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0
+    timeline: Timeline = field(default_factory=Timeline)
 
     @property
     def begun(self) -> float:
@@ -315,6 +320,7 @@ class AccountedGpu:
         base: its counters at the start of the segment; None before the first.
         reading: at the start of the segment.
         extremes: of the segment.
+        moments: of the segment.
         observed: seconds of observed time up to the newest sample.
         first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
         is_known: whether its owners are known; free counts.
@@ -328,6 +334,7 @@ class AccountedGpu:
     base: CounterSnapshot | None = None
     reading: Reading | None = None
     extremes: Extremes = field(default_factory=Extremes)
+    moments: Moments = field(default_factory=Moments)
     observed: float = 0.0
     first_energy: tuple[float, float] | None = None
     is_known: bool = False
@@ -335,12 +342,17 @@ class AccountedGpu:
 
     def take(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
-        result = tick.results[self.position]
+        result, reading = tick.results[self.position], tick.readings[self.position]
         seen = observed(result.counters.values)
-        self.extremes.take(tick.readings[self.position], seen - self.observed, is_idle=result.workload.used is False)
-        self.observed = seen
+        seconds, self.observed = seen - self.observed, seen
+        self.extremes.take(reading, seconds, is_idle=result.workload.used is False)
+        ratio, share = result.real_utilization.ratio, seconds / max(len(self.owners), 1)
+        if seconds > 0.0:
+            self.moments.take(reading, ratio, share)
         for account in self.owners:
             account.advance(tick.now, tick.time)
+            if ratio is not None and seconds > 0.0:
+                account.timeline.add(account.elapsed, seconds, share, ratio)
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it goes on."""
@@ -354,12 +366,14 @@ class AccountedGpu:
             account.charge(counters, len(self.owners))
             account.add_violations(violations)
             account.extremes.include(self.extremes)
+            account.moments.include(self.moments)
             if (size := reading.memory_bytes) is not None and isfinite(size):
                 account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
                 account.energy = (joules, owner.last_seen)
         self.base, self.reading = last, reading
         self.extremes.samples, self.extremes.media_active = 0, 0.0
+        self.moments = Moments()
 
     def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
         """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.

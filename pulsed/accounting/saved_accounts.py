@@ -24,6 +24,7 @@ from pulsed.accounting.account import (
     OwnerCondition,
     OwnerEvent,
 )
+from pulsed.accounting.activity import MAX_SUM, Moments, Timeline
 from pulsed.accounting.counter_vector import dump, load
 from pulsed.json_text import json_text
 from pulsed.model.gpu import Device, Entity, EntityKind
@@ -34,6 +35,7 @@ SavedAccount = Mapping[str, Any]
 
 _Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
 _Amount = Annotated[float, Field(ge=0.0)]
+_Sum = Annotated[float, Field(ge=0.0, le=MAX_SUM)]
 _Counters = dict[str, Value]  # null: not a number of JSON
 
 
@@ -54,6 +56,13 @@ class _SavedGpu:
     shared: _Counters = field(default_factory=dict)
     share: _Counters = field(default_factory=dict)
     boundary: _Counters = field(default_factory=dict)
+    moments: dict[str, tuple[_Sum, _Sum, _Sum]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedTimeline:
+    width: _Sum = 0.0
+    buckets: list[tuple[_Sum, _Sum]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,7 @@ class _SavedOwner:
     end: _Moment | None
     gpus: list[_SavedGpu]
     elapsed: _Amount | None = None  # of an earlier version, whose durations followed the wall clock
+    timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
@@ -86,6 +96,7 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "last_seen": account.last_seen,
         "end": account.end,
         "elapsed": account.elapsed,
+        "timeline": account.timeline.dump(),
         "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
     }
 
@@ -101,6 +112,7 @@ def load_account(saved: object) -> OwnerAccount:
         account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
         moment = found.last_seen if found.end is None else found.end
         account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
+        account.timeline = Timeline.load(found.timeline.width, found.timeline.buckets)
         for saved_gpu in found.gpus:
             each = _load_gpu(saved_gpu, found.last_seen)
             each.is_announced = found.end is None
@@ -125,6 +137,7 @@ def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
         **{name: getattr(account, name) for name in _PLAIN},
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),
+        "moments": account.moments.dump(),
         "conditions": [asdict(each) for each in account.conditions.values()],
         "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
     }
@@ -144,6 +157,7 @@ def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
         Device(Entity(**named), model, mig_uuid=mig_uuid),
         **same,
         extremes=saved.extremes,
+        moments=Moments.load(saved.moments),
         conditions={each.check: each for each in saved.conditions if each.state in RAISED},
         violations=[saved.violations.get(name) for name in VIOLATIONS],
     )

@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pulsed.accounting.activity import Timeline
 from pulsed.present.job_advice import advice_of
 from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
+from pulsed.present.job_statistics import timeline_numbers, total_statistics
+from pulsed.present.time_text import moment_of
 
 _NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
 _COUNTERS = ("counters", "lower", "upper")
@@ -30,6 +33,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
         },
         "gpus": gpus,
     }
+    account["statistics"] = total_statistics(gpus)
     account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
@@ -67,10 +71,24 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         "end": None if None in ends else max(ends),
         "last_sample_time": max(each["last_sample_time"] for each in accounts),
         "elapsed_seconds": max(each["elapsed_seconds"] for each in accounts),
+        "timeline": _merged_timeline(accounts),
         "answered_nodes": len(accounts),
         "missing_nodes": [dict(each) for each in missing],
     }
     return with_totals(account, gpus, prices.pop() if len(prices) == 1 else None)
+
+
+def _merged_timeline(accounts: Sequence[Account]) -> dict[str, Any]:
+    """Return the timeline of the GPUs of all accounts, whose begins may differ, from the first begin on."""
+    parts = [(moment_of(each["begin"]), each["timeline"]) for each in accounts if "timeline" in each]
+    merged = Timeline(max((line["bucket_seconds"] for _, line in parts), default=0.0))
+    first = min(moment_of(each["begin"]) for each in accounts)
+    for begin, line in parts:
+        offset, width = (begin - first).total_seconds(), line["bucket_seconds"]
+        for at, (known, integral) in enumerate(zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True)):
+            if known > 0.0:
+                merged.add(offset + (at + 0.5) * width, width, known, integral / known)
+    return timeline_numbers(merged)._asdict()
 
 
 def _sum(values: Sequence[Any]) -> Any:

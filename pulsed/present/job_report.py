@@ -14,6 +14,7 @@ from pulsed.present.demo_notice import demo_lines, has_demo
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
+    MAX_UNKNOWN_RATIO,
     Account,
     by_state,
     gpu_name,
@@ -26,6 +27,7 @@ from pulsed.present.job_numbers import (
     seconds,
     without_energy,
 )
+from pulsed.present.job_statistics import JOB_QUANTITIES, known_ratio, sparkline
 from pulsed.present.time_text import duration_text
 from pulsed.printable import clean
 
@@ -46,11 +48,12 @@ def job_report(account: Account) -> str:
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
     lines = [*demo_lines(gpus), _head(account)]
     lines += _row("Real work", _real_work(account))
+    lines += _row("Life", _life(account))
     lines += _row("Time", _classes(total, time))
     lines += _row("Energy", _energy(total, gpus, energy))
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
-    lines += ["", *_gpu_rows(account, time, energy), ""]
+    lines += ["", *_statistic_rows(account), "", *_gpu_rows(account, time, energy), ""]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
     lines += _list("What to do", problems or [_no_advice(account)])
     lines += _list("Not known", list(_unknown(account)))
@@ -81,10 +84,24 @@ def _model(gpu: Account) -> str:
 
 def _real_work(account: Account) -> str:
     total = account["total"]
-    parts = [("SM", "sm_active"), ("tensor", "tensor_active"), ("memory", "dram_active")]
-    known = [f"{name} {percent(ratio)}" for name, word in parts if (ratio := mean([total], word)) is not None]
-    rest = f" ({', '.join(known)})" if known else ""
-    return f"{percent(mean([total], 'real_utilization'))} of what the GPUs can do{rest}"
+    return f"{percent(mean([total], 'real_utilization'))} of what the GPUs can do"
+
+
+def _life(account: Account) -> str:
+    line = sparkline(account)
+    return f"{line}  {duration_text(account['timeline']['bucket_seconds'])} a block" if line else ""
+
+
+def _statistic_rows(account: Account) -> Iterator[str]:
+    """Yield the table of mean and spread of quantities."""
+    rows = [["", "mean", "+- over GPUs", "+- over time", ""]]
+    for name, title, size, unit in JOB_QUANTITIES:
+        if (found := account.get("statistics", {}).get(name)) is not None:  # absent in documents of older daemons
+            known = known_ratio(found, account["total"])
+            spreads = [MISSING if found[of] is None else f"{found[of] / size:.0f}" for of in ("over_gpus", "over_time")]
+            note = f"known for {percent(known)} of the time" if known < 1.0 - MAX_UNKNOWN_RATIO else ""
+            rows.append([title, f"{found['mean'] / size:.0f} {unit}", *spreads, note])
+    return _aligned(rows) if len(rows) > 1 else iter(())
 
 
 def _classes(total: Account, unit: _Unit) -> str:
@@ -212,6 +229,17 @@ def _unknown(account: Account) -> Iterator[str]:
     yield "host CPU and memory; whether this is good for this program"
 
 
+LINE_STATISTICS = {
+    "sm": "sm_active_ratio",
+    "occ": "sm_occupancy_ratio",
+    "tensor": "tensor_active_ratio",
+    "dram": "dram_active_ratio",
+    "w": "power_watts",
+    "mfu": "mfu_ratio",
+}
+"""Means in the line, by name."""
+
+
 def job_line(account: Account) -> str:
     """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
     total, gpus = account["total"], account["gpus"]
@@ -223,6 +251,7 @@ def job_line(account: Account) -> str:
         "held_idle_h": held / 3600.0,
         "kwh": None if used is None else used / JOULES_PER_KWH,
         "mem": max(memory_ratios(gpus), default=None),
+        **{word: account.get("statistics", {}).get(name, {}).get("mean") for word, name in LINE_STATISTICS.items()},
     }
     flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
     fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={len(gpus)}"]

@@ -22,6 +22,7 @@ from pulsed.compute.products import (
     C2C_LINKS,
     DEFAULT,
     NVLINKS,
+    TENSOR_PEAKS,
     architecture_of,
     c2c_of,
     nvlink_of,
@@ -69,7 +70,8 @@ def test_a_product_name_tells_the_architecture(model: str, architecture: str) ->
 
 
 def test_patterns_are_plain_enough_for_re2() -> None:
-    for pattern in [row.pattern for row in ARCHITECTURES] + [row.pattern for row in (*NVLINKS, *C2C_LINKS)]:
+    tables = (ARCHITECTURES, NVLINKS, C2C_LINKS, TENSOR_PEAKS)
+    for pattern in [row.pattern for table in tables for row in table]:
         re.compile(pattern)
         assert not re.search(r"\(\?|\\[1-9]|[*+?]\+|\\[AZ]", pattern), "no lookaround, backreference, possessive or \\A"
 
@@ -79,7 +81,7 @@ def test_every_architecture_has_a_row_and_every_number_a_source() -> None:
     assert {row.architecture for row in PRACTICAL_PEAKS} <= set(ARCHITECTURE_NAMES)
     assert {row.resource for row in PRACTICAL_PEAKS if row.architecture == DEFAULT} == set(RESOURCES) - set(LINKS)
     assert len({row[:2] for row in PRACTICAL_PEAKS}) == len(PRACTICAL_PEAKS), "no number twice"
-    assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS, *C2C_LINKS))
+    assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS, *C2C_LINKS, *TENSOR_PEAKS))
     assert all(0 < row.efficiency <= 1 for row in NVLINKS)
 
 

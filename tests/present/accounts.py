@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerEvent
+from pulsed.accounting.activity import Moments
 from pulsed.accounting.counter_vector import load
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
@@ -66,6 +67,12 @@ def gpu_account(
         violations=list(violations),
     )
     account.charge(counters, sharers)
+    account.moments = Moments.load(
+        {
+            name: (observed, mean * observed, mean * mean * observed)
+            for name, mean in (("real_utilization_ratio", real), ("sm_active_ratio", sm), ("power_watts", watts))
+        }
+    )
     for event in events:
         account.add_event(event)
     return account

@@ -24,10 +24,15 @@ def test_the_report() -> None:
     )
     assert job_report(made).splitlines() == [
         "Job 4711 (ann, lab)  train   3 x H100, 1 node, 4 h, ended   seen 100.0 %",
-        "Real work   30 % of what the GPUs can do (SM 50 %)",
+        "Real work   30 % of what the GPUs can do",
         "Time        12.0 GPU hours: 76 % tensor compute, 24 % idle = 2.9 GPU hours unused",
         "Energy      4.8 kWh, 0.3 of it while idle",
         "Memory      peak 48 of 80 GiB of a GPU (reserved by the program, perhaps not needed)",
+        "",
+        "              mean  +- over GPUs  +- over time",
+        "  real work   30 %            14             0",
+        "  SM          50 %             0             0",
+        "  power      500 W             0             0",
         "",
         "  GPU  GPU hours  real work  idle  kWh  peak GiB",
         "  0          4.0       41 %   0.4  1.8      48.0",
@@ -72,6 +77,7 @@ def test_without_inputs_nothing_is_0() -> None:
     made["gpus"][0]["peaks"]["memory_used_bytes"] = None
     for part in (made["total"], made["gpus"][0]):
         part["counters"] = dict.fromkeys(part["counters"])
+    made["statistics"] = {}
     report = job_report(made)
     assert "Real work   unknown of what the GPUs can do\n" in report
     assert "Energy" not in report
@@ -121,7 +127,7 @@ def test_a_report_shows_a_gpu_that_was_already_sick() -> None:
 def test_the_line_of_the_epilog() -> None:
     made = document(gpu_account(0), gpu_account(1, real=0.0, idle=1.0, seen=0.995))
     assert job_line(made) == (
-        "pulsed/1 gpus=2 h=7.98 ru=.201 held_idle_h=3.98 kwh=2.398 mem=.6 flags=idle_gpu cov=.998\n"
+        "pulsed/1 gpus=2 h=7.98 ru=.201 held_idle_h=3.98 kwh=2.398 mem=.6 sm=.5 w=500 flags=idle_gpu cov=.998\n"
     )
 
 
@@ -133,3 +139,19 @@ def test_the_list() -> None:
         "ml/web?[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1       40 %  100 %  idle_gpu",
     ]
     assert job_table([]) == "no jobs\n"
+
+
+def test_the_picture_of_a_life_has_a_gap_where_nothing_is_known() -> None:
+    made = document(gpu_account(0), hours=1.0)
+    made["timeline"] = {
+        "bucket_seconds": 600.0,
+        "gpu_seconds": [600.0, 600.0, 0.0, 300.0, 600.0],
+        "real_utilization_seconds": [0.0, 300.0, 0.0, 300.0, 150.0],
+    }
+    assert "Life        ▁▅ █▃  10 min a block\n" in job_report(made)
+
+
+def test_a_quantity_that_was_known_in_part_is_marked() -> None:
+    made = document(gpu_account(0))
+    made["statistics"]["sm_active_ratio"]["seconds"] /= 4.0
+    assert re.search(r"  SM +50 % +- +0  known for 25 % of the time\n", job_report(made))

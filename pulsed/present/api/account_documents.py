@@ -23,11 +23,20 @@ from pulsed.present.api.schema import (
     Shape,
     ValueKind,
     listed,
+    mapped,
     optional,
     shape_of,
 )
 from pulsed.present.job_advice import Advice
 from pulsed.present.job_numbers import NO_PRICES, Prices
+from pulsed.present.job_statistics import (
+    STATISTICS_HELP,
+    GpuStatistic,
+    JobStatistic,
+    TimelineNumbers,
+    gpu_statistics,
+    timeline_numbers,
+)
 from pulsed.present.owner_totals import WorkloadTotals
 
 
@@ -222,6 +231,12 @@ _GPU = Shape(
     Member("boundary_seconds", SECONDS, of="account.boundary"),
     Member("samples", int, of="account.extremes.samples"),
     *_COUNTED.via("account"),
+    Member(
+        "statistics",
+        mapped(shape_of("GpuStatisticShape", GpuStatistic)),
+        STATISTICS_HELP,
+        lambda gpu: gpu_statistics(gpu.account.moments, gpu.device),
+    ),
     Member("peaks", _PEAKS, of="account.extremes"),
     Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
     Member(
@@ -269,11 +284,18 @@ ACCOUNT = Shape(
     Member("end", TIME_OR_NULL, of="account.end"),
     Member("last_sample_time", TIME, of="account.last_seen"),
     Member("elapsed_seconds", float, of="account.elapsed"),
+    Member(
+        "timeline",
+        shape_of("TimelineShape", TimelineNumbers),
+        "real utilization since `begin`, in at most 64 buckets: known GPU seconds, and its integral over them",
+        lambda shown: timeline_numbers(shown.account.timeline),
+    ),
     # What follows is of `with_totals`.
     Member("gpu_count", int, of=None),
     Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
     Member("boundary_seconds", float, "samples in which it began or ended; not in counters, but in upper", None),
     Member("total", _COUNTED, of=None),
+    Member("statistics", mapped(shape_of("JobStatisticShape", JobStatistic)), STATISTICS_HELP, None),
     Member("gpus", listed(_GPU), of=None),
     Member("cost", optional(_COST), "null without prices", None),
     Member("advice", listed(shape_of("AdviceShape", Advice)), "empty without enough observed time", None),

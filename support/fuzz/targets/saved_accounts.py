@@ -100,6 +100,7 @@ SAVED_ACCOUNTS = FuzzTarget(
     (
         *(b'{"version":1,"accounts":[', b'"owner":{"kind":"slurm_job","id":"a"}', b'"gpus":[{"device":{', b'"end":'),
         *(b'"extremes":{', b'"energy":[1,2]', b'"violations":{', b'"events":[[', b'"alone":{"observed_seconds":1}'),
+        *(b'"moments":{"power_watts":[1,2,3]}', b'"timeline":{"width":1,"buckets":[[1,2]]}'),
         *(b"NaN", b"Infinity", b"1e308", b"null", b"true", b"[]", b"{}", b"-1", b'"b"', b"\\ud800", b"\n"),
     ),
     mutate_json,

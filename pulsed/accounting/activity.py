@@ -1,0 +1,125 @@
+"""What a GPU did while an owner had it: sums for mean and spread of quantities, and the course of real utilization.
+
+Both take bounded memory, at constant cost per sample. A sample without a quantity adds nothing to that quantity, so
+that its covered time is known.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from operator import itemgetter
+from typing import Any
+
+from pulsed.model.vocabulary import POSITION, Reading, Value
+
+MEASURED = ("sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio", "power_watts")
+MOMENTS = ("real_utilization_ratio", *MEASURED, "tensor_hertz")
+"""Quantities with sums. `tensor_hertz` is tensor activity times SM clock: full-rate tensor cycles per second."""
+
+MAX_SUM = 1e40
+"""Limit of sums in files: finite with room. 1,000 years of full-rate tensor cycles, squared, are 1e29."""
+
+_readings = itemgetter(*(POSITION[name] for name in (*MEASURED, "sm_clock_hertz")))
+
+
+class Moments:
+    """Sums over time of each of `MOMENTS`: seconds in which it was present, its integral, and that of its square."""
+
+    __slots__ = ("sums",)
+
+    def __init__(self) -> None:
+        self.sums = [0.0] * (3 * len(MOMENTS))
+
+    def take(self, reading: Reading, ratio: Value, seconds: float) -> None:
+        """Take a sample, which has this real utilization and covers some seconds."""
+        sm, occupancy, tensor, dram, watts, clock = _readings(reading)
+        hertz = None if tensor is None or clock is None else tensor * clock
+        sums, at = self.sums, 0
+        for value in (ratio, sm, occupancy, tensor, dram, watts, hertz):
+            if value is not None and 0.0 <= value < inf:
+                integral = value * seconds
+                sums[at] += seconds
+                sums[at + 1] += integral
+                sums[at + 2] += value * integral
+            at += 3
+
+    def include(self, other: Moments) -> None:
+        """Add the sums of other samples."""
+        self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
+
+    def of(self, name: str) -> tuple[float, float, float]:
+        """Return the sums of one quantity."""
+        at = 3 * MOMENTS.index(name)
+        return self.sums[at], self.sums[at + 1], self.sums[at + 2]
+
+    def dump(self) -> dict[str, tuple[float, float, float]]:
+        """Return the sums for a file, by name, without those of quantities that were never present."""
+        return {name: sums for name in MOMENTS if (sums := self.of(name))[0] > 0.0}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Iterable[float]]) -> Moments:
+        """Return sums from a file; names that are not in `MOMENTS` are ignored."""
+        found = cls()
+        found.sums = [number for name in MOMENTS for number in saved.get(name, (0.0, 0.0, 0.0))]
+        return found
+
+
+BUCKETS = 64
+
+
+class Timeline:
+    """The real utilization of all GPUs of an owner over its life, in `BUCKETS` that become wider by and by.
+
+    Attributes:
+        width: seconds of a bucket; 0 before the first sample.
+        known: GPU seconds with known real utilization, by bucket.
+        integral: of real utilization over these.
+    """
+
+    __slots__ = ("integral", "known", "width")
+
+    def __init__(self, width: float = 0.0) -> None:
+        self.width = width
+        self.known, self.integral = array("d", bytes(8 * BUCKETS)), array("d", bytes(8 * BUCKETS))
+
+    def add(self, at: float, seconds: float, gpu_seconds: float, ratio: float) -> None:
+        """Add a sample that ends so many seconds after the begin of the owner, and covers `seconds`.
+
+        Args:
+            gpu_seconds: the same; of a shared GPU an equal share.
+        """
+        if not self.width:
+            self.width = max(2.0 * seconds, 1.0)  # no bucket without a sample between two samples
+        while at >= BUCKETS * self.width:
+            self.known, self.integral = _halved(self.known), _halved(self.integral)
+            self.width *= 2.0
+        bucket = int(at / self.width)
+        self.known[bucket] += gpu_seconds
+        self.integral[bucket] += gpu_seconds * ratio
+
+    @property
+    def buckets(self) -> list[tuple[float, float]]:
+        """GPU seconds and integral by bucket, up to the last one with a sample."""
+        length = max((at + 1 for at, known in enumerate(self.known) if known > 0.0), default=0)
+        return list(zip(self.known[:length], self.integral[:length], strict=True))
+
+    def dump(self) -> dict[str, Any]:
+        """Return it for a file, in milliseconds, as most of an account's bytes would be digits."""
+        return {"width": self.width, "buckets": [[round(number, 3) for number in pair] for pair in self.buckets]}
+
+    @classmethod
+    def load(cls, width: float, buckets: Sequence[tuple[float, float]]) -> Timeline:
+        """Return it from a file; buckets beyond `BUCKETS` are ignored."""
+        found = cls(width)
+        for at, (known, integral) in enumerate(buckets[:BUCKETS]):
+            found.known[at], found.integral[at] = known, integral
+        return found
+
+
+def _halved(buckets: array[float]) -> array[float]:
+    """Return the buckets merged in pairs, and as many empty ones."""
+    return array("d", [a + b for a, b in zip(buckets[::2], buckets[1::2], strict=True)]) + array(
+        "d", bytes(4 * BUCKETS)
+    )
