@@ -75,49 +75,40 @@ class SourceError(PulsedError):
 
     reason: ClassVar[str] = "other"
 
+    def __init_subclass__(cls, reason: str = "") -> None:
+        cls.reason = reason or cls.reason
 
-class ScrapeFailed(SourceError):
+
+class ScrapeFailed(SourceError, reason="scrape_failed"):
     """An exporter did not answer with a page: refused, timed out, HTTP status, TLS, too large."""
 
-    reason = "scrape_failed"
 
-
-class BadPage(SourceError):
+class BadPage(SourceError, reason="bad_page"):
     """An exporter answered, but with nothing that can be read: an HTML page, an empty body."""
-
-    reason = "bad_page"
 
 
 class TargetListError(PulsedError):
     """A list of targets cannot be read."""
 
 
-class ExporterNotFound(SourceError):
+class ExporterNotFound(SourceError, reason="exporter_not_found"):
     """Discovery has found no exporter."""
 
-    reason = "exporter_not_found"
 
-
-class OtherNode(SourceError):
+class OtherNode(SourceError, reason="other_node"):
     """The page of this node's exporter is that of another node."""
 
-    reason = "other_node"
 
-
-class DuplicateGpu(SourceError):
+class DuplicateGpu(SourceError, reason="duplicate_gpu"):
     """Several exporters of this node show the same GPU."""
 
-    reason = "duplicate_gpu"
 
-
-class TooManyGpus(SourceError):
+class TooManyGpus(SourceError, reason="too_many_gpus"):
     """A source has more GPUs and MIG instances than `source.max_gpus`.
 
     Attributes:
         limit: the value of that key.
     """
-
-    reason = "too_many_gpus"
 
     def __init__(self, limit: int, target: str) -> None:
         self.limit = limit
@@ -126,138 +117,96 @@ class TooManyGpus(SourceError):
         )
 
 
-class BadCapture(SourceError):
+class BadCapture(SourceError, reason="bad_capture"):
     """A file given to replay is not a capture that pulsed can read."""
 
-    reason = "bad_capture"
 
-
-class CommandMissing(SourceError):
+class CommandMissing(SourceError, reason="dcgmi_missing"):
     """There is no `dcgmi` to run, or it cannot be run."""
 
-    reason = "dcgmi_missing"
 
-
-class HostEngineUnavailable(SourceError):
+class HostEngineUnavailable(SourceError, reason="engine_unavailable"):
     """DCGM's host engine does not answer, or has no GPUs."""
 
-    reason = "engine_unavailable"
 
-
-class StreamBroke(SourceError):
+class StreamBroke(SourceError, reason="stream_broke"):
     """A stream of samples ended before its time: the process exited, closed its output, or had other data."""
 
-    reason = "stream_broke"
 
-
-class StreamHung(SourceError):
+class StreamHung(SourceError, reason="hung"):
     """A stream of samples delivers nothing any more, or nothing that can be read; its process was killed."""
 
-    reason = "hung"
 
-
-class WatchRefused(SourceError):
+class WatchRefused(SourceError, reason="watch_refused"):
     """The host engine or `dcgmi` refused to watch a field."""
 
-    reason = "watch_refused"
 
-
-class FieldRefused(WatchRefused):
+class FieldRefused(WatchRefused, reason="field_refused"):
     """At least one of the fields is not available here.
 
     Attributes:
         field: the id of that field, where the refusal names it.
     """
 
-    reason = "field_refused"
-
     def __init__(self, message: str, remedy: str = "", field: int | None = None) -> None:
         super().__init__(message, remedy)
         self.field = field
 
 
-class NotPermitted(WatchRefused):
+class NotPermitted(WatchRefused, reason="not_permitted"):
     """Some of the fields need a host engine with more rights."""
 
-    reason = "not_permitted"
 
-
-class ProfilingUnavailable(WatchRefused):
+class ProfilingUnavailable(WatchRefused, reason="profiling_unavailable"):
     """This GPU, or this engine, has no profiling counters."""
 
-    reason = "profiling_unavailable"
 
-
-class ProfilingHeld(WatchRefused):
+class ProfilingHeld(WatchRefused, reason="profiling_held"):
     """Another process holds the profiling hardware; it may let go."""
 
-    reason = "profiling_held"
 
-
-class TooManyCounters(WatchRefused):
+class TooManyCounters(WatchRefused, reason="profiling_multi_pass"):
     """The hardware cannot count so many profiling fields at the same time."""
 
-    reason = "profiling_multi_pass"
 
-
-class NvmlMissing(SourceError):
+class NvmlMissing(SourceError, reason="nvml_missing"):
     """nvidia-ml-py or NVIDIA's driver library is not installed."""
 
-    reason = "nvml_missing"
 
-
-class DriverUnavailable(SourceError):
+class DriverUnavailable(SourceError, reason="driver_unavailable"):
     """NVIDIA's kernel driver is not loaded."""
 
-    reason = "driver_unavailable"
 
-
-class DriverMismatch(SourceError):
+class DriverMismatch(SourceError, reason="driver_mismatch"):
     """NVIDIA's kernel driver and its library have different versions, as after an upgrade."""
 
-    reason = "driver_mismatch"
 
-
-class DriverHung(SourceError):
+class DriverHung(SourceError, reason="driver_hung"):
     """NVIDIA's driver does not answer a call."""
 
-    reason = "driver_hung"
 
-
-class DriverReleased(SourceError):
+class DriverReleased(SourceError, reason="driver_released"):
     """The driver is released on request, as for a reset of a GPU."""
 
-    reason = "driver_released"
 
-
-class GpuLost(SourceError):
+class GpuLost(SourceError, reason="gpu_lost"):
     """No GPU answers: lost, or a reset is required."""
 
-    reason = "gpu_lost"
 
-
-class NvmlRefused(SourceError):
+class NvmlRefused(SourceError, reason="no_permission"):
     """The driver refuses access to all GPUs."""
 
-    reason = "no_permission"
 
-
-class NvmlError(SourceError):
+class NvmlError(SourceError, reason="nvml_error"):
     """NVML failed in another way."""
 
-    reason = "nvml_error"
 
-
-class NoSourceWorks(SourceError):
+class NoSourceWorks(SourceError, reason="no_source"):
     """The source `auto` found none that delivers; the message has the error of each."""
 
-    reason = "no_source"
 
-
-class SourceEnded(SourceError):
+class SourceEnded(SourceError, reason="ended"):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
-
-    reason = "ended"
 
 
 class AttributionError(PulsedError):
@@ -269,17 +218,16 @@ class AttributionError(PulsedError):
 
     reason: ClassVar[str] = "unreadable"
 
+    def __init_subclass__(cls, reason: str = "") -> None:
+        cls.reason = reason or cls.reason
 
-class ProcessesHidden(AttributionError):
+
+class ProcessesHidden(AttributionError, reason="processes_hidden"):
     """The driver lists processes of this host that pulsed cannot see."""
 
-    reason = "processes_hidden"
 
-
-class AttributionTimeout(AttributionError):
+class AttributionTimeout(AttributionError, reason="timeout"):
     """An attribution source did not answer in time."""
-
-    reason = "timeout"
 
 
 LONGEST_WORD = 64

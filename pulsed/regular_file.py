@@ -98,7 +98,7 @@ def write_all(descriptor: int, data: bytes) -> None:
         rest = rest[written:]
 
 
-def replace_file(path: Path, content: bytes, mode: int = STATE_MODE) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write a file: a reader finds the old one or the new one, also after a power cut.
 
     Raises:
@@ -106,7 +106,7 @@ def replace_file(path: Path, content: bytes, mode: int = STATE_MODE) -> None:
     """
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)  # of a process that was killed
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, STATE_MODE)
     try:
         try:
             write_all(descriptor, content)
@@ -120,13 +120,13 @@ def replace_file(path: Path, content: bytes, mode: int = STATE_MODE) -> None:
         raise
 
 
-def append_lines(path: Path, lines: bytes, mode: int = STATE_MODE) -> None:
+def append_lines(path: Path, lines: bytes) -> None:
     """Add whole lines to a file, or make it. A last line without an end, as of a power cut, is ended first.
 
     Raises:
         OSError: they cannot be written; the file is as before.
     """
-    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode, follow_links=False)
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, STATE_MODE, follow_links=False)
     try:
         size = os.fstat(descriptor).st_size
         is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

@@ -26,13 +26,10 @@ class AdapterTelemetry:
 
     Args:
         pods: the watch of all pods.
-        wall: returns the Unix time.
     """
 
-    def __init__(
-        self, gpus: ClusterGpus, pods: ResourceWatch[ClusterPod], wall: Callable[[], float] = time.time
-    ) -> None:
-        self._gpus, self._pods, self._wall = gpus, pods, wall
+    def __init__(self, gpus: ClusterGpus, pods: ResourceWatch[ClusterPod]) -> None:
+        self._gpus, self._pods = gpus, pods
         self._build = build_info("pulsed_adapter_build")  # `pulsed_build_info` identifies daemons
         self._requests = RequestCounts()
         self._process = ProcessCollector(registry=None)
@@ -67,7 +64,7 @@ class AdapterTelemetry:
             "Time of the oldest reading of a daemon among those in use; absent without one",
         )
         if (age := self._gpus.oldest_age) is not None:
-            oldest.add_metric([], round(self._wall() - age, 3))
+            oldest.add_metric([], round(time.time() - age, 3))
         yield oldest
         yield GaugeMetricFamily(
             "pulsed_adapter_watch_up",

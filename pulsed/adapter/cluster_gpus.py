@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -244,7 +244,8 @@ class ClusterGpus:
         """Read all daemons once."""
         limit = asyncio.Semaphore(MAX_CONCURRENT)
 
-        found = {url: pod for pod in self._daemon_pods() if (url := self._page.url(pod))}
+        daemons = [pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None]
+        found = {url: pod for pod in daemons if (url := self._page.url(pod))}
         nodes = {pod.node for pod in found.values()}
 
         async def error_of(url: str, pod: ExporterPod) -> str:
@@ -266,9 +267,6 @@ class ClusterGpus:
     async def name_pods(self) -> None:
         """Resolve the workloads of pods that no daemon names."""
         await self._names.resolve(self._unnamed())
-
-    def _daemon_pods(self) -> Iterator[ExporterPod]:
-        return (pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None)
 
     async def _read(self, url: str, pod: ExporterPod, nodes: Collection[str]) -> str:
         """Read one daemon; return the error, empty if it was read. `nodes` are those of all daemons."""

@@ -149,5 +149,5 @@ def _missing_inputs(found: list[Match]) -> Iterable[str]:
         yield f"missing on {shown}: {', '.join(missing)}"
 
 
-def _listed(names: list[str], most: int = 16) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:16]) + (f" and {len(names) - 16} more" if len(names) > 16 else "")

@@ -122,15 +122,11 @@ def removal_change(removal: Removal) -> Change:
     )
 
 
-def _removals(tick: ComputedTick) -> Iterator[Change]:
-    return map(removal_change, tick.removed)
-
-
 CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
     "workload_class": _class_changes,
     "health": _health_changes,
     "xid": _xids,
-    "removal": _removals,
+    "removal": lambda tick: map(removal_change, tick.removed),
 }
 """The kinds of changes, each with the function that yields them from a tick."""
 

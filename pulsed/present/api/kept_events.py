@@ -45,14 +45,13 @@ class Subscriber:
         kinds: Collection[str] = KINDS,
         gpu: str | None = None,
         max_queued: int = MAX_QUEUED,
-        max_bytes: int = MAX_QUEUED_BYTES,
     ) -> None:
         self.kinds, self.gpu = frozenset(kinds), gpu
         self.lost_ticks = self.lost_changes = 0
         self.full_since: float | None = None
         self.ended = False
         self.cut: Callable[[], object] = lambda: None
-        self._max_queued, self._max_bytes = max_queued, max_bytes
+        self._max_queued = max_queued
         self._ticks, self._changes = deque[Event](), deque[Event]()
         self._bytes = 0
         self._wake = asyncio.Event()
@@ -109,7 +108,7 @@ class Subscriber:
 
     def _overflows(self) -> bool:
         count, size = self.queued
-        return count > 1 and (count > self._max_queued or size > self._max_bytes)
+        return count > 1 and (count > self._max_queued or size > MAX_QUEUED_BYTES)
 
     def _next(self) -> deque[Event] | None:
         """Return the queue with the oldest event."""
@@ -147,14 +146,10 @@ class RecentChanges:
             gpu: only of this GPU, by any of its names.
             since: Unix time; older changes are left out.
         """
-        newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=_age)
+        newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=lambda each: -each.number)
         wanted = (
             each
             for each in newest_first
             if each.change.time >= since and (gpu is None or gpu in names_of(each.change.device))
         )
         return list(islice(wanted, limit))
-
-
-def _age(each: NumberedChange) -> int:
-    return -each.number

@@ -151,9 +151,9 @@ def found(patterns: Sequence[str], position: int) -> str:
     return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
 
 
-def indented(text: str, columns: int = 2) -> str:
+def indented(text: str) -> str:
     """Return an expression with all lines indented."""
-    return "\n".join(" " * columns + line if line else line for line in text.splitlines())
+    return "\n".join("  " + line if line else line for line in text.splitlines())
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,14 +77,13 @@ class DcgmiSource:
         settings: DcgmiSettings,
         *,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
         proc: Path = PROC,
     ) -> None:
         if not settings.fast:
             raise ConfigError("the source dcgmi has no field to read", "Choose at least one group of fields")
-        self._settings, self._clock, self._wall, self._sleep = settings, clock, wall, sleep
+        self._settings, self._clock, self._sleep = settings, clock, sleep
         self.interval = max(settings.interval, LEAST_INTERVAL)
         if settings.interval < LEAST_INTERVAL:
             log.warning(
@@ -255,7 +254,7 @@ class DcgmiSource:
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._settings.max_gpus, self._clock, self._wall, lambda: self.hold())
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time, lambda: self.hold())
 
     def _selection(self) -> str:
         if self._settings.entities:
