@@ -61,8 +61,8 @@ MAY_IMPORT = {
         "compute accounting configuration"
     ),
     "commands": (
-        "errors printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes "
-        "remote_write model discovery translate.fields terminal reader attribution compute accounting present config "
+        "errors json_text printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes "
+        "remote_write model discovery translate.fields terminal reader attribution compute accounting present "
         "adapter server configuration collector"
     ),
     "cli": "errors printable commands",

@@ -31,8 +31,7 @@ from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.commands.arguments import config_file, configuration, load_config
 from pulsed.commands.node_reports import NodeReports
-from pulsed.config.load import file_of
-from pulsed.configuration import Config
+from pulsed.configuration import Config, file_of
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
