@@ -1,8 +1,13 @@
-"""Documents as JSON that every parser accepts. Must not import any layer."""
+"""Documents as JSON that every parser accepts, and times as text: RFC 3339, and durations for people.
+
+Must not import any layer.
+"""
 
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from math import isfinite
 from typing import Any, TextIO
 
@@ -40,3 +45,42 @@ def _representable(document: Any) -> Any:
     if isinstance(document, int) and document.bit_length() > 1024:
         return None
     return document
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_LAST = 253402300799.0
+"""The end of the year 9999."""
+
+_KEPT = 256
+"""Timestamps that are remembered: most of a document are equal."""
+
+
+@lru_cache(_KEPT)
+def rfc3339(seconds: float) -> str:
+    """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond, and within the years 1970 to 9999.
+
+    Times come from files and other programs, too; a wrong one must not cost the whole answer.
+    """
+    moment = _EPOCH + timedelta(milliseconds=round(min(max(0.0, seconds), _LAST) * 1000))
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def rfc3339_or_none(seconds: float | None) -> str | None:
+    """Return Unix seconds as `rfc3339` does; None if they are None."""
+    return None if seconds is None else rfc3339(seconds)
+
+
+def moment_of(text: str) -> datetime:
+    """Return the moment of a timestamp, in UTC."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as its two largest units: `45 s`, `12 min 30 s`, `4 h`, `3 d 04 h`."""
+    whole = round(seconds)
+    for size, name, part, part_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {name}" + (f" {rest:02d} {part_name}" if rest else "")
+    return f"{whole} s"

@@ -23,17 +23,16 @@ from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
+from pulsed.json_text import rfc3339
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.time_text import rfc3339
 from pulsed.reader.demo.source import DemoSource
-from pulsed.terminal.line import Line
+from pulsed.terminal.line import Line, Paint, palette
 from pulsed.terminal.model import model_of
-from pulsed.terminal.palette import Paint, palette
 from pulsed.terminal.screen import render
 from pulsed.terminal.view_state import ViewState
 

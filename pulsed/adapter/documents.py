@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pulsed.json_text import rfc3339
 from pulsed.present.autoscale import Aggregate, How
-from pulsed.present.time_text import rfc3339
 
 
 class ScaleMetric(NamedTuple):

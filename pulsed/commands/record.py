@@ -21,8 +21,8 @@ from pulsed.collector.this_host import node_name
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
 from pulsed.errors import BadCapture, UsageError
+from pulsed.json_text import rfc3339
 from pulsed.model.raw_tick import RawTick
-from pulsed.present.time_text import rfc3339
 from pulsed.reader.record_file import STDOUT, RecordFailed, RecordFile, open_record
 from pulsed.reader.record_lines import RecordWriter, Session
 from pulsed.reader.replay.recording import look

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.accounting.activity import Timeline
+from pulsed.json_text import moment_of
 from pulsed.present.job_advice import advice_of
 from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
 from pulsed.present.job_statistics import timeline_numbers, total_statistics
-from pulsed.present.time_text import moment_of
 
 _NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
 _COUNTERS = ("counters", "lower", "upper")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pulsed.json_text import moment_of
 from pulsed.model.health import SEVERITY, STATES
 from pulsed.present.demo_notice import demo_lines
-from pulsed.present.time_text import moment_of
 from pulsed.printable import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3

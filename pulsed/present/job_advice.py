@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pulsed.json_text import duration_text, moment_of
 from pulsed.present.job_numbers import (
     Account,
     by_state,
@@ -19,7 +20,6 @@ from pulsed.present.job_numbers import (
     percent,
     seconds,
 )
-from pulsed.present.time_text import duration_text, moment_of
 
 MIN_COVERAGE = 0.9
 MIN_SAMPLES = 10

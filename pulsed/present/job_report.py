@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Any, NamedTuple
 
+from pulsed.json_text import duration_text
 from pulsed.present.demo_notice import demo_lines, has_demo
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.present.job_numbers import (
@@ -28,7 +29,6 @@ from pulsed.present.job_numbers import (
     without_energy,
 )
 from pulsed.present.job_statistics import JOB_QUANTITIES, known_ratio, sparkline
-from pulsed.present.time_text import duration_text
 from pulsed.printable import clean
 
 MISSING = "-"

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsed.printable import clean
-from pulsed.terminal.changes import changes
+from pulsed.terminal.charts import plot
 from pulsed.terminal.fleet import Fleet, fleet
 from pulsed.terminal.focus import focus
-from pulsed.terminal.jobs import jobs
 from pulsed.terminal.line import Line, Segment, fitting, line, styled, wrapped
+from pulsed.terminal.lists import changes, help_text, jobs, source_list
 from pulsed.terminal.model import GpuState, Model, total
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent, span
-from pulsed.terminal.plot import plot
-from pulsed.terminal.sources import help_text, source_list
 from pulsed.terminal.view_state import ViewState
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8

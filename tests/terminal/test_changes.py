@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pulsed.terminal.changes import changes
+from pulsed.terminal.lists import changes
 from pulsed.terminal.view_state import ViewState
 from tests.terminal.fleet_model import EVENT_HEAD, model
 

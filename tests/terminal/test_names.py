@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.printable import clean
-from pulsed.terminal.jobs import jobs
 from pulsed.terminal.line import cells, distinguished
+from pulsed.terminal.lists import jobs
 from pulsed.terminal.model import Model
 from pulsed.terminal.screen import render
 from pulsed.terminal.view_state import ViewState

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.terminal.line import ascii_line, cells
+from pulsed.terminal.line import ascii_line, cells, palette
 from pulsed.terminal.model import Model
-from pulsed.terminal.palette import palette
 from pulsed.terminal.screen import MIN_HEIGHT, MIN_WIDTH, VIEWS, Screen, render
 from pulsed.terminal.view_state import ViewState
 from tests.terminal.fleet_model import model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pulsed.compute.class_table import RULES
 from pulsed.model.health import STATES
 from pulsed.present.api.sample_fields import FIELDS
+from pulsed.terminal.charts import PLOT_FIELDS, PLOTS
 from pulsed.terminal.focus import HISTORY_FIELDS
 from pulsed.terminal.model import SUMMARY_FIELDS
-from pulsed.terminal.plot import PLOT_FIELDS, PLOTS
 from pulsed.terminal.words import BOTTLENECK_MARKS, BOTTLENECKS, HEALTH_MARKS
 
 

@@ -19,8 +19,7 @@ from textual.widget import Widget
 
 from pulsed.commands.top.keys import KeyHandler
 from pulsed.commands.top.session import TopSession
-from pulsed.terminal.line import Line, ascii_line
-from pulsed.terminal.palette import Paint, Theme, palette
+from pulsed.terminal.line import Line, Paint, Theme, ascii_line, palette
 from pulsed.terminal.screen import Screen, render
 
 MIN_PAUSE_SECONDS = 0.25

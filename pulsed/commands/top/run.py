@@ -22,7 +22,7 @@ from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
 from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import PulsedError, UsageError
-from pulsed.terminal.palette import Theme
+from pulsed.terminal.line import Theme
 from pulsed.terminal.screen import VIEWS
 from pulsed.terminal.view_state import ViewState
 

@@ -10,11 +10,10 @@ from typing import TextIO
 
 from pulsed.commands.top.feed import Feed, HistoryWanted, Wanted
 from pulsed.errors import PulsedError
+from pulsed.terminal.charts import PLOT_FIELDS
 from pulsed.terminal.focus import HISTORY_FIELDS
-from pulsed.terminal.line import Line, ascii_line
+from pulsed.terminal.line import Line, Theme, ascii_line, escape_codes, palette
 from pulsed.terminal.model import Gpu, GpuState, Model, model_of
-from pulsed.terminal.palette import Theme, escape_codes, palette
-from pulsed.terminal.plot import PLOT_FIELDS
 from pulsed.terminal.screen import render
 from pulsed.terminal.view_state import ViewState
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.summary import limited_to
+from pulsed.json_text import rfc3339
 from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import Owner
@@ -43,7 +44,6 @@ from pulsed.present.api.schema import (
     optional,
     shape_of,
 )
-from pulsed.present.time_text import rfc3339
 
 
 class SourceSummary(NamedTuple):

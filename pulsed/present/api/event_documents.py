@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.health.xids import advice, xid_of
-from pulsed.json_text import json_text
+from pulsed.json_text import json_text, rfc3339
 from pulsed.model.computed_tick import ComputedTick, Removal, Result
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
@@ -17,7 +17,6 @@ from pulsed.present.api.account_documents import OWNER
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document
-from pulsed.present.time_text import rfc3339
 
 TICK_FIELDS = (
     "workload_class",

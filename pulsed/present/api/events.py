@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
 from pulsed.pauses import within
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
-from pulsed.present.time_text import rfc3339
 
 if TYPE_CHECKING:
     from pulsed.present.asgi import Receive, Send

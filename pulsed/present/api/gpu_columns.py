@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.gpu import Device, names_of
 from pulsed.model.target_store import Target, TargetStore
@@ -21,7 +22,6 @@ from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
 from pulsed.present.api.gpu_matches import Match, current_result, is_stale, matches
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document, Member, Shape, ValueKind
-from pulsed.present.time_text import rfc3339
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
 """Fields of a summary by default."""

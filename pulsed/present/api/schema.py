@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from pulsed.present.time_text import rfc3339, rfc3339_or_none
+from pulsed.json_text import rfc3339, rfc3339_or_none
 
 Document = dict[str, Any]
 Getter = Callable[[Any], Any]

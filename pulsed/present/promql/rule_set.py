@@ -12,11 +12,17 @@ from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules, waste_rules
-from pulsed.present.promql.gpu_sums import GPU_RECORDING, gpu_rules
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
 from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, gone_alerts, monitoring_alerts
-from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
+from pulsed.present.promql.owners import (
+    GPU_RECORDING,
+    OWNER_RECORDING,
+    gpu_rules,
+    owner_alerts,
+    owner_rules,
+    workload_rules,
+)
 from pulsed.present.promql.rule_types import (
     Alert,
     Group,

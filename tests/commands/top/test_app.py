@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from pulsed.commands.top.app import TopApp
 from pulsed.commands.top.feed import Feed
 from pulsed.commands.top.session import TopSession
-from pulsed.terminal.palette import THEMES
+from pulsed.terminal.line import THEMES
 from pulsed.terminal.view_state import ViewState
 from support.waiting import eventually
 from tests.commands.top.fake_daemon import FakeDaemon

@@ -7,11 +7,11 @@ from math import inf, nan
 
 import pytest
 
+from pulsed.json_text import rfc3339, rfc3339_or_none
 from pulsed.model.computed_tick import HeldWorkload, RealUtilization
 from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
-from pulsed.present.time_text import rfc3339, rfc3339_or_none
 from tests.present.api.client import application, ask
 from tests.present.boards import COUNTED, SATURATED, SETTLED, gpu, store_of, target, tick
 
