@@ -1,4 +1,4 @@
-"""Regular files, for folders that others may write to, and for disks that may be full.
+"""Regular files, for folders that others may write to, and for disks that may be full; and whether files have changed.
 
 Opening never waits: a FIFO or device in place of a file is an error. Reading is limited, and what is written is there
 as a whole or not at all. All errors are OSErrors with a `strerror`. Must not import any layer.
@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 STATE_MODE = 0o640
@@ -149,3 +150,46 @@ def why_not_writable(folder: str | Path) -> str:
     if not there.is_dir():
         return f"{missing}{there} is not a folder"
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{missing}{there} cannot be written to"
+
+
+WATCH_SECONDS = 1.0
+"""Seconds between two calls of `FileWatcher.has_changed`."""
+
+Signature = tuple[int, int, int] | None
+"""Modification time, size and inode of a file; None if there is none."""
+
+
+class FileWatcher:
+    """Detects files that have changed and then stayed the same for one interval.
+
+    A writer may not be done at the first look, and a certificate and its key are two files. Links are followed:
+    Kubernetes changes a ConfigMap by replacing a link.
+    """
+
+    def __init__(self, files: Sequence[str | Path]) -> None:
+        self.watch(files)
+
+    def watch(self, files: Sequence[str | Path]) -> None:
+        """Watch these files from now on; their present state is not a change."""
+        self._files = tuple(files)
+        self._known = self._seen = self._signatures()
+
+    def has_changed(self) -> bool:
+        """Return whether a file has changed since the last true answer, and not since the last call."""
+        now = self._signatures()
+        is_settled, self._seen = now == self._seen, now
+        if not is_settled or now == self._known:
+            return False
+        self._known = now
+        return True
+
+    def _signatures(self) -> tuple[Signature, ...]:
+        return tuple(_signature(name) for name in self._files)
+
+
+def _signature(name: str | Path) -> Signature:
+    try:
+        found = os.stat(name)
+    except (OSError, ValueError):  # a name with a zero byte
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

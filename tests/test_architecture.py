@@ -22,7 +22,6 @@ MAY_IMPORT = {
     "printable": "",
     "regular_file": "",
     "memory": "",
-    "file_watcher": "",
     "hostlist": "errors",
     "pauses": "",
     "daemon_thread": "",
@@ -30,7 +29,7 @@ MAY_IMPORT = {
     "durations": "",
     "settings": "durations",
     "log": "printable settings",
-    "http": "regular_file file_watcher",
+    "http": "regular_file",
     "kubernetes": "errors regular_file pauses settings http",
     "model": "errors",
     "remote_write": "pauses settings http model",
@@ -52,7 +51,7 @@ MAY_IMPORT = {
         "translate.fields terminal attribution translate compute accounting"
     ),
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
-    "server": "errors json_text regular_file file_watcher pauses settings model present config",
+    "server": "errors json_text regular_file pauses settings model present config",
     "configuration": (
         "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"
     ),
@@ -61,7 +60,7 @@ MAY_IMPORT = {
         "compute accounting configuration"
     ),
     "commands": (
-        "errors json_text printable memory file_watcher hostlist pauses die_with_parent durations log http kubernetes "
+        "errors json_text printable memory regular_file hostlist pauses die_with_parent durations log http kubernetes "
         "remote_write model discovery translate.fields terminal reader attribution compute accounting present "
         "adapter server configuration collector"
     ),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulsed.file_watcher import FileWatcher
+from pulsed.regular_file import FileWatcher
 
 
 def test_a_change_counts_once_and_when_it_is_complete(tmp_path: Path) -> None:

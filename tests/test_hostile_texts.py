@@ -34,7 +34,7 @@ from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText, parse_message
 from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.reader.replay.recording import look
-from pulsed.terminal.gpu_filter import gpu_filter
+from pulsed.terminal.view_state import gpu_filter
 from pulsed.translate.fields import exporter_version
 from tests.translate.build import page_tick
 

@@ -33,7 +33,6 @@ from pulsed.commands.arguments import config_file, configuration, load_config
 from pulsed.commands.node_reports import NodeReports
 from pulsed.configuration import Config, file_of
 from pulsed.errors import PulsedError
-from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.memory import configure_memory
 from pulsed.model.computed_tick import ComputedTick
@@ -48,6 +47,7 @@ from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.regular_file import WATCH_SECONDS, FileWatcher
 from pulsed.remote_write.writer import RemoteWriter
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders

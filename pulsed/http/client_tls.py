@@ -7,8 +7,7 @@ import os
 import ssl
 from collections.abc import Iterator
 
-from pulsed.file_watcher import FileWatcher
-from pulsed.regular_file import FileTooLarge, open_regular
+from pulsed.regular_file import FileTooLarge, FileWatcher, open_regular
 
 MAX_BYTES = 16 * 2**20
 """Size limit of a file; all authorities of a system are some 0.2 MB."""

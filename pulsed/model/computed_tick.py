@@ -1,4 +1,4 @@
-"""The output of compute: one tick with the results of every GPU."""
+"""The output of compute: one tick with the results of every GPU; and one GPU of a tick, the input of every output."""
 
 from __future__ import annotations
 
@@ -262,3 +262,25 @@ class ComputedTick(Tick):
     xids: tuple[XidEvent, ...] = ()
     now: float = 0.0
     standby: frozenset[int] = frozenset()
+
+
+class GpuSample(NamedTuple):
+    """The data of one GPU in one tick."""
+
+    device: Device
+    reading: Reading
+    result: Result
+    anomalies: tuple[str, ...]
+    time: float
+
+
+def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
+    """Return the samples of all devices of a tick."""
+    lost = tick.lost
+    anomalies = tick.anomalies
+    return [
+        GpuSample(device, reading, result, anomalies.get(position, ()), lost.get(position, tick.time))
+        for position, (device, reading, result) in enumerate(
+            zip(tick.devices, tick.readings, tick.results, strict=True)
+        )
+    ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pulsed.errors import ConfigError
-from pulsed.file_watcher import FileWatcher
+from pulsed.regular_file import FileWatcher
 from pulsed.server.tls_context import make_context
 from pulsed.server.users import Users
 from pulsed.server.web_config import WebConfig, WebSettings, read

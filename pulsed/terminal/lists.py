@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.terminal.gpu_filter import NUMBERS, TEXTS
 from pulsed.terminal.line import (
     ELLIPSIS,
     Line,
@@ -25,7 +24,7 @@ from pulsed.terminal.line import (
 )
 from pulsed.terminal.model import Answers, Document, GpuState, Model, gpu_name, ratio, seconds_of
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent
-from pulsed.terminal.view_state import SORTS, ViewState
+from pulsed.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.terminal.words import HEALTH_MARKS, bottleneck_style, real_words, words
 
 NODE_CELLS = 6

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsed.terminal.gpu_filter import FilterError, gpu_filter
 from pulsed.terminal.model import GpuState
+from pulsed.terminal.view_state import FilterError, gpu_filter
 from tests.gpu_filter_cases import FOUND, REFUSED
 from tests.terminal.fleet_model import model
 

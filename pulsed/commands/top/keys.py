@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from pulsed.terminal.gpu_filter import FilterError, gpu_filter
 from pulsed.terminal.model import Model
 from pulsed.terminal.screen import VIEWS
-from pulsed.terminal.view_state import LAYOUTS, SORTS, ViewState
+from pulsed.terminal.view_state import LAYOUTS, SORTS, FilterError, ViewState, gpu_filter
 
 T = TypeVar("T")
 

@@ -16,11 +16,10 @@ from typing import NamedTuple, TextIO
 
 from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import Weights
-from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.computed_tick import ComputedTick, GpuSample, Result, gpu_samples
 from pulsed.model.gpu import Entity
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose, text_cell
-from pulsed.present.gpu_sample import GpuSample, gpu_samples
 
 MEBIBYTE = 2.0**20
 MEGA = 1e6

@@ -15,10 +15,9 @@ from typing import TextIO
 from pulsed.compute.derived_results import ordered
 from pulsed.errors import UsageError, did_you_mean
 from pulsed.json_text import rfc3339
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
-from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.printable import clean
 
 Cell = Callable[[GpuSample], str | float | None]

@@ -17,6 +17,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from pulsed.model.computed_tick import GpuSample
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import (
     NO_SAMPLES,
@@ -32,7 +33,6 @@ from pulsed.present.exposition.owner_families import OWNER_NAMES
 from pulsed.present.exposition.series_memory import CounterForm
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_sample import GpuSample
 
 SeriesChoice = Literal["lean", "full", "fleet"]
 

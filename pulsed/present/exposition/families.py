@@ -15,6 +15,7 @@ from typing import cast
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.xid_log import MOST_CODES
+from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
 from pulsed.model.health import OTHER_XIDS, CheckState, Health
 from pulsed.model.vocabulary import QUANTITIES, is_counter
@@ -34,7 +35,6 @@ from pulsed.present.exposition.family_types import (
     state_set,
 )
 from pulsed.present.exposition.text_format import MetricType
-from pulsed.present.gpu_sample import GpuSample
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 

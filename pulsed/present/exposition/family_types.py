@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pulsed.model.computed_tick import GpuSample
 from pulsed.model.vocabulary import is_counter
 from pulsed.present.exposition.text_format import MetricType
-from pulsed.present.gpu_sample import GpuSample
 
 PREFIX = "pulsed_gpu_"
 

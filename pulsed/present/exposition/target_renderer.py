@@ -14,7 +14,7 @@ from operator import is_, ne
 from typing import cast
 from weakref import ref
 
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
 from pulsed.model.gpu import Device, GpuKey, gpu_labels, key_of
 from pulsed.model.vocabulary import Value
 from pulsed.present.exposition.catalog import Catalog, Form
@@ -22,7 +22,6 @@ from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
 from pulsed.present.exposition.owner_families import owner_label_text
 from pulsed.present.exposition.series_memory import COUNTER_FORMS, CounterForm, SeriesMemory
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_sample import GpuSample, gpu_samples
 
 _Shape = object
 """Cache key of a template: which lines it has."""

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.page import BLANK, demo_layout, owner_labels
 from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise, Wobble, failing_cooling, failing_memory
-from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
+from pulsed.reader.demo.simulated_gpu import BLANK, RunningIntegral, demo_layout, owner_labels, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.source import Source
 from support.sources import FakeClock, cancel_read, turns_during
