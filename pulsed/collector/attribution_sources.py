@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.gpu_processes import GpuProcessTable, ProcessOwners
-from pulsed.attribution.kubelet import Kubelet
+from pulsed.attribution.kubelet import DRA_DRIVER, Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
@@ -96,7 +96,6 @@ class Cluster:
         """Return the claimed devices of this node, the same object as before while client and node are."""
         if client is None:
             return None
-        from pulsed.attribution.pod_resources import DRA_DRIVER
         from pulsed.kubernetes.device_claims import DeviceClaims
 
         node = node_name(config)

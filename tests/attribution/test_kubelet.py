@@ -13,8 +13,7 @@ import pytest
 
 from pulsed.attribution import attribution as attribution_module
 from pulsed.attribution.attribution import Attribution
-from pulsed.attribution.kubelet import Kubelet
-from pulsed.attribution.pod_resources import MAX_BYTES
+from pulsed.attribution.kubelet import MAX_BYTES, Kubelet
 from pulsed.errors import AttributionError
 from pulsed.kubernetes import device_claims
 from pulsed.kubernetes.api_client import ApiClient

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.pod_resources import fields, parse_pod_resources
+from pulsed.attribution.kubelet import fields, parse_pod_resources
 from support.kubernetes.fake_kubelet import container, pods
 
 

@@ -12,7 +12,7 @@ from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS
 from pulsed.model.computed_tick import HeldWorkload
 from pulsed.present.api.gpu_matches import Match
-from pulsed.present.api.routes.explanations import class_document
+from pulsed.present.api.routes.gpus import class_document
 from pulsed.terminal.focus import class_reasons
 from tests.present.boards import gpu, target, tick
 

@@ -19,8 +19,7 @@ from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router, host_router, page_router
 from pulsed.present.api.routes.events import event_router
-from pulsed.present.api.routes.explanations import catalog_router, class_router
-from pulsed.present.api.routes.gpus import gpu_router, health_router
+from pulsed.present.api.routes.gpus import catalog_router, class_router, gpu_router, health_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts

@@ -11,7 +11,7 @@ from unittest import mock
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from pulsed.attribution.pod_resources import unary_call
+from pulsed.attribution.kubelet import unary_call
 from pulsed.errors import AttributionError
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP, FakeTransport

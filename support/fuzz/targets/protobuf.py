@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pulsed.attribution.pod_resources import parse_pod_resources
+from pulsed.attribution.kubelet import parse_pod_resources
 from support.fuzz.target import FuzzTarget
 from support.kubernetes.fake_kubelet import container, normalized, pods
 

@@ -16,7 +16,7 @@ from pulsed.compute.workload import MEASURED_BY
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.present.api.gpu_matches import Match
-from pulsed.present.api.routes.explanations import CLASS_REASON, class_document
+from pulsed.present.api.routes.gpus import CLASS_REASON, class_document
 from tests.present.api.test_application import Known
 from tests.present.boards import Gpu, gpu, mig, target, tick
 
