@@ -11,9 +11,11 @@ from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import Reading
 
+LinkCounters = tuple[tuple[int, tuple[tuple[str, float], ...]], ...]
+
 
 class Extras(NamedTuple):
-    """Values of a GPU from dcgm-exporter's own metrics; each None if it is not on the page.
+    """Values of a GPU from dcgm-exporter's own metrics, and of its NVLinks; each None if the source does not have it.
 
     Attributes:
         xid_counts: by XID, how many samples of the last minutes had it. A code that stays in the driver's gauge is
@@ -23,6 +25,7 @@ class Extras(NamedTuple):
             pass, 10 warning, 20 failure.
         clock_events: by reason (`hw_thermal`, ...), how many samples of the last minutes had it.
         nvlink_states: by number of the NVLink, 0 not up, 1 up, 2 asleep.
+        nvlink_counters: by number of the NVLink, its counters by kind: `crc_flit_errors`, `link_recoveries`, ...
     """
 
     xid_counts: tuple[tuple[int, float], ...] | None = None
@@ -30,6 +33,7 @@ class Extras(NamedTuple):
     health_watches: tuple[tuple[tuple[str, str], float], ...] | None = None
     clock_events: tuple[tuple[str, float], ...] | None = None
     nvlink_states: tuple[tuple[int, float], ...] | None = None
+    nvlink_counters: LinkCounters | None = None
 
 
 class _Referable:

@@ -25,9 +25,9 @@ DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
 
 _LABELS_OF_FAMILIES = (
-    "account age bottleneck bound check class container device driver_version gpu job_id kind le mig_id mig_profile "
-    "mig_uuid model name namespace node partition pci_bus_id pod quantity reason resource severity source state target "
-    "user uuid workload workload_kind xid"
+    "account age bottleneck bound check class container device driver_version gpu job_id kind le link mig_id "
+    "mig_profile mig_uuid model name namespace node partition pci_bus_id pod quantity reason resource severity source "
+    "state target user uuid workload workload_kind xid"
 )
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""

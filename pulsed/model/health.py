@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pulsed.model.gpu import Device
 
@@ -67,6 +67,22 @@ class XidLast:
     description: str
 
 
+class Nvlink(NamedTuple):
+    """One NVLink of a GPU.
+
+    Attributes:
+        link: its number.
+        state: 0 not up, 1 up, 2 asleep; None if unknown.
+        is_down: whether it is not up and should be.
+        counters: by kind (`crc_flit_errors`, `link_recoveries`, ...), since the driver was loaded.
+    """
+
+    link: int
+    state: float | None = None
+    is_down: bool = False
+    counters: tuple[tuple[str, float], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Health of one GPU: the worst of the checks that are known, `unknown` for none.
@@ -77,6 +93,7 @@ class Health:
         events: by check, the number of events so far.
         xid_events: by XID, the number of events so far: all critical codes, others once seen, and `OTHER_XIDS`.
         last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
+        nvlinks: those that the source has one by one, by number.
     """
 
     state: State
@@ -86,6 +103,7 @@ class Health:
     xid_events: tuple[tuple[int | str, int], ...] = ()
     xid_last: XidLast | None = None
     last_reset: float | None = None
+    nvlinks: tuple[Nvlink, ...] = ()
 
     @property
     def severity(self) -> int:
@@ -134,6 +152,7 @@ class XidEvent:
     Attributes:
         count: how often, if several were reported at once.
         total: how often so far.
+        detail: what the driver printed about it, in words; empty for nothing.
     """
 
     device: Device
@@ -142,6 +161,7 @@ class XidEvent:
     time: float
     count: int
     total: int
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,23 @@ def is_another(now: str, before: str) -> bool:
     return now != before and bool(now and before)
 
 
+class LinkFault(NamedTuple):
+    """What the driver prints about a fault of an NVLink, of the XIDs 144 to 150.
+
+    Attributes:
+        unit: the part of the link's hardware that reports it, such as `NETIR_LINK_DOWN`.
+        is_injected: whether it was injected as a test.
+        link: number of the link; None if it concerns no single one.
+        subcode: bits 25 to 20 of the interrupt information: of a link that is down, why; None without it.
+    """
+
+    unit: str
+    is_fatal: bool
+    is_injected: bool = False
+    link: int | None = None
+    subcode: int | None = None
+
+
 class KernelEvent(NamedTuple):
     """One message of the NVIDIA driver in the kernel log.
 
@@ -105,6 +122,8 @@ class KernelEvent(NamedTuple):
         process: process name that the driver prints; empty if it prints none.
         is_fatal: of an SXID, as the driver classifies it; None where it does not.
         text: the message from its code on, without control characters.
+        fault: of an XID about an NVLink.
+        cause: the XID that it is caused by, as the driver states it.
     """
 
     kind: Literal["xid", "sxid", "bus_loss"]
@@ -115,6 +134,8 @@ class KernelEvent(NamedTuple):
     process: str = ""
     is_fatal: bool | None = None
     text: str = ""
+    fault: LinkFault | None = None
+    cause: int | None = None
 
 
 class GpuProcess(NamedTuple):

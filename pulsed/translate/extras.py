@@ -1,7 +1,8 @@
-"""dcgm-exporter's own metrics, which carry codes in labels: XIDs, health watches, clock events.
+"""dcgm-exporter's own metrics, which carry codes in labels: XIDs, health watches, clock events; and those of NVLinks.
 
 Their series are many and appear and disappear, so they are not quantities of a `Reading`. All are off in the exporter's
-default page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`).
+default page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`). The number of
+an NVLink is a label, or in the name of DCGM's fields per lane.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.model.canonical_tick import Extras
+from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.translate.fields import BY_NAME, BY_SHORT, FIELDS
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import is_blank
 
@@ -26,8 +28,15 @@ _FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """By metric: the attribute of `Extras` that it fills, and the labels with its code, of which the first is needed."""
 
-_OF_LINKS = frozenset(name for name, (attribute, _) in _FAMILIES.items() if attribute == "nvlink_states")
-"""Metrics of links, whose rows name the GPU by `gpu_uuid` or `gpu`."""
+_COUNTER_KINDS: Mapping[str, str] = {
+    field.quantity: field.quantity.removeprefix("nvlink_").removesuffix("_total")
+    for field in FIELDS
+    if re.fullmatch(r"nvlink_\w+_(errors|recoveries\w*)_total", field.quantity)
+}
+"""By quantity, the kind of counter that it is of one link."""
+
+_LANE = re.compile(r"(?P<count>_COUNT)?_L(?P<lane>[0-9]{1,2})(_TOTAL)?|_PER_LINK_TOTAL")
+_DMON_LANE = re.compile(r"(?P<stem>NFEL|NDEL|NREL|NRCL)(?P<lane>[0-9]{1,2})")
 
 _CODE = re.compile(r"[0-9]{1,9}")
 
@@ -56,6 +65,7 @@ class ExtrasPlan:
             health_watches=_watches(found.get("health_watches")),
             clock_events=_texts(found.get("clock_events")),
             nvlink_states=_numbers(found.get("nvlink_states")),
+            nvlink_counters=_by_link(found.get("nvlink_counters")),
         )
 
 
@@ -86,23 +96,42 @@ class ExtrasReader:
 
 def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
     """Return the plans of the entities that have extras. What a MIG instance repeats goes to its board."""
-    if layout.dialect != "exporter":
+    if layout.dialect == "pulsed":
         return {}
     slots: dict[Entity, dict[str, list[_Slot]]] = {}
     owners = {position: subject.parent or subject for subject in entities for position, _ in subject.series}
     boards = [subject for subject in entities if subject.parent is None]
     for position, series in enumerate(layout.series):
-        if family := _FAMILIES.get(series.name):
-            labels = dict(series.labels)
-            owner = owners.get(position) or (_board_of(labels, boards) if series.name in _OF_LINKS else None)
+        found = _code_of(series)
+        if found is not None:
+            attribute, code = found
+            is_of_link = attribute.startswith("nvlink")  # such a row names the GPU by `gpu_uuid` or `gpu`
+            owner = owners.get(position) or (_board_of(dict(series.labels), boards) if is_of_link else None)
             if owner is not None:
-                attribute, names = family
-                slot = (position, tuple([labels.get(name, "") for name in names]))
-                slots.setdefault(owner.entity, {}).setdefault(attribute, []).append(slot)
+                slots.setdefault(owner.entity, {}).setdefault(attribute, []).append((position, code))
     return {
         entity: ExtrasPlan({attribute: tuple(of_attribute) for attribute, of_attribute in of_entity.items()})
         for entity, of_entity in slots.items()
     }
+
+
+def _code_of(series: Series) -> tuple[str, _Code] | None:
+    """Return the attribute of `Extras` that a series is of, and its code; None for other series."""
+    if family := _FAMILIES.get(series.name):
+        attribute, names = family
+        labels = dict(series.labels)
+        return attribute, tuple([labels.get(name, "") for name in names])
+    if match := _DMON_LANE.fullmatch(series.name):
+        fields, link = BY_SHORT.get(f"{match['stem']}T", ()), match["lane"]
+    elif "_NVLINK_" in series.name:
+        lane = _LANE.search(series.name)
+        total = f"{series.name[: lane.start()]}{lane['count'] or ''}_TOTAL" if lane else series.name
+        fields = BY_NAME.get(total, ())
+        link = (lane and lane["lane"]) or dict(series.labels).get("nvlink", "")
+    else:
+        return None
+    kind = _COUNTER_KINDS.get(fields[0].quantity) if fields else None
+    return ("nvlink_counters", (link, kind)) if kind and link else None
 
 
 def _board_of(labels: Mapping[str, str], boards: Sequence[SeriesEntity]) -> SeriesEntity | None:
@@ -129,6 +158,16 @@ def _numbers(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ..
     if found is None:
         return None
     return tuple(sorted((int(label), value) for (label,), value in found.items() if _CODE.fullmatch(label)))
+
+
+def _by_link(found: Mapping[_Code, float] | None) -> LinkCounters | None:
+    if found is None:
+        return None
+    links: dict[int, list[tuple[str, float]]] = {}
+    for (link, kind), value in sorted(found.items()):
+        if _CODE.fullmatch(link):
+            links.setdefault(int(link), []).append((kind, value))
+    return tuple(sorted((link, tuple(counters)) for link, counters in links.items()))
 
 
 def _codes(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:

@@ -6,7 +6,7 @@ import math
 
 from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.translate.translator import Translator
-from tests.translate.build import Row, page_tick, tick
+from tests.translate.build import Row, dmon_ticks, page_tick, tick
 
 PAGE = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
@@ -52,6 +52,33 @@ def test_the_states_of_links_go_to_their_gpu() -> None:
     found = extras(LINKS)
     assert [device.entity.uuid for device in found.devices] == ["GPU-0", "GPU-1"]
     assert found.extras == {0: Extras(nvlink_states=((0, 1.0), (17, 0.0))), 1: Extras(nvlink_states=((2, 1.0),))}
+
+
+COUNTERS = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
+DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L14{gpu="0",UUID="GPU-0",Hostname="n"} 505
+DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_L3_TOTAL{gpu="0",UUID="GPU-0",Hostname="n"} 2
+DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL{gpu="0",UUID="GPU-0",Hostname="n"} 2
+DCGM_FI_DEV_NVLINK_BANDWIDTH_L3{gpu="0",UUID="GPU-0",Hostname="n"} 9
+DCGM_FI_DEV_NVLINK_REPLAY_ERROR_PER_LINK_TOTAL{nvlink="3",gpu="0",gpu_uuid="GPU-0"} 4
+DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS{nvlink="14",gpu="0",gpu_uuid="GPU-0"} 7
+DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES{nvlink="14",gpu="0",gpu_uuid="GPU-0"} 7
+DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS{nvlink="2",nvswitch="1"} 7
+"""
+
+
+def test_the_counters_of_links_go_to_their_gpu() -> None:
+    (found,) = extras(COUNTERS).extras.values()
+    assert found.nvlink_counters == (
+        (3, (("crc_flit_errors", 2.0), ("replay_errors", 4.0))),
+        (14, (("link_recoveries_successful", 7.0), ("recovery_errors", 505.0))),
+    )
+
+
+def test_lanes_of_dmon() -> None:
+    (page,) = dmon_ticks("#Entity   GPUTL NRCL0 NRCL14\nID\nGPU 0      50    0   505\n")
+    (found,) = Translator("n").translate(page).extras.values()
+    assert found.nvlink_counters == ((0, (("recovery_errors", 0.0),)), (14, (("recovery_errors", 505.0),)))
 
 
 def test_a_page_without_these_metrics_has_no_extras() -> None:

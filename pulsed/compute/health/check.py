@@ -181,7 +181,7 @@ class GpuCheck:
         return True
 
     def _message(self, rule: RuleState, time: float, now: float) -> str:
-        detail = rule.detail if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}"
+        detail = rule.detail or ("" if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}")
         title = f"{self.check.title}: {detail}" if detail else self.check.title
         cause = f"; each time of {_either(rule.suspects)}" if rule.suspects else ""
         return f"{title}{cause}{self._before(time, now)}"
@@ -226,7 +226,7 @@ def _remedy(
     advice = check.rules[worst].advice(rule, dict(evidence))
     numbers: dict[str, float | str] = dict(evidence) | ({"advice": advice} if advice else {})
     if rule.xid is not None:
-        numbers["advice"] = advice_on(rule.xid, state)
+        numbers["advice"] = advice or advice_on(rule.xid, state)
     try:
         return check.remedy_at(state).format_map(numbers) + (f" {check.recurs}" if recurs else "")
     except KeyError:  # held after its inputs have disappeared

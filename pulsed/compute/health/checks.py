@@ -12,7 +12,7 @@ from operator import eq, gt, lt
 
 from pulsed.compute.health.check import Check, check
 from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
-from pulsed.compute.health.dcgm_rule import MILD_RESULT, DcgmResult, LinksDown
+from pulsed.compute.health.dcgm_rule import MILD_RESULT, DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, When, duration
 from pulsed.compute.health.rule_kinds import (
@@ -85,6 +85,8 @@ _REPLAYS = Increase(
     enter=MINUTE,
     hold=10 * MINUTE,
 )
+
+_RECOVERED = "nvlink_link_recoveries_successful_total"
 
 _LOADED = (When("performance_state", eq, 0), When(ACTIVITY, gt, 0))
 """An idle link has a lower generation, and on some boards fewer lanes."""
@@ -178,6 +180,23 @@ CHECKS: tuple[Check, ...] = (
         note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
         "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
+    ),
+    check(
+        "nvlink_fault",
+        "NVLink fault",
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after one of the XIDs 144 to 150, or until a reset",
+            choose="nvlink",
+            keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
+        ),
+        note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
+        "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
+        "unless the last code is 0 again",
+        remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
+        recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
@@ -486,6 +505,13 @@ CHECKS: tuple[Check, ...] = (
             "effective bit errors per bit",
             number="above {:g}",
             hold=10 * MINUTE,
+        ),
+        LinkOutlier(
+            "nvlink_recoveries_of_one_link",
+            {"info": 1, "warn": 100},
+            "recoveries of one link while no other has any: it may fail within days",
+            ("nvlink_counters",),
+            quantities=("nvlink_link_recoveries_total", "nvlink_recovery_errors_total", _RECOVERED),
         ),
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
         critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",

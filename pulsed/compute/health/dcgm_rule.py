@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
-from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.inputs import GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import MINUTE, RuleState
 from pulsed.compute.health.rule_kinds import Level
 from pulsed.compute.products import nvlink_of
 
 MILD_RESULT, FAILURE = 5.0, 20.0
 """Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
+
+LEAST_LINKS = 4
+"""With fewer links, one that has recovered is no outlier."""
 
 IMEX_RECOVERY = 5.0
 """Recovery action of the driver."""
@@ -87,7 +90,7 @@ class LinksDown(DetailedLevel):
         """Return the number; None where no link has been up."""
         if inputs.extras is None or inputs.extras.nvlink_states is None or inputs.value("mig_mode"):
             return None
-        states = dict(inputs.extras.nvlink_states)
+        states, inputs.links_down = dict(inputs.extras.nvlink_states), ()
         up = {link for link, link_state in states.items() if link_state}
         inputs.links_up |= up
         if not inputs.links_up:
@@ -95,5 +98,26 @@ class LinksDown(DetailedLevel):
         wired = nvlink_of(inputs.model)
         is_short = wired is not None and bool(up) and len(up) < wired.links
         down = sorted(link for link in states if link not in up and (is_short or link in inputs.links_up))
+        inputs.links_down = tuple(down)
         state.detail = f"{len(down)} of {len(states)}: {', '.join(map(str, down))}"
         return float(len(down))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkOutlier(DetailedLevel):
+    """The measure is the count of the only link that has any.
+
+    Attributes:
+        quantities: of which the counters of single links count.
+    """
+
+    quantities: tuple[str, ...]
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the count, 0 if no link has any or several have; None where single links have no counters."""
+        counts = link_counts(inputs.extras, self.quantities)
+        if counts is None or len(counts) < LEAST_LINKS:
+            return None
+        is_outlier = counts[0][1] > 0 and not counts[1][1]
+        state.detail = f"{links_text(counts)}, and none on {len(counts) - 1} others" if is_outlier else ""
+        return counts[0][1] if is_outlier else 0.0

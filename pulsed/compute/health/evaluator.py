@@ -12,6 +12,7 @@ from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
+from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
 from pulsed.compute.health.plan import plan_of
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
@@ -303,4 +304,8 @@ def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
         record = gpu.inputs.xids.records.get(code)
         if record is not None:  # else there are too many codes
             severity = gpu.plan.settings.severity_of(code)
-            yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count)
+            if code in LINK_XIDS:
+                severity = link_severity(code, severity, record.fault)
+            cause = f"caused by XID {record.cause}" if record.cause else ""
+            detail = fault_text(code, record.fault) if record.fault else cause
+            yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count, detail)

@@ -18,9 +18,9 @@ from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
-from pulsed.model.canonical_tick import Extras
+from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, CheckState, Health
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
@@ -182,6 +182,7 @@ class GpuHealth:
         answer = self._answer
         self._take_answer(track, reading, node)
         if extras != inputs.extras:
+            self._has_news = self._has_news or _links_of(extras) != _links_of(inputs.extras)
             inputs.extras = extras
             rules.pending |= plan.on_watches | plan.on_links | plan.on_xids
         activity = activity_of(reading)
@@ -318,8 +319,27 @@ class GpuHealth:
                 before=self.health,
                 is_fresh=self._is_fresh,
                 last_reset=self.last_reset,
+                nvlinks=self._nvlinks(),
             )
         self.inputs.values = NO_INPUTS  # of thousands of GPUs they are much memory
+
+    def _nvlinks(self) -> tuple[Nvlink, ...]:
+        """Return the links that the source has one by one; the same object while they are the same."""
+        all_states, all_counters = _links_of(self.inputs.extras)
+        states, counters = dict(all_states), dict(all_counters)
+        down, before = self.inputs.links_down, self.health.nvlinks
+        links = tuple(
+            [
+                Nvlink(link, states.get(link), link in down, counters.get(link, ()))
+                for link in sorted(states.keys() | counters.keys())
+            ]
+        )
+        return before if links == before else links
+
+
+def _links_of(extras: Extras | None) -> tuple[tuple[tuple[int, float], ...], LinkCounters]:
+    """Return states and counters of links, without those that are unknown."""
+    return ((), ()) if extras is None else (extras.nvlink_states or (), extras.nvlink_counters or ())
 
 
 def _programs(device: Device) -> Programs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pulsed.compute.health.clock_events import ClockEvents
@@ -27,8 +27,11 @@ COMPARED_FACTS = (
 """Facts whose change causes an evaluation. `kernel_log` is 1 while the kernel log is read, and `xid_counts` while
 dcgm-exporter counts XIDs; `activity_step` is the number of thresholds of conditions that the activity is above."""
 
-FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches", "nvlink_states")
-"""Inputs that are not in a reading; the last two are no numbers, but in `GpuInputs.extras`."""
+IN_EXTRAS = ("health_watches", "nvlink_states", "nvlink_counters")
+"""Inputs that are no numbers, but in `GpuInputs.extras`."""
+
+FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, *IN_EXTRAS)
+"""Inputs that are not in a reading."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
@@ -51,6 +54,7 @@ class GpuInputs:
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
         links_up: numbers of the NVLinks that have been up.
+        links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
@@ -64,6 +68,7 @@ class GpuInputs:
     measured_at: float = 0.0
     gap_seconds: float = 0.0
     links_up: frozenset[int] = frozenset()
+    links_down: tuple[int, ...] = ()
     uses_nvlink: bool = False
     confirmed_xids: set[str] = field(default_factory=set)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
@@ -72,6 +77,28 @@ class GpuInputs:
     def value(self, name: str) -> Value:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
+
+
+def link_counts(extras: Extras | None, quantities: Collection[str]) -> list[tuple[int, float]] | None:
+    """Return the links with their counts, of the largest of these quantities, the worst first; None without any."""
+    if extras is None or extras.nvlink_counters is None:
+        return None
+    kinds = {name.removeprefix("nvlink_").removesuffix("_total") for name in quantities}
+    known = [
+        (link, max(counts))
+        for link, counters in extras.nvlink_counters
+        if (counts := [count for kind, count in counters if kind in kinds])
+    ]
+    return sorted(known, key=lambda each: -each[1]) or None
+
+
+def links_text(counts: Iterable[tuple[int, float]]) -> str:
+    """Return links and their counts in words.
+
+    >>> links_text([(14, 505.0), (3, 2.0), (4, 0.0)])
+    'link 14: 505, link 3: 2'
+    """
+    return ", ".join(f"link {link}: {count:.0f}" for link, count in counts if count)
 
 
 def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:

@@ -12,7 +12,7 @@ from math import inf, nextafter
 from operator import gt, itemgetter, ne
 
 from pulsed.compute.health.check import GpuCheck
-from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
+from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, IN_EXTRAS, GpuInputs
 from pulsed.compute.health.restarts import RESET_SIGNS
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
@@ -25,6 +25,8 @@ XID, REASONS = "xid_last_code", "clocks_event_reasons"
 
 MOVING = ("temperature_celsius", "memory_temperature_celsius", "temperature_margin_celsius")
 """Readings that change with nearly every sample, mostly alone; the first of `HealthPlan.users`."""
+
+_IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
 
 MOST_SELECTIONS = 1000
 """Sets of rules that are remembered: the same inputs change together again and again."""
@@ -51,7 +53,7 @@ class HealthPlan:
         selected: returns the rules of a bit mask, as `rules` has them.
         activity_levels: the activities above which a condition about it has another outcome.
         on_parts, on_gaps, on_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or increases,
-            about XIDs, `health_watches`, `nvlink_states`, and `inputs_blank_ratio`.
+            about XIDs, `health_watches`, each NVLink, and `inputs_blank_ratio`.
         on_resets: a bit of its own for the counters that show a reset.
         all_rules: all of them.
         critical_xids: codes that are counted from 0 on, in their order.
@@ -76,8 +78,8 @@ class HealthPlan:
                 users[name] = users.get(name, 0) | 1 << number
             for name in self.checks[position].applicability:
                 users.setdefault(name, 0)
-        self.on_blanks, self.on_links = users.get("inputs_blank_ratio", 0), users.get("nvlink_states", 0)
-        self.on_watches = users.get("health_watches", 0)
+        self.on_blanks, self.on_watches = users.get("inputs_blank_ratio", 0), users.get("health_watches", 0)
+        self.on_links = users.get("nvlink_states", 0) | users.get("nvlink_counters", 0)
         names = [name for name in users if name in POSITION]
         self.readings, self.reasons = len(names), names.index(REASONS)
         self.select = itemgetter(*(POSITION[name] for name in names))
@@ -168,7 +170,7 @@ class GpuRules:
     def evaluate(self, inputs: GpuInputs, reading: Reading, activity: Value, now: float) -> Collection[int]:
         """Evaluate the rules that are pending or due; return the positions of the checks to conclude."""
         plan = self.plan
-        inputs.values = reading + self._compared[plan.readings :] + (self.blank_ratio, activity, None, None)
+        inputs.values = reading + self._compared[plan.readings :] + (self.blank_ratio, activity, *_IN_EXTRAS)
         rules, self.pending = self.pending & plan.all_rules, 0
         is_due = now >= self.due
         if is_due:

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import inf
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
 from pulsed.model.health import SEVERITY, State
@@ -210,7 +210,9 @@ class Increase(Rule):
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         event_at = state.event_at
-        return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
+        is_changed = Rule.evaluate(self, state, inputs, now)
+        state.detail = links_text(link_counts(inputs.extras, self.inputs) or ()) if state.severity > 0 else ""
+        return is_changed or state.events > 0 or state.event_at != event_at
 
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return when the newest increase leaves its window, of a rule whose increases are events."""

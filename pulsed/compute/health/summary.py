@@ -21,6 +21,7 @@ from pulsed.model.health import (
     CheckState,
     Health,
     NodeHealth,
+    Nvlink,
     State,
     XidLast,
 )
@@ -38,6 +39,7 @@ def health_of(
     before: Health,
     is_fresh: bool,
     last_reset: float | None,
+    nvlinks: tuple[Nvlink, ...] = (),
 ) -> Health:
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
@@ -48,6 +50,7 @@ def health_of(
         is_fresh: whether its vital inputs are fresh. Without them the GPU is unknown, unless another check than
             `telemetry` is a warning or worse.
         last_reset: in Unix seconds.
+        nvlinks: those that the source has one by one.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
     others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
@@ -64,6 +67,7 @@ def health_of(
             xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
             xid_last=last,
             last_reset=last_reset,
+            nvlinks=nvlinks,
         ),
         tuple([check.state for check in checks]),
         is_fresh,

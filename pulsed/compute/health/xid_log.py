@@ -14,7 +14,7 @@ from math import inf
 
 from pulsed.compute.health.xids import FOLLOWER, xid_of
 from pulsed.model.canonical_tick import Extras
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import KernelEvent, LinkFault
 
 BURST_GAP = 180.0
 """Seconds after which the same code is another burst (gpud, NVSentinel merge closer ones)."""
@@ -43,6 +43,8 @@ class XidRecord:
         cleared: whether the GPU was reset since.
         count: number of events.
         bursts: when bursts of it began within the last day, and the programs on the GPU.
+        fault: details of the newest burst, of an XID about an NVLink: the worst of them.
+        cause: the XID that it is caused by, as the driver stated it last.
     """
 
     last: float
@@ -50,6 +52,29 @@ class XidRecord:
     cleared: bool = False
     count: int = 0
     bursts: list[tuple[float, Programs]] = field(default_factory=list)
+    fault: LinkFault | None = None
+    cause: int | None = None
+
+    @property
+    def began(self) -> float:
+        """When the newest burst began."""
+        return self.bursts[-1][0] if self.bursts else self.last
+
+    def describe(self, event: KernelEvent, moment: float) -> None:
+        """Take the details of a message of the kernel, which a gauge may have announced before."""
+        if self.dated and moment < self.last - BURST_GAP:
+            return
+        self.cause = event.cause or self.cause
+        if self.bursts and abs(moment - self.began) < BURST_GAP:
+            self.bursts[-1] = (min(moment, self.began), self.bursts[-1][1])
+        if event.fault is not None and (
+            self.fault is None or moment - self.last >= BURST_GAP or _rank(event.fault) >= _rank(self.fault)
+        ):
+            self.fault = event.fault
+
+
+def _rank(fault: LinkFault) -> tuple[bool, bool]:
+    return not fault.is_injected, fault.is_fatal
 
 
 @dataclass(slots=True)
@@ -100,8 +125,8 @@ class XidLog:
     _counts: frozenset[int] | None = None
     _inputs: dict[int, _InputCounts] = field(default_factory=dict)
     _cleared_at: float = -inf
-    _older: dict[int, float] = field(default_factory=dict)
-    """By code, when the kernel logged it before the first sample."""
+    _older: dict[int, tuple[float, KernelEvent]] = field(default_factory=dict)
+    """By code, when the kernel logged it before the first sample, and the message."""
 
     @property
     def gauge(self) -> int | None:
@@ -159,7 +184,9 @@ class XidLog:
         for code in sticky:
             if code not in self.records and code not in happened:
                 record = self._record(code, now)
-                record.last, record.dated = self._older.get(code, now), code in self._older
+                if code in self._older:
+                    record.last, record.dated = self._older[code][0], True
+                    record.describe(self._older[code][1], record.last)
                 self._name_last(code)
         added: Counter[int] = Counter()
         for source, code, count in events:
@@ -180,12 +207,16 @@ class XidLog:
         for event in events:
             moment = now - (time - event.time)
             record = self.records.get(event.code)
+            if record is not None:
+                record.describe(event, moment)
             if moment >= self.begun:
                 happened[event.code] += self._add(event.code, "kernel_log", 1, programs, moment, now)
+                if record is None:
+                    self.records[event.code].describe(event, moment)
             elif record is not None and not record.dated:
                 record.last, record.dated = moment, True
             else:
-                self._older[event.code] = moment
+                self._older[event.code] = (moment, event)
                 if len(self._older) > MOST_CODES:
                     del self._older[next(iter(self._older))]
         return +happened

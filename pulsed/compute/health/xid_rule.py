@@ -8,10 +8,11 @@ from math import inf
 from typing import Literal
 
 from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_severity
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
-from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, xid_of
-from pulsed.model.health import SEVERITY, State
+from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
+from pulsed.model.health import SEVERITY, STATES, State
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
@@ -30,13 +31,14 @@ class XidRule(Rule):
     """Events of XIDs.
 
     Attributes:
-        choose: the codes that count: `critical` and `warning` by severity, `repeated` ones, or one code.
+        choose: the codes that count: `critical` and `warning` by severity, `nvlink`, which those two leave out,
+            `repeated` ones, or one code.
         keep: seconds for which an event counts, by the state that it raises.
     """
 
     name: str = "xid"
     inputs: tuple[str, ...] = XID_INPUTS
-    choose: Literal["critical", "warning", "repeated"] | int
+    choose: Literal["critical", "warning", "nvlink", "repeated"] | int
     keep: Mapping[State, float]
 
     @property
@@ -53,6 +55,8 @@ class XidRule(Rule):
         """Return whether a code of this severity that happened is an event of this rule."""
         if isinstance(self.choose, int):
             return code == self.choose
+        if code in LINK_XIDS or self.choose == "nvlink":
+            return self.choose == "nvlink" and code in LINK_XIDS and severity != "ok"
         if self.choose == "critical":
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
@@ -63,21 +67,23 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        before = (state.severity, state.is_covered, state.event_at, state.xid, state.suspects)
-        state.due, state.xid, state.suspects = inf, None, ()
+        before = _outcome(state)
+        state.due, state.xid, state.suspects, state.detail, state.advice = inf, None, (), "", ""
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
         state.measure = self.measure(state, inputs, now)
         state.severity = severity if severity > 0 or state.is_covered else -1
-        return (state.severity, state.is_covered, state.event_at, state.xid, state.suspects) != before
+        return _outcome(state) != before
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
         if state.xid is None:
             return Rule.evidence(self, state, inputs)
         record = inputs.xids.records[state.xid]
+        link = record.fault.link if record.fault is not None else None
         return (
             ("xid", float(state.xid)),
+            *((("link", float(link)),) if link is not None else ()),
             ("events", float(record.count)),
             ("bursts", float(len(record.bursts))),
             ("time_known", float(record.dated)),
@@ -105,6 +111,8 @@ class XidRule(Rule):
             if raised is not None and (SEVERITY[raised], record.last) > (worst, newest):
                 worst, newest, state.xid = SEVERITY[raised], record.last, code
                 state.event_at = record.last if record.dated else None
+        if self.choose == "nvlink" and state.xid is not None:
+            _describe(state, state.xid, inputs.xids.records[state.xid], STATES[worst + 1])
         return worst
 
     def _raised(
@@ -113,10 +121,17 @@ class XidRule(Rule):
         """Return the state that a code means in this rule, None for none, and until when."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
+        is_of_link = code in LINK_XIDS
+        if is_of_link is not (self.choose == "nvlink"):
+            return None, inf
         severity = inputs.severity_of(code)
-        if severity == "warn" and code in CORROBORABLE and is_corroborated:
+        if is_of_link:
+            severity = link_severity(code, severity, record.fault)
+        if severity == "warn" and code in CORROBORABLE and is_corroborated and record.fault is None:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
+        if is_of_link and is_critical and now < record.last + CRITICAL_SECONDS:
+            return self._kept(None if record.cleared else "crit", record, now)
         if self.choose == "critical":
             return self._kept("crit" if is_critical and not record.cleared else None, record, now)
         if is_critical:  # without a reset its cause remains
@@ -135,3 +150,18 @@ class XidRule(Rule):
     def _condition(self) -> str:
         states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]
         return f"{', '.join(states)} {self.text}"
+
+
+def _outcome(state: RuleState) -> tuple[object, ...]:
+    """Return what the state of a check is made of."""
+    return state.severity, state.is_covered, state.event_at, state.xid, state.suspects, state.detail
+
+
+def _describe(state: RuleState, code: int, record: XidRecord, raised: State) -> None:
+    """Set what message and remedy name of an XID about an NVLink, beside its description."""
+    fault, reason = record.fault, down_reason(code, record.fault)
+    state.detail = fault_text(code, fault)
+    if reason is not None:
+        link = f" (link {fault.link})" if fault is not None and fault.link is not None else ""
+        reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
+        state.advice = f"{reset}{reason.advice}{link}"

@@ -6,7 +6,7 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Annotated, NamedTuple
 
@@ -160,6 +160,22 @@ _HEALTH = Shape(
     first=("checks", "last_xid"),
 )
 
+LINK_STATES: Mapping[float, str] = {0.0: "down", 1.0: "up", 2.0: "sleep"}
+"""By the state as DCGM numbers it."""
+
+_NVLINK = Shape(
+    "NvlinkShape",
+    Member("link", int),
+    Member(
+        "state",
+        str | None,
+        "up, down or sleep; null if it is not read",
+        lambda link: None if link.state is None else LINK_STATES.get(link.state, "unknown"),
+    ),
+    Member("is_down", bool, "whether it is not up and should be"),
+    Member("counters", _EVIDENCE, "errors and recoveries by kind, since the driver was loaded"),
+)
+
 _POD = Shape(
     "PodShape", Member("namespace", str), Member("pod", str, of="name"), Member("container", str), Member("uid", str)
 )
@@ -229,6 +245,7 @@ GPU = Shape(
         "every quantity; null without a reading",
         "match.reading",
     ),
+    Member("nvlinks", listed(_NVLINK), "NVLinks that the source has one by one", "match.result.health.nvlinks"),
     Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.counters"),
     Member("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
 )

@@ -88,6 +88,7 @@ def _xids(tick: ComputedTick) -> Iterator[Change]:
                 "count": event.count,
                 "total": event.total,
                 "description": xid.description,
+                "detail": event.detail or None,
                 "remedy": advice(event.severity, xid.action),
             },
         )

@@ -17,7 +17,7 @@ from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.xid_log import MOST_CODES
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
-from pulsed.model.health import OTHER_XIDS, CheckState, Health
+from pulsed.model.health import OTHER_XIDS, CheckState, Health, Nvlink
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.family_types import (
     ALONE,
@@ -134,6 +134,29 @@ def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, 
     return DerivedFamily(PREFIX + name, "counter", help, (), of_board, _health)
 
 
+ROUTINE_ERRORS = "symbol_errors"
+"""The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
+
+
+def _of_links(
+    name: str,
+    type: MetricType,
+    help: str,
+    labels: tuple[str, ...],
+    rows: Callable[[Nvlink], list[tuple[tuple[str, ...], float]]],
+) -> DerivedFamily:
+    """Return a family of the NVLinks of boards that are not clean."""
+
+    def samples(sample: GpuSample) -> Samples:
+        if sample.device.entity.kind != "gpu":
+            return NO_SAMPLES
+        links = sample.result.health.nvlinks
+        found = [((str(link.link), *more), value) for link in links for more, value in rows(link)]
+        return tuple([label for label, _ in found]), tuple([value for _, value in found])
+
+    return DerivedFamily(PREFIX + name, type, help, labels, samples, attrgetter("result.health.nvlinks"))
+
+
 def _last_xid(health: Health) -> Samples:
     last = health.xid_last
     return NO_SAMPLES if last is None else ((("unknown" if last.time is None else "known",),), (last.code,))
@@ -189,6 +212,20 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Time of the last event of a check",
         "check",
         _by_check(lambda each: each.last_event),
+    ),
+    _of_links(
+        "nvlink_errors_total",
+        "counter",
+        "Errors and recoveries of one NVLink by kind, since the driver was loaded; only links that have any",
+        ("link", "kind"),
+        lambda link: [((kind,), count) for kind, count in link.counters if count and kind != ROUTINE_ERRORS],
+    ),
+    _of_links(
+        "nvlink_down",
+        "gauge",
+        "1 while this NVLink is not up and should be; other links have no series",
+        ("link",),
+        lambda link: [((), 1.0)] if link.is_down else [],
     ),
     _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(

@@ -102,7 +102,7 @@ def _for_each_xid(remedy: str, rule: XidRule, state: State, settings: HealthSett
     counted = {code: rule.counts(code, settings.severity_of(code)) for code in XIDS}
     codes = "|".join(str(code) for code, counts in counted.items() if counts)
     others = "|".join(str(code) for code, counts in counted.items() if not counts)  # and unknown codes
-    matcher = {"critical": f'xid=~"{codes}"', "repeated": f'xid!="{FOLLOWER}"'}.get(
+    matcher = {**dict.fromkeys(("critical", "nvlink"), f'xid=~"{codes}"'), "repeated": f'xid!="{FOLLOWER}"'}.get(
         str(rule.choose), f'xid!~"{others}"'
     )
     events = f"pulsed_gpu_xid_events_total{{node=%q,uuid=%q,{matcher}}}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line, plausible
 
 LONGEST_LINE = 8192
@@ -192,6 +192,13 @@ _BUS_LOSS = re.compile(rf"NVRM: [^:]{{0,40}}?\b{_PCI}\b.{{0,120}}?fallen off the
 _PROCESS = re.compile(r",\s*pid='?(?P<pid>[^,']*)'?(?:,\s*name=(?P<name>[^,]*))?")
 _PID = re.compile(r"[0-9]{1,10}")
 _FATAL = re.compile(r",\s*(?P<non>Non-)?fatal\b", re.IGNORECASE)
+_LINK_FAULT = re.compile(
+    r"\b(?P<unit>[A-Z][A-Z0-9_]{1,40})\s{1,9}(?P<fatal>Fatal|Non-?fatal)\s{1,9}XC ?[0-9]{1,3}\s{1,9}"
+    r"i ?(?P<injected>[0-9]{1,3})\s{1,9}Link\s{1,9}(?P<link>-?[0-9]{1,4})\b"
+    r"(?:\s{0,9}[(\[]0x(?P<info>[0-9A-Fa-f]{1,8})\b)?"
+)
+"""The XIDs of NVLink 5; drivers before 575 have a space after `XC` and `i`, and other brackets."""
+_CAUSE = re.compile(r"\bcaused by previous Xid (?P<code>[0-9]{1,6})\b", re.IGNORECASE)
 
 
 def parse_message(message: str, time: float) -> KernelEvent | None:
@@ -206,7 +213,18 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
     message = message[:_LONGEST_MESSAGE]
     if match := _XID.match(message):
         pid, name = _process(match["rest"])
-        return KernelEvent("xid", int(match["code"]), time, _address(match["pci"]), pid, name, None, _text(match))
+        fault, cause = _link_fault(match["rest"]), _CAUSE.search(match["rest"])
+        return KernelEvent(
+            "xid",
+            int(match["code"]),
+            time,
+            _address(match["pci"]),
+            pid,
+            name,
+            text=_text(match),
+            fault=fault,
+            cause=int(cause["code"]) if cause else None,
+        )
     if match := _SXID.match(message):
         fatal = _FATAL.match(match["rest"])
         is_fatal = None if fatal is None else fatal["non"] is None
@@ -225,6 +243,20 @@ def _process(rest: str) -> tuple[int | None, str]:
     pid, name = match["pid"].strip(), (match["name"] or "").strip()
     number = int(pid) if _PID.fullmatch(pid) else 0
     return number or None, "" if name == "<unknown>" else _clean(name)
+
+
+def _link_fault(rest: str) -> LinkFault | None:
+    match = _LINK_FAULT.search(rest)
+    if match is None:
+        return None
+    link = int(match["link"])
+    return LinkFault(
+        match["unit"],
+        match["fatal"] == "Fatal",
+        is_injected=int(match["injected"]) > 0,
+        link=link if link >= 0 else None,
+        subcode=int(match["info"], 16) >> 20 & 0x3F if match["info"] else None,
+    )
 
 
 def _address(text: str) -> str:

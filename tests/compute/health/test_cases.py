@@ -183,8 +183,8 @@ def test_a_critical_code_from_before_counts_if_something_else_says_so_too() -> N
 def test_an_nvlink_code_is_critical_with_corroboration() -> None:
     sim = Sim()
     sim.health(xid_last_code=0.0, recovery_action=0.0)
-    assert sim.health(xid_last_code=145.0, recovery_action=0.0).check("xid_warning").state == "warn"
-    assert sim.health(xid_last_code=145.0, recovery_action=1.0).check("xid_critical").state == "crit"
+    assert sim.health(xid_last_code=145.0, recovery_action=0.0).check("nvlink_fault").state == "warn"
+    assert sim.health(xid_last_code=145.0, recovery_action=1.0).check("nvlink_fault").state == "crit"
 
 
 def test_a_hot_a100_is_critical() -> None:

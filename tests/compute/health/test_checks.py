@@ -13,7 +13,7 @@ from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.rule import Rule, duration
 from pulsed.compute.health.rule_kinds import Duty, Increase
-from pulsed.model.canonical_tick import Extras
+from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import SEVERITY
 from pulsed.model.owner import Owners, pod
 from pulsed.model.vocabulary import POSITION
@@ -29,6 +29,7 @@ NOT_READINGS = {
     "xid_counts",
     "health_watches",
     "nvlink_states",
+    "nvlink_counters",
     "kernel_log",
 }
 
@@ -59,6 +60,11 @@ def grows(name: str, step: float, samples: int, interval: float = 15.0, **values
 
 def link(**values: float) -> dict[str, float]:
     return {"pcie_link_width": 16.0, "pcie_link_width_max": 16.0, **values}
+
+
+def recovered(count: float) -> LinkCounters:
+    """Link 14 alone."""
+    return tuple([(link, (("link_recoveries", count if link == 14 else 0.0),)) for link in range(18)])
 
 
 LOADED = {"performance_state": 0.0, "gpu_utilization_ratio": 0.9}
@@ -112,6 +118,10 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("pcie_link", "crit"): always(70, **link(pcie_link_width=4.0), **LOADED),
     ("nvlink_errors", "warn"): grows("nvlink_crc_errors_total", 1.0, 8),
     ("nvlink_errors", "crit"): grows("nvlink_crc_errors_total", 2000.0, 8),
+    ("nvlink_errors", "info"): Way(lambda _: {}, 3, 1.0, Extras(nvlink_counters=recovered(99.0))),
+    ("nvlink_fault", "info"): then({"xid_last_code": 0.0}, {"xid_last_code": 147.0}),
+    ("nvlink_fault", "warn"): then({"xid_last_code": 0.0}, {"xid_last_code": 145.0}),
+    ("nvlink_fault", "crit"): then({"xid_last_code": 0.0}, {"xid_last_code": 150.0}),
     ("fabric_link", "warn"): always(330, fabric_manager_status=2.0),
     ("fabric_link", "crit"): always(70, fabric_health_mask=float(0b01 << 4)),
     ("dcgm_health", "info"): Way(lambda _: {}, 23, 15.0, Extras(health_watches=((("POWER", ""), 10.0),))),
@@ -158,7 +168,7 @@ def test_a_setting_is_unexpected_only_while_it_is_off(quantity: str, state: str)
 
 def test_checks_of_a_vgpu_guest() -> None:
     guest = {check.id for check in CHECKS if check.guest}
-    assert guest == {"gpu_lost", "telemetry", "xid_critical", "xid_warning", "xid_repeat"}
+    assert guest == {"gpu_lost", "telemetry", "xid_critical", "xid_warning", "xid_repeat", "nvlink_fault"}
 
 
 @pytest.mark.parametrize("seconds", [4.0, 11.0, 61.0, 3600.0])
@@ -170,8 +180,8 @@ def test_a_late_sample_is_no_problem_of_the_gpu(seconds: float) -> None:
 
 
 def test_the_table_is_complete_as_documentation() -> None:
-    assert len(CHECKS) == 29
-    assert len(BY_ID) == 29
+    assert len(CHECKS) == 30
+    assert len(BY_ID) == 30
     for check in CHECKS:
         assert check.title, check.id
         assert check.rule, check.id

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.dcgm_rule import DcgmResult, LinksDown
+from pulsed.compute.health.dcgm_rule import DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.gpu import Reachability
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase, Level
@@ -53,7 +53,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return record
 
-    for kind in (Level, Increase, Duty, XidRule, DcgmResult, LinksDown):
+    for kind in (Level, Increase, Duty, XidRule, DcgmResult, LinkOutlier, LinksDown):
         monkeypatch.setattr(kind, "measure", recording(kind.measure))
     return names
 
@@ -116,7 +116,7 @@ def test_a_change_evaluates_the_rules_that_depend_on_it(
 def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[str]) -> None:
     sim = settled(measured)
     sim.health(Extras(health_watches=()), **STEADY)
-    assert set(measured) == {"dcgm_health_result", "nvlinks_down", *XIDS}
+    assert set(measured) == {"dcgm_health_result", "nvlinks_down", "nvlink_recoveries_of_one_link", *XIDS}
     measured.clear()
     sim.health(Extras(health_watches=()), **STEADY)
     assert measured == []

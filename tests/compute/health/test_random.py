@@ -86,7 +86,7 @@ class Node:
         health = tick.healths[0]
         critical = {check.id for check in health.checks if check.state == "crit"}
         if self.is_required:
-            assert "xid_critical" in critical
+            assert critical & {"xid_critical", "nvlink_fault"}
         assert critical <= self.allowed(), critical - self.allowed()
         assert health.severity == max(check.severity for check in health.checks if check.applies)
         assert 0.0 <= health.coverage <= 1.0
@@ -107,7 +107,7 @@ class Node:
     def allowed(self) -> set[str]:
         allowed = {"telemetry"}
         if self.critical_at is not None and self.sim.time - self.critical_at < DAY + 100:
-            allowed.add("xid_critical")
+            allowed |= {"xid_critical", "nvlink_fault"}
         if self.fell_at is not None and self.sim.time - self.fell_at < 100:
             allowed.add("gpu_lost")
         return allowed

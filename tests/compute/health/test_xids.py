@@ -72,8 +72,8 @@ def test_a_code_that_was_seen_to_happen_is_an_event() -> None:
 def test_a_code_with_sub_codes_is_critical_once_another_input_confirms_it(code: float) -> None:
     sim = Sim()
     sim.health(xid_last_code=0.0, recovery_action=0.0)
-    assert sim.check("xid_critical", xid_last_code=code, recovery_action=0.0).state == "ok"
-    assert sim.run(3, "xid_critical", xid_last_code=code, recovery_action=1.0).state == "crit"
+    assert sim.check("nvlink_fault", xid_last_code=code, recovery_action=0.0).state == "warn"
+    assert sim.run(3, "nvlink_fault", xid_last_code=code, recovery_action=1.0).state == "crit"
 
 
 def test_critical_codes_are_counted_from_zero() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.log_text import parse_message
 
 GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
@@ -76,6 +76,40 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
 )
 def test_faults(message: str, event: KernelEvent) -> None:
     assert parse_message(message, 1.0) == event
+
+
+@pytest.mark.parametrize(
+    ("text", "fault", "cause"),
+    [
+        (
+            "149, NETIR_LINK_DOWN Fatal XC0 i0 Link 14 (0x025001c6 0x00000000 0x00000000)",
+            LinkFault("NETIR_LINK_DOWN", True, link=14, subcode=37),
+            None,
+        ),
+        (
+            "149, pid=7, name=train.py, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x026001c6 0x00000000)",
+            LinkFault("NETIR_LINK_EVT", True, link=9, subcode=38),
+            None,
+        ),
+        (
+            "145, RLW_REMAP Nonfatal XC1 i0 Link -1 (0x00000004 0x00000040)",
+            LinkFault("RLW_REMAP", False, subcode=0),
+            None,
+        ),
+        ("145, RLW_CTRL Non-fatal XC0 i1 Link 03", LinkFault("RLW_CTRL", False, is_injected=True, link=3), None),
+        (
+            "149, NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x00000186 0x0]",
+            LinkFault("NETIR_LINK_EVT", True, is_injected=True, link=1, subcode=0),
+            None,
+        ),
+        ("45, pid=4711, name=train.py, Ch 00000001 caused by previous Xid 149", None, 149),
+        ("149, something else, Link 14", None, None),
+    ],
+)
+def test_faults_of_links(text: str, fault: LinkFault | None, cause: int | None) -> None:
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", 1.0)
+    assert event is not None
+    assert (event.fault, event.cause) == (fault, cause)
 
 
 @pytest.mark.parametrize(

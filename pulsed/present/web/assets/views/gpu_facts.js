@@ -101,6 +101,22 @@ export class IdentityPanel extends FactsPanel {
   }
 }
 
+/** The NVLinks that the source has one by one; hidden without any. */
+export class NvlinksPanel extends FactsPanel {
+  constructor() {
+    super("NVLinks");
+  }
+
+  draw({ nvlinks = [] }) {
+    this.element.hidden = !nvlinks.length;
+    const body = nvlinks.map(({ link, state, is_down: down, counters }) => {
+      const counts = Object.entries(counters).filter(([, count]) => count).map(([kind, count]) => `${number(count)} ${words(kind)}`);
+      return h("tr", {}, h("th", { scope: "row" }, String(link)), h("td", {}, down ? "down, and should be up" : state ?? "–"), h("td", {}, counts.join(", ") || "–"));
+    });
+    this.show(scrollTable({ caption: "NVLinks", head: ["Link", "State", "Errors and recoveries"], body: h("tbody", {}, body) }));
+  }
+}
+
 const GROUP_ORDER = ["activity", "traffic", "memory", "power", "errors", "state"];
 
 /** All readings, folded: missing ones are listed as such. */

@@ -1,0 +1,88 @@
+"""The XIDs of NVLinks: what their details mean, and where a fault began that several GPUs report.
+
+Source of the meanings: NVIDIA's XID catalogue, "XID 144-150 Decode". Of a link that is down, bits 25 to 20 of the
+interrupt information are the reason; of all others the driver's own word, fatal or not, decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pulsed.compute.health.xids import XidSeverity, xid_of
+from pulsed.model.raw_tick import LinkFault
+
+LINK_XIDS = frozenset(range(144, 151))
+"""Codes of NVLink 5."""
+
+LINK_DOWN = 149
+"""The code of the GPU whose link is down; others follow from it."""
+
+
+class DownReason(NamedTuple):
+    """Why a link is down, as an advice; `is_harmless` if NVIDIA asks for no reset."""
+
+    advice: str
+    is_harmless: bool = False
+
+
+_SIGNAL = "check the signal integrity of the link"
+_SOFTWARE = "find out which software or user took the link down"
+
+DOWN_REASONS: Mapping[int, DownReason] = {
+    **dict.fromkeys((2, 4, 10), DownReason(_SIGNAL)),
+    **dict.fromkeys((42, 43), DownReason(f"{_SIGNAL}, and cables, temperature and seating")),
+    **dict.fromkeys((15, 17, 22), DownReason(_SOFTWARE)),
+    **dict.fromkeys((16, 18), DownReason(f"{_SOFTWARE}, else {_SIGNAL}")),
+    **dict.fromkeys((21, *range(32, 38)), DownReason("investigate the device at the other end of the link")),
+    38: DownReason(_SOFTWARE, is_harmless=True),
+    40: DownReason("look for the fault of the host that it follows", is_harmless=True),
+}
+"""By subcode of XID 149."""
+
+
+def down_reason(code: int, fault: LinkFault | None) -> DownReason | None:
+    """Return why a link is down, as far as that is known."""
+    if code != LINK_DOWN or fault is None or fault.subcode is None or "LINK" not in fault.unit:
+        return None
+    return DOWN_REASONS.get(fault.subcode)
+
+
+def link_severity(code: int, severity: XidSeverity, fault: LinkFault | None) -> XidSeverity:
+    """Return the severity of a code with the details that the driver printed; a configured one stays.
+
+    The driver's word decides, also against DCGM, for which XID 145 is always fatal. A test is no alarm.
+    """
+    if fault is None or severity == "ok":
+        return severity
+    if fault.is_injected:
+        return "info"
+    if severity != xid_of(code).severity:
+        return severity
+    if not fault.is_fatal:
+        return "info" if severity == "info" else "warn"
+    reason = down_reason(code, fault)
+    return "warn" if reason is not None and reason.is_harmless else "crit"
+
+
+def link_name(link: int | None) -> str:
+    """Return the name of a link in messages: `link 14`, or nothing for none.
+
+    >>> link_name(14), link_name(None)
+    ('link 14', '')
+    """
+    return "" if link is None else f"link {link}"
+
+
+def fault_text(code: int, fault: LinkFault | None) -> str:
+    """Return the details of an XID in words.
+
+    >>> fault_text(149, LinkFault("NETIR_LINK_DOWN", True, link=14, subcode=37))
+    'XID 149.37, NETIR_LINK_DOWN on link 14, fatal'
+    """
+    if fault is None:
+        return f"XID {code}, {xid_of(code).description}"
+    subcode = f".{fault.subcode}" if fault.subcode else ""
+    where = f" on {link_name(fault.link)}" if fault.link is not None else ""
+    injected = ", injected as a test" if fault.is_injected else ""
+    return f"XID {code}{subcode}, {fault.unit}{where}, {'fatal' if fault.is_fatal else 'not fatal'}{injected}"
