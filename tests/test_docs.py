@@ -30,6 +30,8 @@ CONDITIONAL = {
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",
     "pulsed_gpu_leaked_memory",
+    "pulsed_gpu_nvlink_down",
+    "pulsed_gpu_nvlink_errors_total",
     "pulsed_gpu_straggler",
     "pulsed_kernel_log_up",
     "pulsed_workload_pods",
