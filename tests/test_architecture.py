@@ -22,7 +22,6 @@ MAY_IMPORT = {
     "printable": "",
     "regular_file": "",
     "memory": "",
-    "hostlist": "errors",
     "pauses": "",
     "daemon_thread": "",
     "die_with_parent": "",
@@ -60,7 +59,7 @@ MAY_IMPORT = {
         "compute accounting configuration"
     ),
     "commands": (
-        "errors json_text printable memory regular_file hostlist pauses die_with_parent durations log http kubernetes "
+        "errors json_text printable memory regular_file pauses die_with_parent durations log http kubernetes "
         "remote_write model discovery translate.fields terminal reader attribution compute accounting present "
         "adapter server configuration collector"
     ),

@@ -17,9 +17,9 @@ from pulsed.attribution.gpu_processes import arguments_of, masked_command, owner
 from pulsed.attribution.mapping_directory import parse_job_file
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
+from pulsed.commands.arguments import expanded_hosts
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
-from pulsed.hostlist import expanded_hosts
 from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.gpu import device_key

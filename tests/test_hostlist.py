@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.commands.arguments import expanded_hosts
 from pulsed.errors import UsageError
-from pulsed.hostlist import expanded_hosts
 
 
 @pytest.mark.parametrize(

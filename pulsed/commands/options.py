@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsed.commands.arguments import (
-    host_list,
+    expanded_hosts,
     label_names,
     label_pairs,
     object_name,
@@ -66,7 +66,7 @@ def daemons(timeout: float, default: str = DEFAULT_URL, *leading: Option) -> Opt
         *leading,
         option("urls", metavar="URL", nargs="*",
                help=f"of the daemons: gpu1, gpu1:9401 or https://gpu1:9401/path; default: {default}"),
-        option("--nodes", metavar="LIST", type=host_list, default=(),
+        option("--nodes", metavar="LIST", type=expanded_hosts, default=(),
                help="read the daemon of each of these nodes, gpu[01-04,07], in place of the host of the URL"),
         option("--timeout", type=time_span, metavar="TIME", default=timeout,
                help=f"of each request, such as 5s; default: {timeout:g}s"),

@@ -15,7 +15,7 @@ from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
-from pulsed.present.owner_groups import SCALE_TARGET
+from pulsed.present.owner_totals import SCALE_TARGET
 from pulsed.remote_write.settings import RemoteWriteSettings
 from pulsed.settings import (
     Count,

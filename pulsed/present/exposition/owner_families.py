@@ -21,18 +21,21 @@ from pulsed.model.gpu import Device, gpu_labels
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.owner_groups import (
+from pulsed.present.owner_totals import (
     JOB,
     POD,
     SCALE_TARGET,
     WORKLOAD,
     GroupLabels,
+    GroupSums,
     Owned,
     OwnerGroup,
+    WorkloadTotals,
+    families_of,
     fresh_owners,
     rows_of,
+    sums_of,
 )
-from pulsed.present.owner_totals import GroupSums, WorkloadTotals, families_of, sums_of
 
 log = logging.getLogger(__name__)
 

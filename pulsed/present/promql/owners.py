@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pulsed.present import owner_groups
+from pulsed.present import owner_totals
 from pulsed.present.promql.alert_text import lookup
 from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording
 from pulsed.present.promql.use_alerts import LOW_RATIO, NEARLY_ALWAYS, transcodes
@@ -50,12 +50,12 @@ class OwnerLevel(NamedTuple):
 
 
 LEVELS = (
-    OwnerLevel("job", "job", tuple(owner_groups.JOB.labels)),
+    OwnerLevel("job", "job", tuple(owner_totals.JOB.labels)),
     OwnerLevel("pod", "pod", ("namespace", "pod")),
     OwnerLevel("user", "job", ("user",)),
     OwnerLevel("account", "job", ("account",)),
     OwnerLevel("namespace", "pod", ("namespace",)),
-    OwnerLevel("workload", "workload", tuple(owner_groups.WORKLOAD.labels)),
+    OwnerLevel("workload", "workload", tuple(owner_totals.WORKLOAD.labels)),
 )
 
 JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]

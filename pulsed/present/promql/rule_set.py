@@ -9,7 +9,7 @@ from typing import Literal
 from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError, nearest
-from pulsed.present.owner_groups import SCALE_TARGET
+from pulsed.present.owner_totals import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules, waste_rules
 from pulsed.present.promql.health_alerts import health_alerts

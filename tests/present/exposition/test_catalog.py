@@ -18,7 +18,7 @@ from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesC
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.owner_groups import GROUPS
+from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource
 from tests.end_to_end.series import Row, rows
 from tests.present.strategies import NOW, boards

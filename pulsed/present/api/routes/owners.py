@@ -24,8 +24,21 @@ from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
 from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts
 from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
-from pulsed.present.owner_groups import GROUPS, WORKLOAD, GroupLabels, GroupName, Owned, fresh_owners, rows_of
-from pulsed.present.owner_totals import FAMILIES, AccountTotals, GroupSums, OwnerFamily, families_of, sums_of
+from pulsed.present.owner_totals import (
+    FAMILIES,
+    GROUPS,
+    WORKLOAD,
+    AccountTotals,
+    GroupLabels,
+    GroupName,
+    GroupSums,
+    Owned,
+    OwnerFamily,
+    families_of,
+    fresh_owners,
+    rows_of,
+    sums_of,
+)
 
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
