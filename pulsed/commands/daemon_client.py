@@ -22,9 +22,10 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Re
 
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.errors import PulsedError, UsageError
-from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.credentials import (
     BadCredentials,
+    BadTlsFiles,
+    ClientTls,
     basic_authorization,
     masked,
     may_have_credentials,

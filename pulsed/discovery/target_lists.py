@@ -16,9 +16,8 @@ from pulsed.discovery.target_groups import TargetGroup, parse_json, parse_yaml
 from pulsed.errors import TargetListError
 from pulsed.http.body import BadBody, Body
 from pulsed.http.client import BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
-from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.connection import describe
-from pulsed.http.credentials import BadCredentials, basic_authorization, masked, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
 from pulsed.regular_file import read_regular
 
 MAX_LIST_BYTES = 64 * 2**20

@@ -25,9 +25,8 @@ from pulsed.http.client import (
     request_bytes,
     url_host,
 )
-from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.connection import describe
-from pulsed.http.credentials import BadCredentials, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
 from pulsed.kubernetes.settings import SERVICE_ACCOUNT
 from pulsed.regular_file import read_regular
 

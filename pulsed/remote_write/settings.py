@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.http.credentials import BadCredentials, masked, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, masked, read_token
 from pulsed.model.gpu import LABEL_NAME
 from pulsed.settings import Duration, FileName, Kind, Problem, Settings, TableKind, matching, setting
 
@@ -79,8 +79,6 @@ class RemoteWriteSettings(Settings):
         except BadCredentials as error:
             yield "bearer_token_file", f"{error}; name a file that pulsed's user may read"
         if self.ca_file is not None:
-            from pulsed.http.client_tls import BadTlsFiles, ClientTls  # imports ssl
-
             try:
                 ClientTls(self.ca_file).context()
             except BadTlsFiles as error:

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pulsed import __version__
-from pulsed.http.credentials import BadCredentials, basic_authorization, masked, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
 from pulsed.pauses import Backoff, aligned_sleep, within
 from pulsed.remote_write.messages import HEADERS, MEDIA_TYPE, STALE, encoded_labels, message, values
 from pulsed.remote_write.settings import RemoteWriteSettings
 
 if TYPE_CHECKING:
     from pulsed.http.client import Answer, HttpClient
-    from pulsed.http.client_tls import ClientTls
 
 QUEUE_SECONDS = 120.0
 """How long a message is tried."""
@@ -229,7 +228,6 @@ async def _post(client: HttpClient, settings: RemoteWriteSettings, content: byte
     """Send a message once; raises `_NotDelivered`."""
     from pulsed.http.body import BadBody, Body
     from pulsed.http.client import BrokenAnswer, Content, DeadlineMissed, address_of, request_bytes
-    from pulsed.http.client_tls import BadTlsFiles
     from pulsed.http.connection import describe
 
     parts = urlsplit(settings.url or "")
@@ -256,6 +254,4 @@ async def _post(client: HttpClient, settings: RemoteWriteSettings, content: byte
 @lru_cache(maxsize=2)
 def _tls(ca_file: str) -> ClientTls:
     """Return the same contexts for all requests, because a connection is kept for its context."""
-    from pulsed.http.client_tls import ClientTls
-
     return ClientTls(ca_file)

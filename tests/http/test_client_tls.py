@@ -11,7 +11,7 @@ from support.waiting import SECONDS
 
 USE = """
 import sys
-from pulsed.http.client_tls import BadTlsFiles, ClientTls
+from pulsed.http.credentials import BadTlsFiles, ClientTls
 try:
     ClientTls("", *sys.argv[1:]).context()
 except BadTlsFiles as error:

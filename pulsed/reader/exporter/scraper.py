@@ -16,6 +16,8 @@ from pulsed.errors import ScrapeFailed
 from pulsed.http.body import BadBody, Body, BodyBudget, Reservation
 from pulsed.http.credentials import (
     BadCredentials,
+    BadTlsFiles,
+    ClientTls,
     basic_authorization,
     masked,
     may_have_credentials,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     import ssl
 
     from pulsed.http.client import Answer, BrokenAnswer, HttpClient
-    from pulsed.http.client_tls import ClientTls
 
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -185,8 +186,6 @@ class Scraper:
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
         """Return the TLS context; without the client's certificate for hosts that are not trusted."""
-        from pulsed.http.client_tls import BadTlsFiles, ClientTls
-
         settings = self._settings
         if trusted not in self._tls:
             own = (settings.cert_file or "", settings.key_file or "") if trusted else ()

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pulsed.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
 from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, masked, read_password, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, masked, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.reader.source import SourceSection
 from pulsed.settings import (
@@ -197,8 +197,6 @@ class ExporterSettings(SourceSection):
             except BadCredentials as error:  # noqa: PERF203 - two files
                 yield key, f"{error}; name a file that pulsed's user may read"
         if self.ca_file or self.cert_file:
-            from pulsed.http.client_tls import BadTlsFiles, ClientTls  # imports ssl
-
             for key, ca, cert, cert_key in (
                 ("ca_file", self.ca_file, None, None),
                 ("cert_file", None, self.cert_file, self.key_file),
