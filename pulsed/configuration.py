@@ -18,6 +18,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.config.schema import Schema, shown_settings
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import UsageError, nearest
+from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
@@ -74,6 +75,7 @@ class Config(Settings):
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
     health: HealthSettings = setting(HealthSettings(), "Health checks (HEALTH.md).")
+    host: HostSettings = setting(HostSettings(), "This host beside the samples of its GPUs.")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")

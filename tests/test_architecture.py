@@ -42,6 +42,7 @@ MAY_IMPORT = {
         "discovery translate.fields"
     ),
     "attribution": "errors regular_file pauses daemon_thread settings kubernetes model",
+    "host": "settings model",
     "translate": "errors model translate.units translate.fields attribution",
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
@@ -52,11 +53,12 @@ MAY_IMPORT = {
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
     "server": "errors json_text regular_file pauses settings model present config",
     "configuration": (
-        "errors regular_file settings log kubernetes model reader attribution compute present config adapter server"
+        "errors regular_file settings log kubernetes model reader attribution host compute present config adapter "
+        "server"
     ),
     "collector": (
-        "background errors json_text regular_file pauses kubernetes model discovery reader attribution translate "
-        "compute accounting configuration"
+        "background errors json_text regular_file pauses daemon_thread kubernetes model discovery reader attribution "
+        "host translate compute accounting configuration"
     ),
     "commands": (
         "errors json_text printable memory regular_file pauses die_with_parent durations log http kubernetes "

@@ -34,6 +34,8 @@ CONDITIONAL = {
     "pulsed_gpu_nvlink_errors_total",
     "pulsed_gpu_straggler",
     "pulsed_kernel_log_up",
+    "pulsed_node_health_check",  # where this host's GPUs are read
+    "pulsed_node_pci_gpus",
     "pulsed_workload_pods",
     "pulsed_workload_real_utilization_ratio_sum",
     "pulsed_workload_scale_hint",

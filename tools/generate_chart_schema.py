@@ -60,6 +60,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "ratio": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
     "duration": {"type": ["number", "string", "null"], "exclusiveMinimum": 0, "pattern": _DURATION},
     "duration or 0": {"type": ["number", "string", "null"], "minimum": 0, "pattern": f"{_DURATION}|^0$"},
+    "gpu count": {"type": ["integer", "string", "null"]},
     "size": {"type": ["integer", "string", "null"], "minimum": 1, "pattern": _SIZE},
 }
 """Schemas of values by the name of their kind. They refuse nothing that the daemon takes; it checks the rest."""

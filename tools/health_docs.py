@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
+from pulsed.compute.health.node_checks import NODE_CHECKS
 from pulsed.compute.health.rule import DAY
 from pulsed.compute.health.rule_kinds import Codes
 from pulsed.compute.health.xid_rule import XID_INPUTS
@@ -49,7 +50,7 @@ returns or is no longer expected:
 |-|-|
 |`replaced`|a board with a new UUID has its index and PCI address, or came when its node was restarted|
 |`moved`|another target of this pulsed has reported it since|
-|`expired`|it was absent for `health.forget_after` (24 h)|
+|`expired`|it was absent for `health.forget_after` (never by default)|
 |`forgotten`|`pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle`|
 
 The event `removal` and the log then have the reason. If the GPU returns, its counters start at 0.
@@ -78,6 +79,14 @@ health:
 ```
 """
 
+NODE_HEAD = """
+## Checks of the node
+
+What is wrong with the host beside the samples of its GPUs. It is looked at every `host.interval` where pulsed reads the
+GPUs of its own host; a container needs the host's `sys`, `proc` and `dev` below `host.root`. Results are in
+`/health/gpus` and `pulsed health` (a row without GPU), `pulsed_node_health_check`, `/host`, the log, and alerts.
+"""
+
 XIDS_HEAD = """
 ## XIDs
 
@@ -97,8 +106,8 @@ the checks of the last column has inputs. For other codes the checks of the same
 ALERTS_HEAD = """
 ## Alerts
 
-The alert of a check is `PulsedGpuHealth` and its name: critical at `crit`, else a warning. The other alerts of
-`pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for values:
+The alert of a check is `PulsedGpuHealth` (of the node: `PulsedNodeHealth`) and its name: critical at `crit`, else a
+warning. The other alerts of `pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for values:
 """
 
 
@@ -109,6 +118,8 @@ def health() -> str:
     return (
         head
         + "".join(_checks())
+        + NODE_HEAD
+        + "".join(_node_checks())
         + XIDS_HEAD
         + "".join(_xids())
         + DCGM_HEAD
@@ -127,6 +138,14 @@ def _checks() -> Iterator[str]:
             yield f"* {check.note}\n"
         if inputs := _inputs(check):
             yield f"\n{inputs}\n"
+
+
+def _node_checks() -> Iterator[str]:
+    for check in NODE_CHECKS:
+        critical = f" At `crit`: {check.critical[0].lower()}{check.critical[1:]}" if check.critical else ""
+        yield f"\n### {check.id}\n\n{check.title}. {check.remedy}{critical}\n\n"
+        looks = "; after two looks" if check.looks > 1 else ""
+        yield f"* {check.rule}{looks}\n* from {check.source}\n"
 
 
 def _inputs(check: Check) -> str:

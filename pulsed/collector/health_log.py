@@ -1,4 +1,4 @@
-"""Log lines about changes of a GPU's health, GPUs that are no longer expected, and findings."""
+"""Log lines about changes of health, GPUs that are no longer expected, and findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.model.computed_tick import Removal
-from pulsed.model.health import SEVERITY, HealthChange, State
+from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,19 @@ def log_health_change(change: HealthChange, node: str) -> None:
             **({"remedy": change.remedy} if is_worse else {}),
         },
     )
+
+
+def log_node_checks(before: NodeHealth | None, after: NodeHealth, node: str) -> None:
+    """Log checks of a node that have become worse, or are raised no longer."""
+    states = {check.id: check for check in before.checks} if before is not None else {}
+    for check in after.checks:
+        old = states.get(check.id)
+        was, extra = max(old.severity, 0) if old is not None else 0, {"node": node, "check": check.id}
+        if check.severity > was:
+            extra |= {"after": check.state, "remedy": check.remedy}
+            log.log(_level(check.state), f"health check: {check.message}", extra=extra)
+        elif check.severity == 0 < was:
+            log.info("a health check of the node is ok again", extra=extra)
 
 
 def _level(state: State) -> int:

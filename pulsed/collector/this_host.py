@@ -115,13 +115,18 @@ class HostEpoch:
 
 def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
     """Return the epoch of this host; None where it is unknown, or the GPUs of a target may be in another host."""
-    is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
-    if discovers_fleet(config) or not (is_here or discovers_exporters(config)):
+    if not is_of_this_host(config, target):
         return None
     try:
         return HostEpoch(BOOT_ID.read_text(encoding="ascii").strip(), boot_time())
     except OSError:
         return None
+
+
+def is_of_this_host(config: Config, target: str) -> bool:
+    """Return whether the GPUs of a target are those of this host, as far as the configuration tells."""
+    is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
+    return not discovers_fleet(config) and (is_here or discovers_exporters(config))
 
 
 def kernel_log_of(config: Config) -> str:

@@ -25,6 +25,7 @@ from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.health_log import log_finding, log_health_change, log_removal
+from pulsed.collector.host_watch import HostWatch
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import discovers_exporters, node_name
@@ -145,6 +146,7 @@ class Daemon:
             self._known.loaded if self._known else None,
             lambda: self._events.has_tick_subscribers,
         )
+        self._host_watch = HostWatch(self._store)
         self._ended = EndedAccounts()
         self._accounting = OwnerAccounting(
             self._collectors.attribution.ended_at, self._end_account, self._resume_account
@@ -192,6 +194,7 @@ class Daemon:
         self._account_files.restore()
         self._workloads.skip(self._accounting.unfinished)
         self._collectors.apply(self._config)
+        self._host_watch.apply(self._config)
         for target in self._store.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
         background = [
@@ -199,6 +202,7 @@ class Daemon:
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
             asyncio.create_task(self._remote_write.run()),
             asyncio.create_task(self._reports.run()),
+            asyncio.create_task(self._host_watch.run()),
         ]
         if self._saved is not None:
             background.append(
@@ -279,6 +283,7 @@ class Daemon:
         setup(config.log.level, config.log.format)
         self._publish(config)
         self._app.max_requests = config.max_requests
+        self._host_watch.apply(config)
         self._config = config
         self._app.reset_api()
 

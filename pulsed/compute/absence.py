@@ -20,8 +20,8 @@ from pulsed.model.raw_tick import is_another
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
 
-FORGET_SECONDS = 86400.0
-"""An absent GPU is forgotten after this time by default."""
+FORGET_SECONDS = 0.0
+"""An absent GPU is forgotten after this time by default; 0: never, as a dead GPU must not turn silent by itself."""
 
 
 class ExpectedGpu(NamedTuple):

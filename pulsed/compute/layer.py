@@ -91,7 +91,6 @@ class ComputeLayer:
             readings=tuple([last.readings[at] for at in kept]),
             results=tuple([last.results[at] for at in kept]),
             lost={new: last.lost[at] for new, at in enumerate(kept) if at in last.lost},
-            node_health=health.node,
         )
         return removal, self._last
 
@@ -179,7 +178,6 @@ class ComputeLayer:
             changes=tuple(changes),
             lost=lost,
             health_changes=health.changes,
-            node_health=health.node,
             removed=tuple(tracked.removed.values()),
             xids=health.xids,
         )

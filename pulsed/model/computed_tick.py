@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
+from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, XidEvent
 from pulsed.model.owner import Owners
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
 
@@ -241,7 +241,6 @@ class ComputedTick(Tick):
         changes: of held classes that this sample brought.
         lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
-        node_health: all of its GPUs together; None before any was evaluated.
         removed: GPUs that were missing and are not expected any more.
         xids: that happened since the sample before.
         now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
@@ -257,7 +256,6 @@ class ComputedTick(Tick):
     changes: tuple[ClassChange, ...] = ()
     lost: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()
-    node_health: NodeHealth | None = None
     removed: tuple[Removal, ...] = ()
     xids: tuple[XidEvent, ...] = ()
     now: float = 0.0

@@ -166,14 +166,20 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """The worst known state of all boards of a target, lost ones included, their mean coverage, and counts by state."""
+    """Health of this host beside that of its GPUs: the worst of the checks of the node that are known.
 
-    state: State
-    coverage: float
-    gpus: int
-    counts: tuple[tuple[State, int], ...]
+    Attributes:
+        checks: those that are enabled and apply, in the order of the table.
+    """
+
+    checks: tuple[CheckState, ...]
 
     @property
-    def severity(self) -> int:
-        """-1 unknown to 4 crit."""
-        return SEVERITY[self.state]
+    def state(self) -> State:
+        """The worst known state; `unknown` for none."""
+        return max((check.state for check in self.checks), key=SEVERITY.__getitem__, default="unknown")
+
+    @property
+    def problems(self) -> list[CheckState]:
+        """The checks that are worse than ok."""
+        return [check for check in self.checks if check.severity > 0]

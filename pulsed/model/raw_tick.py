@@ -114,10 +114,11 @@ class KernelEvent(NamedTuple):
     """One message of the NVIDIA driver in the kernel log.
 
     Attributes:
-        kind: `xid` of a GPU, `sxid` of an NVSwitch, or `bus_loss`: a GPU has fallen off the bus.
-        code: XID or SXID number; 79 for `bus_loss`.
+        kind: `xid` of a GPU, `sxid` of an NVSwitch, `bus_loss`: a GPU has fallen off the bus, or `not_started`: the
+            driver could not start a GPU.
+        code: XID or SXID number; 79 for `bus_loss`, 0 for `not_started`.
         time: when the kernel logged it, in Unix seconds.
-        pci_bus_id: PCI address in DCGM's form, `00000000:3B:00.0`.
+        pci_bus_id: PCI address in DCGM's form, `00000000:3B:00.0`; empty if the message names none.
         pid: process id that the driver names; None if it names none.
         process: process name that the driver prints; empty if it prints none.
         is_fatal: of an SXID, as the driver classifies it; None where it does not.
@@ -126,7 +127,7 @@ class KernelEvent(NamedTuple):
         cause: the XID that it is caused by, as the driver states it.
     """
 
-    kind: Literal["xid", "sxid", "bus_loss"]
+    kind: Literal["xid", "sxid", "bus_loss", "not_started"]
     code: int
     time: float
     pci_bus_id: str

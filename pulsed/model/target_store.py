@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.health import NodeHealth
+from pulsed.model.host import HostFacts
 
 
 @dataclass(slots=True)
@@ -103,11 +105,15 @@ class TargetStore:
 
     Attributes:
         catch_up: waits until all ticks that have arrived are stored; what answers a request calls it first.
+        host: what this host has beside its GPUs' samples; None where it is not read.
+        node_health: of this host; None where it is not read.
     """
 
     node: str
     targets: list[Target] = field(default_factory=list)
     catch_up: Callable[[], Awaitable[None]] = _nothing
+    host: HostFacts | None = None
+    node_health: NodeHealth | None = None
     _base: int = 0
 
     @property
@@ -128,6 +134,11 @@ class TargetStore:
             if (tick := target.tick) is not None and tick.now > since
             for position, one in enumerate(tick.devices)
         )
+
+    def set_host(self, host: HostFacts | None, health: NodeHealth | None) -> None:
+        """Store what was found at the last look at this host."""
+        self.host, self.node_health = host, health
+        self._base += 1
 
     def replace(self, targets: Sequence[Target]) -> None:
         """Replace all targets; some of the new ones may be old ones."""

@@ -16,7 +16,7 @@ OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 _WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 Row = Mapping[str, Any]
-"""An element of `/health/gpus`: a GPU, or a target that does not deliver."""
+"""An element of `/health/gpus`: a GPU, a target that does not deliver, or the node, which has no target."""
 
 
 def exit_code_of(rows: Sequence[Row]) -> int:
@@ -63,13 +63,14 @@ def health_line(rows: Sequence[Row]) -> str:
 def _last_reset(rows: Sequence[Row]) -> str:
     """Return the performance data of the earliest of the last resets; empty if a GPU was not seen to be reset."""
     times = [moment_of(time) for row in rows if (time := row.get("last_reset"))]
-    return f" last_reset={int(min(times).timestamp())}" if times and len(times) == len(rows) else ""
+    is_of_all = len(times) == sum(row["gpu"] is not None or bool(row["target"]) for row in rows)
+    return f" last_reset={int(min(times).timestamp())}" if times and is_of_all else ""
 
 
 def name_of(row: Row) -> str:
     """Return the node and GPU of a row; the target of one without a GPU."""
     if row["gpu"] is None:
-        return f"{row['target']}"
+        return f"{row['target'] or row['node']}"
     return f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else "")
 
 
@@ -78,7 +79,7 @@ def _summary(rows: Sequence[Row]) -> str:
     if not rows:
         return "no GPUs"
     counts = [f"{number} {state}" for state in reversed(STATES) if (number := _count(rows, state))]
-    silent = sum(row["gpu"] is None for row in rows)
+    silent = sum(row["gpu"] is None and bool(row["target"]) for row in rows)
     targets = f"; {silent} without data" if silent else ""
     return f"{', '.join(counts)} ({_percent(_coverage(rows) / 100)}{targets})"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu
+from pulsed.compute.absence import KEPT, ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.tracker import Tracker
@@ -132,9 +132,10 @@ def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
     assert len(roster.tracks[0].other_keys) == 1
 
 
-@pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", FORGET_SECONDS)])
+@pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", DAY)])
 def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
     target = TrackedTarget()
+    target.tracker.absence.reconfigure(DAY)
     target.tracker.absence.expect(name, [ExpectedGpu(OTHER, DAY - age)])
     assert target.tick(GPU, time=DAY).gpus.missing == ()
 

@@ -67,7 +67,7 @@ from pulsed.errors import ConfigError
         ("plausibility_rules", {"MIN_FRACTIONAL": 3}),
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 0.005 + 1e-6, "FULL": 1 - 1e-15}),
         ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
-        ("tracker", {"FORGET_SECONDS": 86_400}),
+        ("tracker", {"FORGET_SECONDS": 0}),
     ],
 )
 def test_constants(module: str, constants: dict[str, object]) -> None:
@@ -83,7 +83,7 @@ def test_defaults_of_settings() -> None:
         268_435_456,
     )
     assert (settings.health.forget_after, settings.real_utilization.histogram) == (
-        86_400,
+        0,
         (0.05, 0.25, 0.5, 0.75, 0.95),
     )
     assert (tuple(settings.health.disabled), settings.health.pcie_width_max) == ((), 0)

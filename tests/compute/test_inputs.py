@@ -189,8 +189,6 @@ def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
     assert states(node, "telemetry") == ["warn", "ok"]
     assert states(node, "gpu_lost") == ["ok", "ok"]
     assert node.last is not None
-    assert node.last.node_health is not None
-    assert dict(node.last.node_health.counts)["unknown"] == 1
     remedy = node.last.results[0].health.check("telemetry").remedy
     assert remedy.startswith("Readings are stale: check the host engine or the exporter")
     assert remedy.partition("if it hangs, ")[2].startswith("drain")  # not before

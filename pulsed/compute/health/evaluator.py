@@ -16,12 +16,11 @@ from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severi
 from pulsed.compute.health.plan import plan_of
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import roll_up
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.tracker import TickGpus, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
-from pulsed.model.health import Health, HealthChange, NodeHealth, XidEvent
+from pulsed.model.health import Health, HealthChange, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 
@@ -64,7 +63,6 @@ class HealthTick:
 
     healths: tuple[Health, ...]
     lost: tuple[LostGpu, ...]
-    node: NodeHealth
     changes: tuple[HealthChange, ...] = ()
     clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
     xids: tuple[XidEvent, ...] = ()
@@ -93,7 +91,6 @@ class HealthEvaluator:
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
-        self._node = roll_up(())
         self._changes: list[HealthChange] = []
         self._xids: list[XidEvent] = []
 
@@ -258,11 +255,8 @@ class HealthEvaluator:
             is_changed = True
         else:
             is_changed = any(map(is_not, healths, last.healths))
-        if is_changed:
-            node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
-            self._node = self._node if node == self._node else node
         shares = tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device])
-        tick = HealthTick(healths, self._lost, self._node, tuple(self._changes), shares, tuple(self._xids))
+        tick = HealthTick(healths, self._lost, tuple(self._changes), shares, tuple(self._xids))
         self._changes, self._xids = [], []
         self._last = last if last == tick and not is_changed else tick
         return self._last
@@ -271,7 +265,7 @@ class HealthEvaluator:
 def _events_of(events: tuple[KernelEvent, ...], track: GpuTrack) -> tuple[KernelEvent, ...]:
     """Return the kernel's messages about a GPU, which they name by its PCI address."""
     address = track.device.pci_bus_id
-    return tuple([event for event in events if event.pci_bus_id == address and event.kind != "sxid"])
+    return tuple([event for event in events if event.pci_bus_id == address and event.kind in ("xid", "bus_loss")])
 
 
 def _saved_key(track: GpuTrack, saved: Mapping[str, SavedGpuState]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.node_checks import NODE_CHECK_IDS, ExpectedGpus
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.errors import ConfigError, did_you_mean
@@ -40,11 +41,30 @@ def _xid(value: str) -> int:
         raise ValueError(NOT_ALLOWED) from None
 
 
+def _expected_gpus(value: object) -> ExpectedGpus:
+    """Return a number of GPUs, `auto`, or the number of each model, as in `8 NVIDIA H100 80GB HBM3, 2 NVIDIA L40S`."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    parts = [part.split(maxsplit=1) for part in value.split(",")] if isinstance(value, str) else []
+    if not parts or not all(len(part) == 2 and part[0].isdecimal() and int(part[0]) for part in parts):
+        raise ValueError(NOT_ALLOWED)
+    return {model.strip(): int(count) for count, model in parts}
+
+
 KernelLogPath = Annotated[
     str, Kind("kernel_log", "auto, off, or the path of a file with kernel messages", not_empty, "text")
 ]
+ExpectedGpusKey = Annotated[
+    ExpectedGpus,
+    Kind(
+        "gpu count", "a number above 0, auto, or numbers of models, such as 8 NVIDIA L40S, 2 NVIDIA L4", _expected_gpus
+    ),
+]
 CheckIds = Annotated[
-    Collection[str], ListKind("check", f"some of {', '.join(BY_ID)}", str, "text", single=False, words=True)
+    Collection[str],
+    ListKind("check", f"some of {', '.join((*BY_ID, *NODE_CHECK_IDS))}", str, "text", single=False, words=True),
 ]
 CheckThresholds = Annotated[
     Mapping[str, Mapping[str, float]],
@@ -88,16 +108,24 @@ class HealthSettings(Settings):
     )
     forget_after: DurationOrNone = setting(
         FORGET_SECONDS,
-        "Forget the health, counters and history of a GPU after this absence. 0: never. At once: `pulsed "
-        "health --forget GPU`.",
+        "Forget the health, counters and history of a GPU after this absence. 0: never, a dead GPU stays until it is "
+        "replaced or forgotten: `pulsed health --forget GPU`.",
+    )
+    expected_gpus: ExpectedGpusKey = setting(
+        None,
+        "GPUs of this node: a number, or one for each model; `auto`: all that were ever there, with `state_dir`, but "
+        "for those that were replaced or forgotten. Fewer raise `gpu_count`. Unset: any number.",
+        example="8 NVIDIA H100 80GB HBM3",
     )
     pcie_width_max: Count = setting(
         0, "PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.", example=8
     )
 
     def __post_init__(self) -> None:
-        for id_ in (*self.thresholds, *sorted(self.disabled)):
+        for id_ in self.thresholds:
             _look_up(id_, BY_ID, f"there is no check {id_}")
+        for id_ in sorted(self.disabled):
+            _look_up(id_, dict.fromkeys((*BY_ID, *NODE_CHECK_IDS)), f"there is no check {id_}")
         for id_, levels in self.thresholds.items():
             known = threshold_keys(BY_ID[id_])
             for key in levels:

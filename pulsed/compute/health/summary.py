@@ -1,8 +1,8 @@
-"""Health of a whole GPU from its checks, and of a node from its GPUs, with the declaration of both."""
+"""Health of a whole GPU from its checks, with its declaration."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -20,9 +20,7 @@ from pulsed.model.health import (
     STATES,
     CheckState,
     Health,
-    NodeHealth,
     Nvlink,
-    State,
     XidLast,
 )
 from pulsed.model.vocabulary import QUANTITIES
@@ -102,18 +100,6 @@ def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
             check = CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
         checks.append(check)
     return _with_checks(health, tuple(checks), is_fresh=False)
-
-
-def roll_up(healths: Iterable[Health]) -> NodeHealth:
-    """Return the health of a node from that of its boards, lost ones included: the worst of those that are known."""
-    counts: dict[State, int] = dict.fromkeys(STATES, 0)
-    coverage = 0.0
-    for health in healths:
-        counts[health.state] += 1
-        coverage += health.coverage
-    gpus = sum(counts.values())
-    severity = max((SEVERITY[state] for state, count in counts.items() if count), default=-1)
-    return NodeHealth(STATES[severity + 1], coverage / gpus if gpus else 0.0, gpus, tuple(counts.items()))
 
 
 def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:

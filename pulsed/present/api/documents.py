@@ -13,10 +13,11 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from pulsed.compute.health.checks import BY_ID
+from pulsed.compute.health.node_checks import NODE_CHECK_IDS
 from pulsed.compute.health.summary import limited_to
 from pulsed.json_text import rfc3339
 from pulsed.model.gpu import Device
-from pulsed.model.health import CheckState, Health
+from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
@@ -283,11 +284,11 @@ def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str)
 
 
 class _GpuHealth(NamedTuple):
-    """Health of one GPU, or of a target that does not deliver."""
+    """Health of one GPU, of a target that does not deliver, or of this host."""
 
     node: str
     device: Device | None
-    target: Target
+    target: str
     stale: bool
     health: Health
     problems: Sequence[CheckState]
@@ -299,13 +300,13 @@ GPU_HEALTH = Shape(
     Member(
         "gpu",
         str | None,
-        "index; null for a target that does not deliver",
+        "index; null for a target that does not deliver, and for the node itself",
         lambda row: row.device and row.device.entity.gpu,
     ),
     Member("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
     Member("mig", MIG, of="device"),
     Member("model", TEXT, of=lambda row: row.device and row.device.model),
-    Member("target", str, "the source that it was read from", "target.name"),
+    Member("target", str, "the source that it was read from; empty for the node itself"),
     Member("stale", bool),
     Member("state", str, of="health.state"),
     Member("severity", int, of="health.severity"),
@@ -318,18 +319,22 @@ GPU_HEALTH = Shape(
     ),
     Member("problems", listed(CHECK), "checks that are worse than ok"),
 )
-"""Health of one GPU, or of a target that does not deliver, for scripts."""
+"""Health of one GPU, of a target that does not deliver, or of this host, for scripts."""
 
 
 def health_document(store: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
     """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
 
     A target that has not delivered any GPU, or is not fresh, has one element more, whose `gpu` is null and whose
-    problem is why: its GPUs are unknown.
+    problem is why: its GPUs are unknown. So has this host if a check of the node is raised.
 
     Args:
         checks: the ids of those that count, all if empty; a GPU on which none is raised and one is unknown is unknown.
+            With checks of the node it has an element in any case, and without others there are no elements of GPUs.
     """
+    node = [] if store.node_health is None else _node_health(store.node, store.node_health, checks)
+    if checks and set(checks) <= set(NODE_CHECK_IDS):
+        return [GPU_HEALTH.of(row) for row in node]
     shown = list(matches(store, now))
     seen = {id(match.target) for match in shown}
     rows = [_gpu_health(match, now, checks) for match in shown]
@@ -338,17 +343,28 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
             rows.append(_source_health(target, store.node, f"No GPU has been read: {target.error or 'no data yet'}"))
         elif id(target) in seen and not target.fresh(now):
             rows.append(_source_health(target, store.node, silence_of(target)))
-    return [GPU_HEALTH.of(row) for row in rows]
+    return [GPU_HEALTH.of(row) for row in (*rows, *node)]
+
+
+def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list[_GpuHealth]:
+    """Return the row of this host, if a check of it is raised or asked for."""
+    states = tuple([check for check in health.checks if not checks or check.id in checks])
+    known = [check for check in states if check.state != "unknown"]
+    problems = [check for check in states if check.severity > 0]
+    if not problems and not set(checks) & set(NODE_CHECK_IDS):
+        return []
+    of_host = Health(NodeHealth(states).state, len(known) / len(states) if states else 0.0, states)
+    return [_GpuHealth(node, None, "", False, of_host, problems)]
 
 
 def _gpu_health(match: Match, now: float, checks: Collection[str]) -> _GpuHealth:
     health = health_of(match, now)
     health = limited_to(health, checks) if checks else health
     problems = [check for check in health.checks if check.severity > 0]
-    return _GpuHealth(match.node, match.device, match.target, is_stale(match, now), health, problems)
+    return _GpuHealth(match.node, match.device, match.target.name, is_stale(match, now), health, problems)
 
 
 def _source_health(target: Target, node: str, message: str) -> _GpuHealth:
     """Return the row of a target that does not deliver, with the reason as its problem."""
     check = CheckState("telemetry", "unknown", message=message, remedy=BY_ID["telemetry"].remedy)
-    return _GpuHealth(node, None, target, True, Health("unknown", 0.0, ()), [check])
+    return _GpuHealth(node, None, target.name, True, Health("unknown", 0.0, ()), [check])

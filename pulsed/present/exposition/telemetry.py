@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.text_format import lines
 from pulsed.remote_write.writer import RemoteWriter
 
@@ -93,6 +94,7 @@ class Telemetry(Collector):
         yield self._build
         yield from _source_families(_by_name(self._store.targets), self._now, self.duplicate_gpus)
         yield from _attribution_families(self.attribution())
+        yield from node_families(self._store)
         yield from self.owners(self._now)
         yield from _state_families(self.state())
         if self.remote_write is not None and self.remote_write.sent is not None:

@@ -1,4 +1,4 @@
-"""The alerts about health, from the table of checks: one for what is critical, one for what is worse than fine.
+"""The alerts about health, from the tables of checks: one for what is critical, one for what is worse than fine.
 
 A latched state outlives its event by ten minutes at least, so that `for` and a scrape of a minute never miss one.
 """
@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
+from pulsed.compute.health.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS, advice_on
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import QUANTITIES
+from pulsed.present.exposition.host_families import NODE_CHECK
 from pulsed.present.promql.alert_text import GPU, LAST_OWNER, lookup, of_board, since
 from pulsed.present.promql.rule_types import Alert, Severity
 
@@ -27,24 +29,51 @@ _SINCE = since("pulsed_gpu_health_check_since_timestamp_seconds{node=%q,uuid=%q,
 
 
 def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
-    """Return the alerts of the checks that are not disabled; the state `info` has none."""
-    return tuple(alert for check in settings.checks() for alert in _alerts(check, settings))
+    """Return the alerts of the checks of GPUs that are not disabled; the state `info` has none."""
+    return tuple(
+        _alert(check, *condition, settings) for check in settings.checks() for condition in _conditions(METRIC, check)
+    )
 
 
-def _alerts(check: Check, settings: HealthSettings) -> Iterator[Alert]:
+def node_health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
+    """Return the alerts of the checks of nodes that are not disabled."""
+    return tuple(
+        _node_alert(check, *condition)
+        for check in NODE_CHECKS
+        if check.id not in settings.disabled
+        for condition in _conditions(NODE_CHECK, check)
+    )
+
+
+def _conditions(metric: str, check: Check | NodeCheck) -> Iterator[tuple[str, str, str, Severity]]:
+    """Yield suffix, expression, duration and severity of each alert of a check."""
     states = set(check.states)
-    series = f'{METRIC}{{check="{check.id}"}}'
+    series = f'{metric}{{check="{check.id}"}}'
     if "crit" in states:
-        suffix = "Critical" if states & {"warn", "hot"} else ""
-        yield _alert(check, suffix, f"{series} == {_CRIT}", "1m", "critical", settings)
+        yield "Critical" if states & {"warn", "hot"} else "", f"{series} == {_CRIT}", "1m", "critical"
     if states & {"warn", "hot"}:
-        yield _alert(check, "", f"({series} >= {_WARN}) < {_CRIT}", "5m", "warning", settings)
+        yield "", f"({series} >= {_WARN}) < {_CRIT}", "5m", "warning"
+
+
+def _node_alert(check: NodeCheck, suffix: str, expr: str, hold: str, severity: Severity) -> Alert:
+    return Alert(
+        f"PulsedNodeHealth{_camel(check.id)}{suffix}",
+        expr,
+        hold,
+        severity,
+        f"{{{{ $labels.node }}}}: {_lowered(check.title)}",
+        f"{check.remedy_at('crit' if severity == 'critical' else 'warn')} Details: {_ON_THE_NODE}.",
+        check.id,
+    )
+
+
+def _camel(id_: str) -> str:
+    return "".join(word.capitalize() for word in id_.split("_"))
 
 
 def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity, settings: HealthSettings) -> Alert:
-    name = "".join(word.capitalize() for word in check.id.split("_"))
     return Alert(
-        f"PulsedGpuHealth{name}{suffix}",
+        f"PulsedGpuHealth{_camel(check.id)}{suffix}",
         expr,
         hold,
         severity,

@@ -12,7 +12,7 @@ from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_totals import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules, waste_rules
-from pulsed.present.promql.health_alerts import health_alerts
+from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
 from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
 from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, gone_alerts, monitoring_alerts
 from pulsed.present.promql.owners import (
@@ -137,7 +137,8 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         )
         yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
-        yield Group("pulsed-alerts-health", health_alerts(settings.health), "The health checks of pulsed.")
+        of_health = (*health_alerts(settings.health), *node_health_alerts(settings.health))
+        yield Group("pulsed-alerts-health", of_health, "The health checks of pulsed.")
 
 
 HEADER = f"""\

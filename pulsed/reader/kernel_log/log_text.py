@@ -189,6 +189,10 @@ _CODE = r"(?P<code>[0-9]{1,6})(?![0-9])"
 _XID = re.compile(rf"NVRM: Xid \({_PCI}{_INSTANCES}\): {_CODE}(?P<rest>.*)", re.DOTALL)
 _SXID = re.compile(rf"nvidia-nvswitch[0-9]{{0,4}}: SXid \({_PCI}\): {_CODE}(?P<rest>.*)", re.DOTALL)
 _BUS_LOSS = re.compile(rf"NVRM: [^:]{{0,40}}?\b{_PCI}\b.{{0,120}}?fallen off the bus", re.DOTALL)
+_NOT_STARTED = re.compile(
+    r"RmInitAdapter failed|The NVIDIA probe routine failed|GspRmAlloc failed|NV_ERR_RESET_REQUIRED"
+)
+_ADDRESS = re.compile(rf"\b{_PCI}\b")
 _PROCESS = re.compile(r",\s*pid='?(?P<pid>[^,']*)'?(?:,\s*name=(?P<name>[^,]*))?")
 _PID = re.compile(r"[0-9]{1,10}")
 _FATAL = re.compile(r",\s*(?P<non>Non-)?fatal\b", re.IGNORECASE)
@@ -233,6 +237,9 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
         )
     if match := _BUS_LOSS.match(message):
         return KernelEvent("bus_loss", BUS_LOSS_XID, time, _address(match["pci"]), text=_clean(match[0]))
+    if _NOT_STARTED.search(message):
+        match = _ADDRESS.search(message)
+        return KernelEvent("not_started", 0, time, _address(match["pci"]) if match else "", text=_clean(message))
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import roll_up, unobserved
+from pulsed.compute.health.summary import unobserved
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -32,8 +32,6 @@ def test_a_gpu_that_vanishes_is_lost_after_two_polls() -> None:
     assert lost.health.state == "crit"
     assert lost.health.check("gpu_lost").state == "crit"
     assert lost.health.check("row_remap_failed").state == "unknown"
-    assert tick.node.state == "crit"
-    assert tick.node.gpus == 2
     assert [(change.position, change.check, change.after) for change in tick.changes if change.after == "crit"] == [
         (-1, "gpu_lost", "crit"),
         (-1, "", "crit"),
@@ -45,7 +43,6 @@ def test_a_gpu_that_vanishes_is_lost_after_two_polls() -> None:
     for _ in range(61):
         tick = sim.tick(ALIVE, ALIVE)
     assert tick.healths[1].check("gpu_lost").state == "ok"
-    assert tick.node.state == "ok"
 
 
 def test_a_row_of_blanks_is_a_lost_gpu_too() -> None:
@@ -93,7 +90,6 @@ def test_parts_have_the_health_of_their_board() -> None:
     tick = sim.tick({**ALIVE, "row_remap_pending": 1.0}, {"sm_active_ratio": 0.5})
     assert tick.healths[1] is tick.healths[0]
     assert tick.healths[1].state == "warn"
-    assert tick.node.gpus == 1
 
 
 def test_a_gpu_whose_uuid_becomes_known_is_the_same() -> None:
@@ -199,14 +195,6 @@ def test_new_settings_keep_latches() -> None:
     assert health.check("xid_critical").state == "crit"
     with pytest.raises(KeyError):
         health.check("temp_gpu")
-
-
-def test_a_node_is_as_bad_as_its_worst_gpu() -> None:
-    ok, warn = Sim().health(**ALIVE), Sim().health(**ALIVE, row_remap_pending=1.0)
-    node = roll_up([ok, warn, Sim().health()])
-    assert (node.state, node.severity, node.gpus) == ("warn", 2, 3)
-    assert dict(node.counts) == {"unknown": 1, "ok": 1, "info": 0, "warn": 1, "hot": 0, "crit": 0}
-    assert roll_up([]).state == "unknown"
 
 
 def test_of_a_gpu_that_is_not_observed_nothing_is_known() -> None:

@@ -1,39 +1,12 @@
-"""Health of a GPU from its checks, and of a node from its GPUs."""
+"""Health of a GPU from its checks."""
 
 from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.summary import limited_to, roll_up, unobserved
+from pulsed.compute.health.summary import limited_to, unobserved
 from pulsed.model.health import NOT_EVALUATED, SEVERITY, CheckState, Health, State
 from tests.compute.health.sim import Sim
-
-
-def gpu(state: State, coverage: float = 1.0) -> Health:
-    return Health(state, coverage, ())
-
-
-@pytest.mark.parametrize(
-    ("states", "worst"),
-    [
-        ([], "unknown"),
-        (["unknown"], "unknown"),
-        (["unknown", "ok"], "ok"),
-        (["ok", "info", "unknown"], "info"),
-        (["hot", "warn"], "hot"),
-        (["hot", "crit", "ok", "ok"], "crit"),
-    ],
-)
-def test_a_node_is_as_bad_as_its_worst_known_gpu(states: list[State], worst: State) -> None:
-    node = roll_up([gpu(state) for state in states])
-    assert (node.state, node.severity, node.gpus) == (worst, SEVERITY[worst], len(states))
-    assert dict(node.counts) == {state: states.count(state) for state in SEVERITY}
-
-
-def test_the_coverage_of_a_node_is_the_mean_of_its_gpus() -> None:
-    assert roll_up([gpu("ok", 1.0), gpu("ok", 0.5), gpu("unknown", 0.0), gpu("ok", 0.5)]).coverage == 0.5
-    assert roll_up([]).coverage == 0.0
-
 
 CHECKS = (
     CheckState("telemetry", "ok"),

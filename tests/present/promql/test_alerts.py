@@ -15,7 +15,7 @@ import yaml
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.health_alerts import health_alerts
+from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
 from pulsed.present.promql.rule_types import Alert
 from tests.present.promql.promtool import Fired, fired, selector
@@ -27,6 +27,7 @@ TEXTS = Path(__file__).with_name("alert_texts.yaml")
 """The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
 
 HEALTH = {alert.name: alert for alert in health_alerts(HealthSettings())}
+OF_NODE = {alert.name: alert for alert in node_health_alerts(HealthSettings())}
 ALERTS = {
     rule.name: rule
     for group in groups(ComputeSettings(), RuleSelection("alerting", "both"))
@@ -314,7 +315,7 @@ def identities(name: str) -> list[tuple[str, str]]:
 
 
 def test_every_alert_has_its_case() -> None:
-    assert set(ALERTS) - set(HEALTH) == set(CASES)
+    assert set(ALERTS) - set(HEALTH) - set(OF_NODE) == set(CASES)
     for alert in ALERTS.values():
         assert alert.name.startswith(("Dcgm", "Pulsed"))
 
@@ -388,6 +389,21 @@ def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:
     for number, (name, alerts) in enumerate(found.items()):
         (sent,) = alerts
         assert sent["labels"]["gpu"] == str(number)
+        assert_text(name, sent)
+
+
+def test_each_alert_of_a_node_fires_with_its_text(tmp_path: Path) -> None:
+    """A node per alert."""
+    world = [
+        (
+            selector("pulsed_node_health_check", {"node": f"gpu-node-{number}", "check": alert.runbook}),
+            f"{4 if alert.severity == 'critical' else 2}+0x20",
+        )
+        for number, alert in enumerate(OF_NODE.values())
+    ]
+    for number, (name, alerts) in enumerate(fired(tmp_path, OF_PULSED, world, dict.fromkeys(OF_NODE, 15)).items()):
+        (sent,) = alerts
+        assert sent["labels"]["node"] == f"gpu-node-{number}"
         assert_text(name, sent)
 
 

@@ -72,6 +72,15 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
             "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
             KernelEvent("bus_loss", 79, 1.0, GPU, text="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"),
         ),
+        *(
+            (message, KernelEvent("not_started", 0, 1.0, address, text=message))
+            for address, message in (
+                (GPU, "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2393)"),
+                ("", "NVRM: The NVIDIA probe routine failed for 1 device(s)."),
+                ("", "NVRM: GPU0 kgspInitRm_IMPL: GspRmAlloc failed: hClient=0xc1d00001; status=0x00000062"),
+                ("", "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x8A)"),
+            )
+        ),
     ],
 )
 def test_faults(message: str, event: KernelEvent) -> None:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.model.raw_tick import GpuProcess
+from pulsed.present.api.documents import CHECK
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import ApiParts
 from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Document, Member, Shape, ValueKind, listed, shape_of
@@ -50,7 +51,11 @@ class Host(NamedTuple):
     pulsed_memory_bytes: Annotated[int, Field(description="resident memory of pulsed")]
 
 
-_HOST = shape_of("Host", Host)
+_HOST = Shape(
+    "HostShape",
+    *shape_of("Host", Host).members,
+    Member("problems", listed(CHECK), "checks of the node that are worse than ok", of=None),
+)
 
 
 class _Process(NamedTuple):
@@ -144,9 +149,11 @@ def host_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes`."""
     router, usage = APIRouter(), HostUsage()
 
-    @router.get("/host", response_model=_HOST.model, summary="CPU and memory of the host")
+    @router.get("/host", response_model=_HOST.model, summary="CPU and memory of the host, and what is wrong with it")
     async def host() -> Response:
-        return json_response(usage.document())
+        health = parts.store.node_health
+        problems = [CHECK.of(check) for check in (health.problems if health is not None else ())]
+        return json_response(usage.document() | {"problems": problems})
 
     @router.get(
         "/processes",

@@ -17,6 +17,7 @@ from pulsed.compute.class_table import VARIABLES, ClassRule, Condition, Variable
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import FACTS
+from pulsed.compute.health.node_checks import NODE_CHECK_IDS
 from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import C2C, inputs_of_variables
@@ -42,6 +43,8 @@ from pulsed.present.api.schema import TEXT, TIME, Document, Member, Shape, Value
 from pulsed.present.counters_file import counters_line
 from pulsed.present.health_report import health_line
 from pulsed.translate.fields import sources
+
+_CHECKS = (*BY_ID, *NODE_CHECK_IDS)
 
 
 def gpu_router(parts: ApiParts) -> APIRouter:
@@ -95,9 +98,9 @@ def health_router(parts: ApiParts) -> APIRouter:
     )
     async def health(
         format: Annotated[Literal["json", "line"], Query(description="line: one line for Nagios")] = "json",
-        checks: str = some_of(tuple(BY_ID), "checks that count, all if empty", default=""),
+        checks: str = some_of(_CHECKS, "checks that count, all if empty", default=""),
     ) -> Response:
-        wanted = chosen("checks", checks, BY_ID, _unknown_check) if checks else []
+        wanted = chosen("checks", checks, _CHECKS, _unknown_check) if checks else []
         rows = health_document(store, time.monotonic(), wanted)
         return Response(health_line(rows), media_type="text/plain") if format == "line" else json_response(rows)
 
@@ -105,7 +108,7 @@ def health_router(parts: ApiParts) -> APIRouter:
 
 
 def _unknown_check(name: str) -> str:
-    return did_you_mean(name, BY_ID, "HEALTH.md lists the checks")
+    return did_you_mean(name, _CHECKS, "HEALTH.md lists the checks")
 
 
 Comparison = Literal["<", ">="]

@@ -119,7 +119,8 @@ class Totals {
     this.parts.Host.parentElement.hidden = this.fleet.hasSeveralNodes(); // the daemon's host is not that of the GPUs
     const busy = document_ && document_.cpu_busy_ratio !== null ? percent(document_.cpu_busy_ratio) : MISSING;
     const ram = document_ ? memoryOf(document_.memory_used_bytes, document_.memory_bytes) : MISSING;
-    setText(this.parts.Host, `CPU ${busy}, RAM ${ram}`);
+    const problems = (document_?.problems ?? []).map((check) => `, ${check.state}: ${check.message}`);
+    setText(this.parts.Host, `CPU ${busy}, RAM ${ram}${problems.join("")}`);
   }
 
   drawHealth(counts) {

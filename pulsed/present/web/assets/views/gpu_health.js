@@ -31,7 +31,7 @@ export class HealthPanel {
   }
 }
 
-function raisedCheck(check, now) {
+export function raisedCheck(check, now) {
   const since = check.since ? `since ${clock(Date.parse(check.since) / 1000)}, ${span(now - Date.parse(check.since) / 1000)}` : "";
   const evidence = Object.entries(check.evidence).filter(([, value]) => value !== null);
   return h(

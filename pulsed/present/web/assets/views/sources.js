@@ -6,6 +6,7 @@ import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
+import { raisedCheck } from "./gpu_health.js";
 
 const INTERVAL_MS = 5000;
 const HOST_FACTS = ["CPU of the host", "memory of the host"]; // not beside GPUs of several nodes
@@ -14,6 +15,7 @@ export class SourcesView {
   constructor(context) {
     this.context = context;
     this.body = h("tbody");
+    this.problems = h("div");
     this.summary = h("p", { class: "muted", role: "status" });
     this.facts = Object.fromEntries(["version", "CPU of pulsed", "memory of pulsed", "age of the newest data", ...HOST_FACTS].map((name) => [name, h("dd", {}, MISSING)]));
     const head = ["Target", "Kind", "State", "Newest sample", "Interval", "Error and what to do"];
@@ -24,7 +26,7 @@ export class SourcesView {
       h("h1", {}, "Sources"),
       this.summary,
       scrollTable({ caption: "Sources", label: "Sources", class_: "sources", head, body: this.body }),
-      h("section", { class: "panel cost" }, h("h2", {}, "Daemon and host"), facts),
+      h("section", { class: "panel cost" }, h("h2", {}, "Daemon and host"), this.problems, facts),
     );
     this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
     this.fetch();
@@ -67,6 +69,7 @@ export class SourcesView {
     const share = this.before && at - this.before.at > 1 ? (host.pulsed_cpu_seconds - this.before.cpu) / (at - this.before.at) : null;
     this.before = { at, cpu: host.pulsed_cpu_seconds };
     const { facts } = this;
+    this.problems.replaceChildren(...host.problems.map((check) => raisedCheck(check, Date.now() / 1000)));
     setText(facts.version, `pulsed ${version.version}, Python ${version.python}`);
     setText(facts["CPU of pulsed"], share === null ? "being measured" : `${number(100 * share, 1)} % of a core, this page included`);
     setText(facts["memory of pulsed"], si(host.pulsed_memory_bytes, "B"));

@@ -1,0 +1,157 @@
+"""The checks of a node: the table of what can be wrong with this host beside the samples of its GPUs.
+
+A rule is a pure function of a `NodeView`. Without evidence it returns `UNKNOWN` or `OK`: a container without /sys, a
+GPU that belongs to a virtual machine or that this container is not given are no faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pulsed.compute.health.rule import MINUTE
+from pulsed.model.health import State
+from pulsed.model.host import HostFacts, PciGpu, ShownGpu
+
+ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
+"""A number of GPUs, or one by product name; `auto`: all that were there and were not forgotten; None: any number."""
+
+RECENT_SECONDS = 10 * MINUTE
+"""Age of a message about a failed start that counts although no source shows which GPUs work now. The driver tries
+again, and logs it again, whenever a program opens the GPU."""
+
+
+class NodeView(NamedTuple):
+    """What the rules are about.
+
+    Attributes:
+        shown: the boards of this host that fresh sources show or miss; None while one of its sources does not deliver.
+        is_selected: whether the key `gpus` leaves out some.
+        expected: the key `health.expected_gpus`.
+    """
+
+    facts: HostFacts
+    shown: tuple[ShownGpu, ...] | None
+    is_selected: bool = False
+    expected: ExpectedGpus = None
+
+
+class Finding(NamedTuple):
+    """The result of a rule: the state, what was found in words, and numbers that decided."""
+
+    state: State
+    detail: str = ""
+    evidence: tuple[tuple[str, float], ...] = ()
+
+
+UNKNOWN, OK = Finding("unknown"), Finding("ok")
+
+NodeRule = Callable[[NodeView], Finding | None]
+"""Returns None if the check does not apply to this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """A check of a node; `id`, `title`, `remedy`, `critical` and `source` as those of `Check`.
+
+    Attributes:
+        rule: when it is raised, in words.
+        states: that it can raise.
+        find: the rule.
+        looks: so many looks in a row must find it.
+    """
+
+    id: str
+    title: str
+    rule: str
+    states: tuple[State, ...]
+    find: NodeRule
+    remedy: str
+    source: str
+    critical: str = ""
+    looks: int = 2
+
+    def remedy_at(self, state: State) -> str:
+        """Return what to do in a state that it can raise."""
+        return (state == "crit" and self.critical) or self.remedy
+
+
+def _gpu_missing(view: NodeView) -> Finding | None:
+    """Find GPUs on the bus that no source shows: critical with a message of the kernel about this very GPU."""
+    gpus, shown = view.facts.pci_gpus, view.shown
+    if not gpus or view.is_selected or any(not gpu.address for gpu in shown or ()):
+        return UNKNOWN
+    addresses = {gpu.address for gpu in shown or ()}
+    since = 0.0 if shown is not None else view.facts.time - RECENT_SECONDS
+    reasons = {event.pci_bus_id: event.text for event in view.facts.kernel_events if event.time >= since}
+    of_driver = [gpu for gpu in gpus if gpu.driver in ("", "nvidia")]  # vfio-pci: for a virtual machine
+    named = {gpu: reasons[gpu.address] for gpu in of_driver if gpu.address in reasons}
+    others = [gpu for gpu in of_driver if gpu not in named and _is_expected(gpu, has_reason="" in reasons)]
+    if shown is None and not named:
+        return UNKNOWN
+    missing = {gpu.address: text for gpu, text in named.items() if gpu.address not in addresses}
+    state: State = "crit" if missing else "warn"
+    if shown is not None:
+        missing |= {gpu.address: reasons.get("", "") for gpu in others if gpu.address not in addresses}
+    if not missing:
+        return OK if any(gpu.address in addresses for gpu in gpus) else UNKNOWN
+    texts = [f"{address} ({text})" if text else address for address, text in sorted(missing.items())]
+    evidence = (("gpus_missing", float(len(missing))), ("pci_gpus", float(len(gpus))))
+    return Finding(state, ", ".join(texts), evidence)
+
+
+def _is_expected(gpu: PciGpu, *, has_reason: bool) -> bool:
+    """Return whether a source should show a GPU: the driver lists it for this process, or could not start one."""
+    return gpu.is_usable or (gpu.driver == "" and has_reason)
+
+
+def _gpu_count(view: NodeView) -> Finding | None:
+    """Find fewer GPUs than expected."""
+    expected, shown = view.expected, view.shown
+    if expected is None:
+        return None
+    if shown is None:
+        return UNKNOWN
+    present = [gpu.model for gpu in shown if not gpu.is_lost]
+    wanted = expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
+    counts = {model: present.count(model) if model else len(present) for model in wanted}
+    short = {model: count for model, count in counts.items() if count < wanted[model]}
+    if not short:
+        return OK
+    texts = [f"{count} of {wanted[model]} {model}".rstrip() for model, count in short.items()]
+    evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(wanted.values()))))
+    return Finding("crit", ", ".join(texts), evidence)
+
+
+NODE_CHECKS: tuple[NodeCheck, ...] = (
+    NodeCheck(
+        "gpu_missing",
+        "A GPU on the PCI bus is not shown by the source",
+        "crit: the kernel log says why the driver could not start it (`RmInitAdapter failed`, `fallen off the bus` and "
+        "others), without a source that delivers within the last 10 minutes; warn: the driver lists it, or it has no "
+        "driver and the log has such a message without an address. Not one that another driver has (vfio-pci), that is "
+        "withheld from this container, or that is `gpu_lost`; not with the key `gpus`",
+        ("warn", "crit"),
+        _gpu_missing,
+        remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
+        "lacks the GPU, look at the kernel log, drain the node and restart it.",
+        critical="The driver could not start the GPU: drain the node and power-cycle it; if it repeats, reseat or "
+        "replace the board.",
+        source="/sys/bus/pci: vendor 0x10de, classes 0x0300 and 0x0302; the kernel log",
+    ),
+    NodeCheck(
+        "gpu_count",
+        "The node has fewer GPUs than expected",
+        "crit: its sources show fewer than `health.expected_gpus`; `auto`: than were ever there, but for those that "
+        "were replaced or forgotten. Without this key it does not apply",
+        ("crit",),
+        _gpu_count,
+        remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "
+        "change health.expected_gpus, or with auto run `pulsed health --forget GPU`.",
+        source="the configuration",
+    ),
+)
+"""All checks of nodes, in the order in which they are published."""
+
+NODE_CHECK_IDS = tuple(check.id for check in NODE_CHECKS)

@@ -1,0 +1,17 @@
+"""Settings of what is read of this host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulsed.settings import Duration, FileName, Settings, setting
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings(Settings):
+    """This host beside the samples of its GPUs, for the checks of the node (HEALTH.md), where its own GPUs are read."""
+
+    root: FileName = setting(
+        "/", "Folder with the host's `sys`, `proc` and `dev`; in a container, where the host's root is mounted."
+    )
+    interval: Duration = setting(60.0, "Time between two looks.")

@@ -1,0 +1,119 @@
+"""The rules of the checks of a node, and what false alarms they must not raise."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.health.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
+from pulsed.compute.health.node_evaluator import NodeEvaluator
+from pulsed.model.health import NodeHealth
+from pulsed.model.host import HostFacts, PciGpu, ShownGpu
+from pulsed.model.raw_tick import KernelEvent
+
+NOW = 1_800_000_000.0
+ADDRESSES = tuple(f"00000000:{number}B:00.0" for number in range(1, 4))
+A, B, C = (PciGpu(address, "nvidia", True) for address in ADDRESSES)
+SHOWN = tuple(ShownGpu(address, "NVIDIA H100", False) for address in ADDRESSES)
+UNBOUND, GUEST = C._replace(driver="", is_usable=False), C._replace(driver="vfio-pci", is_usable=False)
+WITHHELD = C._replace(is_usable=False)
+
+
+def found(id_: str, view: NodeView) -> Finding | None:
+    (check,) = [check for check in NODE_CHECKS if check.id == id_]
+    return check.find(view)
+
+
+def failed(address: str = ADDRESSES[2], age: float = 3600.0) -> tuple[KernelEvent, ...]:
+    return (KernelEvent("not_started", 0, NOW - age, address, text="why"),)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shown", "events", "state", "detail"),
+    [
+        ((A, B, C), SHOWN, (), "ok", ""),
+        ((A, B, C), SHOWN, failed(), "ok", ""),
+        ((A, B, C), SHOWN[:2], (), "warn", ADDRESSES[2]),
+        ((A, B, C), (*SHOWN[:2], SHOWN[2]._replace(is_lost=True)), (), "ok", ""),
+        ((A, B, C), SHOWN[:2], failed(), "crit", f"{ADDRESSES[2]} (why)"),
+        ((A, B, UNBOUND), SHOWN[:2], failed(), "crit", f"{ADDRESSES[2]} (why)"),
+        ((A, B, UNBOUND), SHOWN[:2], failed(""), "warn", f"{ADDRESSES[2]} (why)"),
+        ((A, B, UNBOUND), SHOWN[:2], (), "ok", ""),
+        ((A, B, GUEST), SHOWN[:2], failed(), "ok", ""),
+        ((A, B, GUEST._replace(is_usable=True)), SHOWN[:2], (), "ok", ""),
+        ((A, B, WITHHELD), SHOWN[:2], (), "ok", ""),
+        ((A, B, C), SHOWN[:1], failed(), "crit", f"{ADDRESSES[1]}, {ADDRESSES[2]} (why)"),
+        # Blind is not broken: without a source only what the kernel has logged of late counts.
+        ((A, B, C), None, (), "unknown", ""),
+        ((A, B, C), None, failed(), "unknown", ""),
+        ((A, B, C), None, failed(age=60.0), "crit", f"{ADDRESSES[2]} (why)"),
+        ((GUEST,), None, failed(age=60.0), "unknown", ""),
+        ((GUEST, WITHHELD), (), (), "unknown", ""),
+        ((), SHOWN, (), "unknown", ""),
+        (None, SHOWN, (), "unknown", ""),
+        ((A, B, C), (SHOWN[0], SHOWN[1]._replace(address="")), (), "unknown", ""),
+    ],
+)
+def test_a_gpu_that_is_on_the_bus_and_not_shown(
+    gpus: tuple[PciGpu, ...] | None,
+    shown: tuple[ShownGpu, ...] | None,
+    events: tuple[KernelEvent, ...],
+    state: str,
+    detail: str,
+) -> None:
+    finding = found("gpu_missing", NodeView(HostFacts(NOW, gpus, kernel_events=events), shown))
+    assert finding is not None
+    assert (finding.state, finding.detail) == (state, detail)
+
+
+def test_a_gpu_that_the_key_gpus_may_leave_out_is_not_missing() -> None:
+    finding = found("gpu_missing", NodeView(HostFacts(NOW, (A, B, C)), SHOWN[:2], is_selected=True))
+    assert finding == Finding("unknown")
+
+
+LOST = SHOWN[2]._replace(is_lost=True)
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown", "state", "detail"),
+    [
+        (3, SHOWN, "ok", ""),
+        (2, SHOWN, "ok", ""),
+        (8, SHOWN, "crit", "3 of 8"),
+        (3, (*SHOWN[:2], LOST), "crit", "2 of 3"),
+        ({"NVIDIA H100": 3}, SHOWN, "ok", ""),
+        ({"NVIDIA H100": 3, "NVIDIA L4": 1}, SHOWN, "crit", "0 of 1 NVIDIA L4"),
+        ("auto", SHOWN, "ok", ""),
+        ("auto", (), "ok", ""),
+        ("auto", (*SHOWN[:2], LOST), "crit", "2 of 3"),
+        (3, None, "unknown", ""),
+    ],
+)
+def test_fewer_gpus_than_expected(
+    expected: ExpectedGpus, shown: tuple[ShownGpu, ...] | None, state: str, detail: str
+) -> None:
+    finding = found("gpu_count", NodeView(HostFacts(NOW), shown, expected=expected))
+    assert finding is not None
+    assert (finding.state, finding.detail) == (state, detail)
+    assert found("gpu_count", NodeView(HostFacts(NOW), shown)) is None, "any number is expected"
+
+
+def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
+    evaluator, time = NodeEvaluator(), NOW
+
+    def look(*shown: ShownGpu, events: tuple[KernelEvent, ...] = ()) -> NodeHealth:
+        nonlocal time
+        time += 60.0
+        return evaluator.evaluate(NodeView(HostFacts(time, (A, B, C), kernel_events=events), shown))
+
+    assert look(*SHOWN).state == "ok"
+    assert look(*SHOWN[:2]).state == "ok"
+    (problem,) = look(*SHOWN[:2]).problems
+    assert (problem.id, problem.state, problem.since) == ("gpu_missing", "warn", time)
+    assert problem.message == f"A GPU on the PCI bus is not shown by the source: {ADDRESSES[2]}"
+    assert problem.evidence == (("gpus_missing", 1.0), ("pci_gpus", 3.0))
+    assert look(*SHOWN[:2]).problems[0].since == time - 60.0
+    (problem,) = look(*SHOWN[:2], events=failed()).problems
+    assert (problem.state, problem.remedy) == ("crit", NODE_CHECKS[0].critical)
+    assert look(*SHOWN).problems == []
+    assert look(*SHOWN[:2]).problems == []
+    assert evaluator.evaluate(NodeView(HostFacts(time), ()), {"gpu_missing"}).state == "unknown"

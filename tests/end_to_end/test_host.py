@@ -1,0 +1,119 @@
+"""The checks of the node through the whole program, on a made /sys, /proc and /dev."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemon import Daemon, pulsed, serving
+from support.host_tree import HostTree
+from support.standin.install import Standin
+from support.standin.scenario import Gpu, Scenario
+from support.waiting import until
+
+BUSES = ("1b", "3b", "5e")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> HostTree:
+    tree = HostTree(tmp_path / "host")
+    for bus in BUSES:
+        tree.add_gpu(f"0000:{bus}:00.0")
+    return tree
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Standin:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return Standin(folder, Scenario(gpus=gpus(2)))
+
+
+def gpus(count: int) -> tuple[Gpu, ...]:
+    return tuple(Gpu(bus_id=f"00000000:{bus.upper()}:00.0") for bus in BUSES[:count])
+
+
+def flags(standin: Standin, tree: HostTree, **keys: object) -> list[str]:
+    given = {
+        "node": "n1",
+        "source.interval": "200ms",
+        "source.dcgmi.path": standin.path,
+        "source.dcgmi.read_timeout": "2s",
+        "host.root": tree.root,
+        "host.interval": "200ms",
+        "health.kernel_log": tree.kernel_log,
+    }
+    pairs = [("--set", f"{key}={value}") for key, value in (given | keys).items()]
+    return ["--source", "dcgmi", "--log.format", "json", *(word for pair in pairs for word in pair)]
+
+
+def problem(daemon: Daemon, check: str) -> dict[str, Any]:
+    """Return a raised check of the node; empty if it is not raised."""
+    rows = [row for row in daemon.get("/health/gpus").json() if row["gpu"] is None and not row["target"]]
+    return next((each for row in rows for each in row["problems"] if each["id"] == check), {})
+
+
+def severity(daemon: Daemon, check: str) -> int | None:
+    series = f'pulsed_node_health_check{{node="n1",check="{check}"}}'
+    found = re.search(rf"^{re.escape(series)} (\S+)$", daemon.get("/metrics").text, re.MULTILINE)
+    return int(float(found[1])) if found else None
+
+
+def state(daemon: Daemon, check: str) -> str | None:
+    found: str | None = problem(daemon, check).get("state")
+    return found
+
+
+def test_a_gpu_that_was_never_there_is_named_with_the_reason_of_the_kernel(
+    tmp_path: Path, standin: Standin, tree: HostTree
+) -> None:
+    with serving(tmp_path, *flags(standin, tree, **{"health.expected_gpus": 3})) as daemon:
+        until(lambda: state(daemon, "gpu_missing") == "warn")
+        tree.log("NVRM: GPU 0000:5e:00.0: RmInitAdapter failed! (0x62:0x40:2393)", time.time())
+        until(lambda: state(daemon, "gpu_missing") == "crit")
+        told = problem(daemon, "gpu_missing")
+        assert "00000000:5E:00.0 (NVRM: GPU 0000:5e:00.0: RmInitAdapter failed! (0x62:0x40:2393))" in told["message"]
+        assert problem(daemon, "gpu_count")["message"].endswith(": 2 of 3")
+        assert (severity(daemon, "gpu_missing"), severity(daemon, "gpu_count")) == (4, 4)
+        assert 'pulsed_node_pci_gpus{node="n1"} 3' in daemon.get("/metrics").text
+        assert {each["id"] for each in daemon.get("/host").json()["problems"]} == {"gpu_missing", "gpu_count"}
+        told_by = pulsed("health", f"http://{daemon.address}")
+        assert told_by.returncode == 2
+        assert "n1  CRIT  gpu_missing" in told_by.stdout
+        line = daemon.get("/health/gpus?format=line&checks=gpu_missing").text
+        assert line.startswith("PULSED CRITICAL - n1 crit: gpu_missing;")
+        assert '"check": "gpu_missing"' in daemon.log()
+        tree.add_pci("0000:5e:00.0", "vfio-pci")
+        until(lambda: severity(daemon, "gpu_missing") == 0)
+        assert [row["state"] for row in daemon.get("/health/gpus?checks=gpu_missing").json()] == ["ok"]
+
+
+def test_a_dead_gpu_stays_until_it_is_forgotten(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
+    """Also over a restart, and with `auto` the number of GPUs that there were."""
+    keys = {"health.expected_gpus": "auto", "state_dir": tmp_path / "state", "enable_lifecycle": "true"}
+    with serving(tmp_path, *flags(standin, tree, **keys)) as daemon:
+        until(lambda: severity(daemon, "gpu_count") == 0)
+        assert daemon.stop() == 0
+    standin.change(gpus=gpus(1))
+    with serving(tmp_path, *flags(standin, tree, **keys)) as daemon:
+        until(lambda: problem(daemon, "gpu_count").get("message", "").endswith(": 1 of 2"))
+        assert [gpu["health"]["state"] for gpu in daemon.get("/gpus").json()["gpus"]][1:] == ["crit"]
+        assert daemon.get("/-/forget?gpu=1", method="POST").status == 200
+        until(lambda: severity(daemon, "gpu_count") == 0)
+
+
+def test_gpus_of_others_are_no_fault(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
+    """One of a virtual machine, and those of a host whose GPUs this process does not read."""
+    tree.add_pci("0000:5e:00.0", "vfio-pci")
+    with serving(tmp_path, *flags(standin, tree)) as daemon:
+        until(lambda: severity(daemon, "gpu_missing") == 0)
+        assert problem(daemon, "gpu_missing") == {}
+    keys = ("--source", "demo", "--set", f"host.root={tree.root}", "--set", "host.interval=100ms")
+    with serving(tmp_path, *keys) as daemon:
+        until(lambda: daemon.get("/metrics").text.count("pulsed_gpu_info") > 1)
+        assert "pulsed_node_pci_gpus" not in daemon.get("/metrics").text
+        assert "pulsed_node_health_check" not in daemon.get("/metrics").text
