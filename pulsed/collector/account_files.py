@@ -209,15 +209,16 @@ class AccountFiles:
         Args:
             on_change: takes owners that ended because they were on no tick for long.
         """
-        written = time.monotonic()
+        swept = written = time.monotonic()
         while True:
             await aligned_sleep(LOOK_SECONDS)
-            is_due = time.monotonic() - written >= WRITE_SECONDS
-            if is_due:
-                on_change(self._accounting.sweep(time.monotonic()))
-            files = self._files
-            if files is not None and (is_due or (files.ended and not files.ended.status.is_failing)):
-                written = time.monotonic()
+            now, files = time.monotonic(), self._files
+            if now - swept >= WRITE_SECONDS:
+                swept = now
+                on_change(self._accounting.sweep(now))
+            has_ended = files is not None and files.ended and not files.ended.status.is_failing
+            if files is not None and (has_ended or now - written >= WRITE_SECONDS):
+                written = now
                 await asyncio.to_thread(self._save, files, *self._take(files))
 
     def write(self) -> None:

@@ -39,8 +39,7 @@ _PATH_MARKS = "/%:@!$&'()*+,;=~[]|"
 _QUERY_MARKS = _PATH_MARKS + "?"
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HEADERS = re.compile(r"(?:[A-Za-z0-9!#$%&'*+.^_`|~-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*")
 
 _Resolved = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """What getaddrinfo finds; the address has another form for each family."""
@@ -114,16 +113,15 @@ def request_bytes(address: Address, headers: Mapping[str, str], content: Content
     Raises:
         ValueError: a header cannot be sent: a line break in it would be the begin of another.
     """
-    lines = [f"{content.method if content else 'GET'} {address.target} HTTP/1.1"]
     if content:
         headers = {**headers, "Content-Type": content.media_type, "Content-Length": str(len(content.body))}
-    if not any(name.lower() == "host" for name in headers):
-        lines.append(f"Host: {address.authority}")
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
-            raise ValueError("not a header")
-        lines.append(f"{name}: {value}")
-    return "\r\n".join((*lines, "", "")).encode() + (content.body if content else b"")
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if not _HEADERS.fullmatch(lines) or lines.count("\n") != len(headers):
+        raise ValueError("not a header")
+    host = "" if any(name.lower() == "host" for name in headers) else f"Host: {address.authority}\r\n"
+    method = content.method if content else "GET"
+    head = f"{method} {address.target} HTTP/1.1\r\n{host}{lines}\r\n"
+    return head.encode() + (content.body if content else b"")
 
 
 class HttpClient:

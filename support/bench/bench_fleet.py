@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import tempfile
 import threading
@@ -82,28 +83,34 @@ def _measured(folder: Path, port: int, targets: int, baseline: Figure) -> Iterat
 
 @contextlib.contextmanager
 def _scraped(daemon: Daemon) -> Iterator[dict[str, float]]:
-    """Ask for the parts of the page as Prometheus does, spread over the interval; yields the longest answers."""
+    """Ask for the parts of the page as Prometheus does, spread over the interval; yields the longest answers.
+
+    Connections are kept, as Prometheus keeps them, or to accept the connections of probes would be part of the figures.
+    """
     longest: dict[str, float] = {}
     stop = threading.Event()
 
-    def ask(path: str) -> None:
+    def ask(connection: http.client.HTTPConnection, path: str) -> None:
         begun = time.monotonic()
-        daemon.get(path)
+        connection.request("GET", path)
+        connection.getresponse().read()
         kind = path.split("/")[1]
         longest[kind] = max(longest.get(kind, 0.0), time.monotonic() - begun)
 
     def scrape() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
         while not stop.is_set():
             parts = _parts(daemon)
             for path in parts:
-                ask(path)
+                ask(connection, path)
                 if stop.wait(INTERVAL / len(parts)):
                     return
             stop.wait(0.0 if parts else 1.0)
 
     def probe() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
         while not stop.wait(PROBE_SECONDS):
-            ask("/-/healthy")
+            ask(connection, "/-/healthy")
 
     threads = [threading.Thread(target=each) for each in (scrape, probe)]
     for thread in threads:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector import account_files
 from pulsed.collector.account_files import KEPT_DAYS, AccountFiles, EndedFiles
@@ -142,6 +145,33 @@ async def test_an_account_is_written_when_its_owner_has_ended(tmp_path: Path, mo
     writing.cancel()
     await asyncio.wait([writing])
     assert len(Run(tmp_path).ended) == 1
+
+
+@pytest.mark.parametrize("ends_often", [False, True])
+async def test_silent_targets_are_looked_for_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_often: bool
+) -> None:
+    """Whether accounts are kept or not, and however often they are written."""
+    run = Run(tmp_path if ends_often else None)
+    clock, sweeps = itertools.count(step=account_files.LOOK_SECONDS), 0
+
+    async def pause(seconds: float) -> None:
+        if ends_often:
+            run.job_ends()
+        now = next(clock)
+        monkeypatch.setattr(time, "monotonic", lambda: now)
+        if now >= 300.0:
+            raise asyncio.CancelledError
+
+    def count(changes: Sequence[OwnerChange]) -> None:
+        nonlocal sweeps
+        sweeps += 1
+
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(account_files, "aligned_sleep", pause)
+    with pytest.raises(asyncio.CancelledError):
+        await run.files.write_regularly(count)
+    assert sweeps == 4
 
 
 def lines_of(folder: Path) -> list[bytes]:

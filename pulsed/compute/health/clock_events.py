@@ -130,11 +130,14 @@ class ClockEvents:
             del coarse[0]
         while parts and now - parts[0][0] > LONGEST:
             del parts[0]
+        was_set = self.seen or self._masks
+        self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
+        if not was_set:
+            return
         self.seen = 0
         for _, _, _, masks in (*parts, *coarse):
             for mask, _ in masks:
                 self.seen |= mask
-        self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
         seconds_by_mask, observed, _ = self._sum(SHARES_WINDOW, now, 0)
         shares: Shares = tuple(
             (name, round(seconds / observed, 3))

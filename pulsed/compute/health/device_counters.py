@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -123,3 +124,8 @@ class DutyCounter:
             del points[0]
         if len(points) >= FEWEST_SAMPLES:
             self.share = (value - points[0][1]) / max(now - points[0][0], window)
+
+    def rest(self, times: Iterable[float], window: float) -> None:
+        """Take samples with the value of the last one."""
+        for now in times:
+            self.update(self.points[-1][1], now, window)

@@ -186,12 +186,13 @@ class GpuHealth:
             inputs.extras = extras
             rules.pending |= plan.on_watches | plan.on_links | plan.on_xids
         activity = activity_of(reading)
-        if inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now):
-            rules.pending |= plan.on_parts
+        is_part = inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now)
         rules.compare(plan.select(reading) + self._facts(freshness, reading, node, activity))
         self._find_reset(reading, freshness)
         if rules.pending & plan.on_xids:
             self._take_xids(reading, answer)
+        if is_part:
+            rules.take_part(reading, inputs.clock_events.seen, now)
         if rules.pending or self._has_news or now >= rules.due:
             self._evaluate(reading, activity)
         return self.health

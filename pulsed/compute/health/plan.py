@@ -5,13 +5,15 @@ A sample with unchanged inputs and nothing due costs only comparisons. Sets of r
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import lru_cache, partial
+from collections.abc import Collection, Iterator
+from functools import lru_cache, partial, reduce
 from itertools import compress
 from math import inf, nextafter
-from operator import gt, itemgetter, ne
+from operator import gt, itemgetter, ne, or_
+from typing import cast
 
 from pulsed.compute.health.check import GpuCheck
+from pulsed.compute.health.clock_events import FEWEST_SAMPLES
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, IN_EXTRAS, GpuInputs
 from pulsed.compute.health.restarts import RESET_SIGNS
 from pulsed.compute.health.rule import Rule, RuleState
@@ -54,6 +56,8 @@ class HealthPlan:
         activity_levels: the activities above which a condition about it has another outcome.
         on_parts, on_gaps, on_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or increases,
             about XIDs, `health_watches`, each NVLink, and `inputs_blank_ratio`.
+        duty_bits, duty_counters, duty_seconds: of the rules about duty: the bits of `clocks_event_reasons` that they
+            use, what takes their counters from a reading, and the longest window.
         on_resets: a bit of its own for the counters that show a reset.
         all_rules: all of them.
         critical_xids: codes that are counted from 0 on, in their order.
@@ -72,6 +76,11 @@ class HealthPlan:
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
         self.on_parts, self.on_xids = self._of_kind(Duty), self._of_kind(XidRule)
         self.on_gaps = self.on_parts | self._of_kind(Increase)
+        duties = [rule for *_, rule in self.rules if isinstance(rule, Duty)]
+        self.duty_bits = reduce(or_, [rule.bits for rule in duties], 0)
+        self.duty_seconds = max([rule.window for rule in duties], default=0.0)
+        counters = [POSITION[name] for rule in duties for name in rule.inputs]
+        self.duty_counters = itemgetter(*(counters or [POSITION[REASONS]]))
         users = dict.fromkeys((*MOVING, REASONS, XID), 0) | dict.fromkeys(RESET_SIGNS[1:], self.on_resets)
         for number, (position, _, rule) in enumerate(self.rules):
             for name in () if isinstance(rule, Duty) else rule.uses:
@@ -120,6 +129,8 @@ class GpuRules:
         self._compared: tuple[Value, ...] = (None,) * len(plan.users)
         self._most_present = 1
         self._is_presence_changed = False
+        self._duties_at_rest: tuple[Value, ...] | None = None
+        self._rested: list[float] = []
 
     def severity_of(self, id_: str, inputs: GpuInputs) -> int:
         """Return the severity of a check by its id; -1 while it is unknown or disabled."""
@@ -167,6 +178,18 @@ class GpuRules:
             if (before[plan.reasons] is None) is not (values[plan.reasons] is None):
                 self.pending |= plan.on_parts
 
+    def take_part(self, reading: Reading, seen: int, now: float) -> None:
+        """Add the rules about duty, unless nothing has moved since all their shares were 0; `seen` are the bits that
+        were set in their windows."""
+        plan, rested = self.plan, self._rested
+        is_at_rest = not (self._is_presence_changed or self.pending & plan.on_parts or seen & plan.duty_bits)
+        if not is_at_rest or plan.duty_counters(reading) != self._duties_at_rest:
+            self.pending |= plan.on_parts
+            return
+        rested.append(now)
+        while len(rested) > FEWEST_SAMPLES and now - rested[1] >= plan.duty_seconds:
+            del rested[0]
+
     def evaluate(self, inputs: GpuInputs, reading: Reading, activity: Value, now: float) -> Collection[int]:
         """Evaluate the rules that are pending or due; return the positions of the checks to conclude."""
         plan = self.plan
@@ -178,10 +201,16 @@ class GpuRules:
                 if state.due <= now:
                     rules |= 1 << number
         touched: set[int] = set()
+        if rules & plan.on_parts:
+            self._catch_up()
         self._run(rules & ~plan.on_watches, touched, inputs, now)
         if touched or rules & plan.on_watches:  # results of DCGM's watches count where other checks have no inputs
             self._run(plan.on_watches, touched, inputs, now)
         self._is_presence_changed = False
+        if rules & plan.on_parts:
+            are_all = not plan.on_parts & ~rules
+            is_at_rest = are_all and all(rule.rests(state, inputs) for rule, state in self._duties())
+            self._duties_at_rest = plan.duty_counters(reading) if is_at_rest else None
         if is_due:
             self.due = min([state.due for state in self._states()], default=inf)
         return touched
@@ -197,6 +226,18 @@ class GpuRules:
             if is_changed or (self._is_presence_changed and check.check.applicability):
                 check.events += state.events
                 touched.add(position)
+
+    def _catch_up(self) -> None:
+        """Take the parts in which the rules about duty were at rest."""
+        for rule, state in self._duties() if self._rested else ():
+            for counter in (state.duties or {}).values():
+                counter.rest(self._rested, rule.window)
+        self._rested.clear()
+
+    def _duties(self) -> Iterator[tuple[Duty, RuleState]]:
+        """Yield the rules about duty with their states."""
+        for position, place, rule in self.plan.selected(self.plan.on_parts):
+            yield cast("Duty", rule), self.checks[position].rules[place]
 
     def _states(self) -> list[RuleState]:
         """Return the states of the rules by their number."""

@@ -11,7 +11,7 @@ from math import inf
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
-from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
+from pulsed.compute.health.rule import MINUTE, UNKNOWN, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
@@ -315,6 +315,14 @@ class Duty(Rule):
                 if counter.share is not None:
                     shares.append(counter.share)
         return shares
+
+    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
+        """Return whether an evaluation changes nothing as long as no counter moves and no bit is set."""
+        if state is UNKNOWN:
+            return not self.bits or inputs.values[_REASONS] is None
+        if state.severity or state.measure != 0.0:
+            return False
+        return not state.duties or all(counter.share == 0.0 for counter in state.duties.values())
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""

@@ -19,7 +19,7 @@ GROUP_TARGETS = 64
 """Targets of a group: with 8 GPUs each, a page of some 4 MB, which is rendered in 40 ms."""
 
 REFRESH_SECONDS = 1.0
-"""Time after which targets are assigned to groups and nodes again."""
+"""Time after which targets are assigned to nodes again: a tick may have GPUs of another node."""
 
 PartKind = Literal["group", "node"]
 
@@ -51,30 +51,29 @@ class PageParts:
     def __init__(self, store: TargetStore) -> None:
         self._store = store
         self._groups: dict[str, int] = {}
-        self._parts: Mapping[PartKind, Mapping[str, PagePart]] = {}
+        self._parts: dict[PartKind, Mapping[str, PagePart]] = {}
         self._targets: Sequence[Target] = ()
         self._until = -inf
 
     def names(self, by: PartKind, now: float) -> Sequence[str]:
         """Return the names of the parts that have all series together; `now` is monotonic seconds."""
-        return [*self._current(now)[by], DAEMON]
+        return [*self._current(by, now), DAEMON]
 
     def part(self, name: str, now: float) -> PagePart | None:
         """Return the part of a name; None if there is none."""
         if name == DAEMON:
             return PagePart(DAEMON, ())
-        parts = self._current(now)
-        return parts["group"].get(name) or parts["node"].get(name)
+        return self._current("node" if name.startswith("nodes/") else "group", now).get(name)
 
-    def _current(self, now: float) -> Mapping[PartKind, Mapping[str, PagePart]]:
+    def _current(self, by: PartKind, now: float) -> Mapping[str, PagePart]:
         targets = self._store.targets
-        if targets is not self._targets or now >= self._until:
-            self._targets, self._until = targets, now + REFRESH_SECONDS
-            self._parts = {
-                "group": _parts("groups", targets, self._grouped(targets)),
-                "node": _parts("nodes", targets, [self._node(target) for target in targets]),
-            }
-        return self._parts
+        if targets is not self._targets:
+            self._targets, self._until = targets, -inf
+            self._parts["group"] = _parts("groups", targets, self._grouped(targets))
+        if by == "node" and now >= self._until:
+            self._until = now + REFRESH_SECONDS
+            self._parts["node"] = _parts("nodes", targets, [self._node(target) for target in targets])
+        return self._parts[by]
 
     def _grouped(self, targets: Sequence[Target]) -> Sequence[int]:
         """Return the group of each target; new ones fill the first groups that have room."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -10,12 +11,14 @@ import pytest
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_rule import DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.gpu import Reachability
+from pulsed.compute.health.plan import GpuRules
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import InputState
 from pulsed.model.canonical_tick import Extras
+from pulsed.model.health import Health
 from pulsed.model.raw_tick import Epoch, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.health.sim import GPU, OTHER, Sim
@@ -77,9 +80,59 @@ def test_a_sample_without_a_change_evaluates_nothing(measured: list[str]) -> Non
     sim = settled(measured)
     for number in range(1, 4):
         sim.health(**{**STEADY, "power_watts": 300.0 + number, "sm_clock_hertz": 1e9})
-    assert measured == []
     sim.health(**STEADY)
-    assert measured == [rule.name for rule in RULES if isinstance(rule, Duty)], "a part is complete"
+    assert measured == [], "nor does a part that is complete while no clock was reduced"
+
+
+@pytest.mark.parametrize("moved", [{"clocks_event_reasons": 64.0}, {"thermal_violation_seconds_total": 2.0}])
+def test_shares_of_time_are_evaluated_for_a_part_with_reduced_clocks(
+    measured: list[str], moved: dict[str, float]
+) -> None:
+    sim = settled(measured, thermal_violation_seconds_total=1.0)
+    for _ in range(30):
+        sim.health(**STEADY, thermal_violation_seconds_total=1.0)
+    measured.clear()
+    for _ in range(5):
+        sim.health(**{**STEADY, "thermal_violation_seconds_total": 1.0, **moved})
+    assert set(measured) == DUTIES
+
+
+@pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 15.0, 70.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_skipped_shares_of_time_change_nothing(monkeypatch: pytest.MonkeyPatch, interval: float, seed: int) -> None:
+    """Counters that stand still for minutes, move, fall and disappear; bits, gaps and changes of the owner's load."""
+    names = [
+        "thermal_violation_seconds_total",
+        "power_brake_slowdown_seconds_total",
+        "board_limit_violation_seconds_total",
+    ]
+
+    phase = max(60, round(200.0 / interval))
+
+    def run() -> list[Health]:
+        rng, sim, counters = random.Random(seed), Sim(interval=interval), dict.fromkeys(names, 3.0)
+        mask: float | None = 0.0
+        found = []
+        for number in range(6 * phase):
+            chance, is_calm = rng.random(), number // phase % 2 == 0
+            after = interval * rng.choice([4.0, 50.0]) if chance < 0.01 else interval
+            if chance > (0.98 if is_calm else 0.3):
+                name = rng.choice(names[: 1 + number // (2 * phase)])
+                counters[name] = 0.0 if chance > 0.995 else counters[name] + rng.random() * interval
+            if 0.1 < chance < 0.15:
+                mask = rng.choice([None, 0.0, 1.0, 4.0] if is_calm else [8.0, 64.0, 0.0])
+            hidden = names[0] if chance < 0.03 else None
+            shown = {name: value for name, value in counters.items() if name != hidden}
+            moving = {"temperature_celsius": rng.choice([30.0, 60.0]), "gpu_utilization_ratio": rng.choice([0.0, 0.9])}
+            found.append(sim.health(after=after, **{**STEADY, "clocks_event_reasons": mask, **moving, **shown}))
+        return found
+
+    skipping = run()
+    monkeypatch.setattr(
+        GpuRules, "take_part", lambda rules, *_: setattr(rules, "pending", rules.pending | rules.plan.on_parts)
+    )
+    assert skipping == run()
+    assert {check.severity for health in skipping for check in health.checks} >= {-1, 0, 2}
 
 
 @pytest.mark.parametrize(
