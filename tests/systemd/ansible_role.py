@@ -29,9 +29,9 @@ def follow_the_role(check: Path, package: Path, newer: Path, folder: Path) -> No
     rows = boot(bookworm(), check, INSIDE, folder)
     failed = [row for row in rows if not row["ok"]]
     assert not failed, failed
-    assert [row["step"] for row in rows] == _steps()
+    assert [row["step"] for row in rows] == _steps("STEPS_OF_DEB" if package.suffix == ".deb" else "STEPS")
 
 
-def _steps() -> list[str]:
-    (found,) = re.findall(r"^STEPS = \((.*?)^\)$", INSIDE.read_text(), re.MULTILINE | re.DOTALL)
+def _steps(name: str) -> list[str]:
+    (found,) = re.findall(rf"^{name} = \((.*?)\)$", INSIDE.read_text(), re.MULTILINE | re.DOTALL)
     return re.findall(r"\w+", found)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.systemd.boot import ROOT, Row, bookworm, boot, run
+from tests.systemd.boot import ROOT, Row, bookworm, boot
 
 INSIDE = Path(__file__).with_name("inside.py")
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path) -> Sequence[Row]:
+def report(
+    tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path, locked_wheels: Path
+) -> Sequence[Row]:
     """What `inside.py` reports, a row a step."""
     folder = tmp_path_factory.mktemp("boot")
     check = folder / "check"
@@ -25,10 +26,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: P
         (check / name).mkdir()
         shutil.copy(file, check / name)
     shutil.copy(ROOT / "deploy/constraints.txt", check / "dist")
-    run(
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.11"),
-        *("--require-hashes", "--requirement", ROOT / "deploy" / "constraints.txt", "--dest", check / "wheels"),
-    )
+    (check / "wheels").symlink_to(locked_wheels)
     return boot(bookworm(), check, INSIDE, folder)
 
 

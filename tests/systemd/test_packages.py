@@ -14,7 +14,7 @@ from support.tools import tool
 from tests.deploy.tools import fetched
 from tests.systemd.ansible_role import follow_the_role
 from tests.systemd.boot import ROOT, bookworm, boot, trixie
-from tests.systemd.conftest import NEW_VERSION
+from tests.systemd.conftest import NEW_VERSION, once
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
 
 INSIDE = Path(__file__).with_name("inside_packages.py")
@@ -23,20 +23,21 @@ RPM = ["rpm_install", "rpm_reload", "rpm_upgrade", "rpm_remove"]
 EPOCH = "1700000000"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path) -> Path:
     """A folder with packages of this version in `old`, and of a later one in `new`."""
     tool("dpkg-deb", "dpkg")
     tool("rpmbuild", "rpm")
-    folder = tmp_path_factory.mktemp("packages")
-    here = ARCHITECTURES[0]
-    unpack_wheels(here, folder / "environment")
-    (check := folder / "check").mkdir()
-    for name, version, built in (("old", __version__, wheel), ("new", NEW_VERSION, newer_wheel)):
-        (check / name).mkdir()
-        for build in (build_deb, build_rpm):
-            build(here, folder / "environment", built, version, check / name, EPOCH)
-    return check
+
+    def build(folder: Path) -> None:
+        here, environment = ARCHITECTURES[0], tmp_path_factory.mktemp("unpacked") / "environment"
+        unpack_wheels(here, environment)
+        for name, version, built in (("old", __version__, wheel), ("new", NEW_VERSION, newer_wheel)):
+            (folder / name).mkdir()
+            for build_package in (build_deb, build_rpm):
+                build_package(here, environment, built, version, folder / name, EPOCH)
+
+    return once(tmp_path_factory, "packages", build)
 
 
 @pytest.mark.long
