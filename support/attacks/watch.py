@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import bcrypt
+import psutil
 
 from support.attacks.http_clients import SOURCE_VARIABLE, TLS_VARIABLE
 from support.certificates import make
@@ -29,12 +30,14 @@ class Seen:
     Attributes:
         peak_megabytes: largest resident memory of the daemon since its start, in units of 2^20 bytes.
         slowest: the longest time to an answer, of new connections, by path.
+        longest_work: the most CPU time, in seconds, that the daemon took from a request to its answer.
         failed: what went wrong instead of an answer 200.
         probes: number of requests.
     """
 
     peak_megabytes: float = 0.0
     slowest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PROBES, 0.0))
+    longest_work: float = 0.0
     failed: list[str] = field(default_factory=list)
     probes: int = 0
 
@@ -48,6 +51,12 @@ def peak_megabytes(pid: int) -> float:
 def forget_peak(pid: int) -> None:
     """Let the peak of a process begin anew (proc(5), clear_refs)."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def cpu_seconds(daemon: Daemon) -> float:
+    """The CPU time that the daemon has taken so far; unlike time it does not depend on what else runs here."""
+    times = psutil.Process(daemon.process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] | None = None) -> Seen:
@@ -66,7 +75,7 @@ def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] |
     try:
         while process.poll() is None:
             for path in PROBES:
-                begun = time.perf_counter()
+                begun, work = time.perf_counter(), cpu_seconds(daemon)
                 try:
                     status = daemon.get(path, headers).status
                 except OSError as error:
@@ -75,6 +84,7 @@ def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] |
                     if status != 200:
                         seen.failed.append(f"{path}: {status}")
                 seen.slowest[path] = max(seen.slowest[path], time.perf_counter() - begun)
+                seen.longest_work = max(seen.longest_work, cpu_seconds(daemon) - work)
                 seen.probes += 1
             time.sleep(PAUSE_SECONDS)
         assert process.returncode == 0

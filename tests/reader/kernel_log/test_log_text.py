@@ -41,7 +41,7 @@ def test_what_is_kept_of_a_long_log_is_bounded(unit: bytes) -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for _ in range(32):  # 2 MB
+        for _ in range(8):  # 512 KB
             text.feed(part, NOW)
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
