@@ -18,6 +18,9 @@ MEGABYTES = 192
 TASKS = 64
 SECONDS = 1.5
 
+DEMO = ("--source", "demo", "--set", "source.stale_after=1m")
+"""A busy machine may make its samples late, which is another 503."""
+
 LONGEST_WORK = 5.0
 """CPU seconds from a request to its answer. Before there were limits, attacks made probes wait for 6 to 29 s of it."""
 
@@ -29,7 +32,7 @@ OF_TLS = ("slow_readers", "small_pipelined", "silent_connections", "passwords")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with (
         control_group(MEGABYTES * 2**20, TASKS) as within,
-        serving(tmp_path_factory.mktemp("plain"), "--source", "demo", within=within) as daemon,
+        serving(tmp_path_factory.mktemp("plain"), *DEMO, within=within) as daemon,
     ):
         daemon.get("/gpus")
         yield daemon
@@ -39,7 +42,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def tls_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with (
         control_group(MEGABYTES * 2**20, TASKS) as within,
-        serving_with_tls(tmp_path_factory.mktemp("tls"), "--source", "demo", within=within) as daemon,
+        serving_with_tls(tmp_path_factory.mktemp("tls"), *DEMO, within=within) as daemon,
     ):
         yield daemon
 
