@@ -66,6 +66,16 @@ class OwnerCondition:
     was_raised: bool = False
 
 
+WORKING_DRAM_RATIO = 0.02
+"""More DRAM activity is work: kernels that wait in a collective spin on flags, and an idle GPU has none."""
+
+WARM_UP_SECONDS = 300.0
+"""Pauses of a program that has worked for less are those of its start: compilation, loading, first requests."""
+
+LONG_PAUSE_SECONDS = 30.0
+"""Shorter pauses are those between steps of a program that works."""
+
+
 @dataclass(slots=True)
 class Extremes:
     """Extremes of samples, and the current run of idle ones.
@@ -75,6 +85,11 @@ class Extremes:
         idle_run: seconds of idle samples at the end.
         longest_idle: seconds of the longest run of idle samples.
         media_active: integral of the activity of the busiest media engine, in seconds.
+        worked: seconds of samples with more DRAM activity than `WORKING_DRAM_RATIO`; others are a pause.
+        pause: seconds of the pause at the end.
+        longest_pause: seconds of the longest pause that ended, without those of the warm-up.
+        waits: how many such pauses took `LONG_PAUSE_SECONDS` or more.
+        waited: seconds of these.
     """
 
     memory_used_bytes: Value = None
@@ -84,6 +99,11 @@ class Extremes:
     idle_run: float = 0.0
     longest_idle: float = 0.0
     media_active: float = 0.0
+    worked: float = 0.0
+    pause: float = 0.0
+    longest_pause: float = 0.0
+    waits: int = 0
+    waited: float = 0.0
 
     def take(self, reading: Reading, seconds: float, *, is_idle: bool) -> None:
         """Take a sample; one that covers no time is no sample of the owner."""
@@ -94,6 +114,21 @@ class Extremes:
         self.media_active += media_of(reading) * seconds
         self.idle_run = self.idle_run + seconds if is_idle else 0.0
         self.longest_idle = max(self.longest_idle, self.idle_run)
+        if (dram := reading.dram_active_ratio) is None:
+            return
+        if dram <= WORKING_DRAM_RATIO:
+            self.pause += seconds
+            return
+        self.worked += seconds
+        if self.pause:
+            self.longest_pause = max(self.longest_pause, self.pause)
+            if self.pause >= LONG_PAUSE_SECONDS:
+                self.waits, self.waited = self.waits + 1, self.waited + self.pause
+            self.pause = 0.0
+
+    def next_segment(self) -> Extremes:
+        """Return what later samples are added to, with the runs that go on."""
+        return Extremes(idle_run=self.idle_run, longest_idle=self.longest_idle, pause=self.pause)
 
     def include(self, other: Extremes) -> None:
         """Include the extremes of later samples."""
@@ -101,6 +136,11 @@ class Extremes:
         self.media_active += other.media_active
         self._take_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
+        if self.worked >= WARM_UP_SECONDS:
+            self.longest_pause = max(self.longest_pause, other.longest_pause)
+            self.waits, self.waited = self.waits + other.waits, self.waited + other.waited
+        self.worked += other.worked
+        self.pause = other.pause
 
     def _take_peaks(self, given: Reading | Extremes) -> None:
         self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
@@ -372,7 +412,7 @@ class AccountedGpu:
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
                 account.energy = (joules, owner.last_seen)
         self.base, self.reading = last, reading
-        self.extremes.samples, self.extremes.media_active = 0, 0.0
+        self.extremes = self.extremes.next_segment()
         self.moments = Moments()
 
     def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:

@@ -12,37 +12,21 @@ from dataclasses import dataclass, field
 from statistics import correlation, median, pstdev
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import OwnerAccount, OwnerEvent
+from pulsed.accounting.account import Extremes, OwnerAccount, OwnerEvent
 from pulsed.accounting.accounting import LEAK_SECONDS, NOBODY, OwnedGpu, OwnerAccounting
-from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
-from pulsed.compute.bounds import media_of
-from pulsed.compute.class_table import BOTTLENECK_OF
-from pulsed.compute.products import c2c_of
+from pulsed.accounting.hangs import FINDING_SECONDS, first_text, stall_limit, stall_state, stall_text, stop_of
+from pulsed.accounting.steps import GpuStep, step_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
-from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES, Value
+from pulsed.model.vocabulary import UNKNOWN
 
 FindingName = Literal["hang", "straggler", "leaked_memory"]
 
 STEP_SECONDS = 60.0
-FINDING_SECONDS = 600.0
-"""Observed time for which a condition must hold."""
-
-MAX_UNKNOWN_RATIO = 0.1
-"""Share of a step in which an input may be missing."""
-
 TOLERATED_STEPS = 1
 """Steps in a row without the condition that do not end a straggler: a checkpoint interrupts the work of all GPUs."""
-
-HANG_GRAPHICS_ENGINE_RATIO = 0.95
-HANG_DRAM_RATIO = 0.02
-HANG_BYTES_PER_SECOND = 50e6
-HANG_POWER_RATIO = 0.5
-HANG_SM_CHANGE = 0.02
-HANG_POWER_CHANGE = 0.05
-"""A kernel that only spins: no traffic, power at most half of what the job's own peak was on this GPU, no change."""
 
 STRAGGLER_GPUS = 3
 STRAGGLER_STEPS = 10
@@ -58,11 +42,6 @@ STRAGGLER_SPREADS = 3.0
 """It is slower than all its peers, differs from their median by this much, and by so many times what the peers differ
 from each other: the stages of a pipeline differ by design, and then all of them do."""
 
-_PCIE = ("pcie_transmit", "pcie_receive")
-_NVLINK = ("nvlink_transmit", "nvlink_receive")
-_C2C = ("c2c_transmit", "c2c_receive")
-_MEANS = ("real_utilization", "sm_active", "dram_active")
-
 
 class FindingChange(NamedTuple):
     """A finding about a GPU and its owner that begins or ends, at a Unix time."""
@@ -75,31 +54,17 @@ class FindingChange(NamedTuple):
     message: str
 
 
-class _Step(NamedTuple):
-    """What a GPU did since the step before: the bottleneck of its most frequent class, means over its observed seconds,
-    and values of its last sample."""
-
-    seconds: float
-    bottleneck: str
-    real_utilization: Value
-    sm_active: Value
-    dram_active: Value
-    traffic: Value
-    watts: Value
-    graphics_engine: Value
-    clock: Value
-    media: float
-
-
 @dataclass(slots=True)
 class _Watched:
-    """A GPU and its owner; `spun` and `strayed` are observed seconds for which a condition has held."""
+    """A GPU and its owner; `stalled` and `strayed` are observed seconds for which a condition has held."""
 
     account: OwnerAccount
     base: CounterSnapshot
-    step: _Step | None = None
-    spun: float = 0.0
+    step: GpuStep | None = None
+    before: GpuStep | None = None
+    stalled: float = 0.0
     can_hang: bool = False
+    hangs: bool = False
     strayed: float = 0.0
     steps_without: int = 0
     has_peers: bool = False
@@ -132,7 +97,7 @@ class FindingDetector:
         watched = self._watched.get(device.entity.key)
         if watched is None:
             return {}
-        found: dict[FindingName, bool] = {"hang": watched.spun >= FINDING_SECONDS} if watched.can_hang else {}
+        found: dict[FindingName, bool] = {"hang": watched.hangs} if watched.can_hang else {}
         if watched.has_peers:
             found["straggler"] = watched.strayed >= FINDING_SECONDS
         return found
@@ -151,12 +116,12 @@ class FindingDetector:
             if watched is None or watched.account is not each.account:
                 watched = _Watched(each.account, each.result.counters)
             self._watched[key] = watched
-            if (step := _step(watched.base, each)) is not None:
-                yield from _hang(watched, step, each, now)
-                watched.base, watched.step = each.result.counters, step
+            if (step := step_of(watched.base, each)) is not None:
+                watched.base, watched.before, watched.step = each.result.counters, watched.step, step
                 stepped.setdefault(each.account, []).append((each, watched))
         for account, gpus in stepped.items():
             if len(gpus) == len(account.holding):
+                yield from _hang(gpus, now)
                 yield from _straggler(gpus, now)
 
     def _leaks(self, gpus: Iterable[OwnedGpu], now: float) -> Iterator[FindingChange]:
@@ -175,64 +140,31 @@ def _leak_text(gpu: OwnedGpu) -> str:
     return f"{gibibytes:.1f} GiB in use for {LEAK_SECONDS / 60.0:.0f} min, and no job or pod has the idle GPU"
 
 
-def _step(base: CounterSnapshot, held: OwnedGpu) -> _Step | None:
-    """Return what a GPU did since `base`; None if no time was observed, or its counters began again."""
-    if base.created != held.result.counters.created:
-        return None
-    counters = increase(base, held.result.counters)
-    seconds = observed(counters)
-    if seconds <= 0.0:
-        return None
-    utilization, sm, dram = (_mean(value(counters, f"{name}_seconds"), counters, name, seconds) for name in _MEANS)
-    watts = _mean(total(counters, "class_energy_joules"), counters, "energy", seconds)
-    needed = (*_PCIE, *_C2C) if c2c_of(held.device.model) else _PCIE
-    flows = {
-        link: _mean(value(counters, f"observed_{link}_bytes"), counters, link, seconds)
-        for link in (*_PCIE, *_NVLINK, *_C2C)
-    }
-    is_known = all(flows[link] is not None for link in needed)
-    traffic = sum(flow for flow in flows.values() if flow is not None) if is_known else None
-    reading = held.reading
-    gr, clock = reading.graphics_engine_active_ratio, reading.sm_clock_hertz
-    class_seconds = {name: value(counters, "workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES}
-    bottleneck = BOTTLENECK_OF.get(max(class_seconds, key=class_seconds.__getitem__), UNKNOWN)
-    media = media_of(reading)
-    return _Step(seconds, bottleneck, utilization, sm, dram, traffic, watts, gr, clock, media)
-
-
-def _mean(integral: Value, counters: CounterVector, word: str, seconds: float) -> Value:
-    """Return the mean of a quantity over the time in which it was known; None if that is too little of the time."""
-    unknown = value(counters, f"{word}_unknown_seconds") or 0.0
-    return None if integral is None or unknown > MAX_UNKNOWN_RATIO * seconds else integral / (seconds - unknown)
-
-
-def _hang(watched: _Watched, step: _Step, held: OwnedGpu, now: float) -> Iterator[FindingChange]:
-    """Yield the change of `hang` that a step causes."""
-    gr, dram, traffic, watts = step.graphics_engine, step.dram_active, step.traffic, step.watts
-    peak, last = held.account.on(held.device).extremes.power_watts, watched.step
-    if gr is None or dram is None or traffic is None or watts is None or peak is None or step.sm_active is None:
-        watched.can_hang = False
+def _hang(gpus: Sequence[tuple[OwnedGpu, _Watched]], now: float) -> Iterator[FindingChange]:
+    """Yield the changes of `hang` that a step of all GPUs of an owner causes."""
+    states = [stall_state(watched.step, watched.before, _extremes(held)) for held, watched in gpus]
+    limit = stall_limit([_extremes(held) for held, _ in gpus])
+    for _, watched in gpus:
+        watched.can_hang = limit is not None and None not in states
+    if None in states:
         return
-    was, watched.can_hang = watched.spun >= FINDING_SECONDS, True
-    spins = (
-        gr >= HANG_GRAPHICS_ENGINE_RATIO
-        and dram <= HANG_DRAM_RATIO
-        and traffic <= HANG_BYTES_PER_SECOND
-        and step.media == 0.0
-        and watts <= HANG_POWER_RATIO * peak
-        and last is not None
-        and last.sm_active is not None
-        and last.watts is not None
-        and abs(step.sm_active - last.sm_active) <= HANG_SM_CHANGE
-        and abs(watts - last.watts) <= HANG_POWER_CHANGE * last.watts
-    )
-    watched.spun = watched.spun + step.seconds if spins else 0.0
-    if (watched.spun >= FINDING_SECONDS) != was:
-        message = (
-            f"busy for {watched.spun / 60.0:.0f} min without traffic or change: graphics engine {gr:.0%}, "
-            f"DRAM {dram:.1%}, {watts:.0f} W of {peak:.0f} W before"
-        )
-        yield _changed("hang", held, now, "" if was else message)
+    seconds = max(watched.step.seconds for _, watched in gpus if watched.step is not None)
+    is_stalled = "spins" in states and "works" not in states
+    stalled = min(watched.stalled for _, watched in gpus) + seconds if is_stalled else 0.0
+    hangs = limit is not None and stalled >= limit
+    stops = [
+        stop_of(held.account.on(held.device), now, spins=state == "spins")
+        for (held, _), state in zip(gpus, states, strict=True)
+    ]
+    for (held, watched), state in zip(gpus, states, strict=True):
+        was, watched.stalled, watched.hangs = watched.hangs, stalled, hangs
+        if hangs != was:
+            text = stall_text(state, watched.step, _extremes(held).power_watts, stalled) if hangs else ""
+            yield _changed("hang", held, now, text and text + first_text(stops))
+
+
+def _extremes(held: OwnedGpu) -> Extremes:
+    return held.account.on(held.device).extremes
 
 
 def _straggler(gpus: Sequence[tuple[OwnedGpu, _Watched]], now: float) -> Iterator[FindingChange]:
@@ -271,7 +203,7 @@ def _is_in_step(gpus: Sequence[_Watched]) -> bool:
     return True
 
 
-def _outliers(steps: Sequence[_Step]) -> Mapping[int, str]:
+def _outliers(steps: Sequence[GpuStep]) -> Mapping[int, str]:
     """Return the one GPU that is slower than its peers, with the difference in words; empty without one."""
     found: dict[int, str] = {}
     ratios = [step.real_utilization for step in steps if step.real_utilization is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pulsed.accounting.hangs import FIRST_STOPPED, Stop, first_text
 from pulsed.json_text import duration_text, moment_of
 from pulsed.present.job_numbers import (
     Account,
@@ -56,12 +57,36 @@ def advice_of(account: Account) -> list[Advice]:
     return [advice for rule in _RULES for advice in rule(account)]
 
 
+def _hang(account: Account) -> Iterator[Advice]:
+    """Yield what is known about a hang of all GPUs together: those of several daemons show which one stopped first."""
+    hung = [(gpu, each) for gpu in account["gpus"] for each in gpu.get("conditions", ()) if each["check"] == "hang"]
+    if not hung:
+        return
+    gpu, condition = min(hung, key=lambda each: str(each[1]["since"]))
+    more = f" and {len(hung) - 1} more" if len(hung) > 1 else ""
+    what = condition["message"].partition(FIRST_STOPPED)[0]
+    goes_on = condition["until"] is None
+    first = first_text([_stop(each) for each in account["gpus"]]) if goes_on else ""
+    evidence = f"{_name(account, gpu)}{more}: {what}, at {_moment(condition['since'])}{first}"
+    yield Advice("hang", evidence, FINDING_TEXTS["hang"])
+
+
+def _stop(gpu: Account) -> Stop | None:
+    if not gpu.get("last_work_time"):  # absent in documents of older daemons
+        return None
+    interval = gpu["observed_seconds"] / max(gpu["samples"], 1)
+    name, is_idle = gpu_name(gpu, with_node=True), gpu["idle_runs"]["last_seconds"] > 0.0
+    return Stop(name, moment_of(gpu["last_work_time"]).timestamp(), interval, spins=not is_idle)
+
+
 def _events(account: Account) -> Iterator[Advice]:
     """Yield what was wrong with the GPUs: health problems, also older ones, and findings."""
     for gpu in account["gpus"]:
         name = _name(account, gpu)
         for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
             check, moment = condition["check"], _moment(condition["since"])
+            if check == "hang":
+                continue
             when = f"since {moment}, before the owner had the GPU" if condition["was_raised"] else f"at {moment}"
             evidence = f"{name}: {condition['message']}, {when}"
             if check in FINDING_TEXTS:
@@ -174,7 +199,7 @@ def _small(account: Account) -> Iterator[Advice]:
         )
 
 
-_RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_events, _idle, _imbalance, _fed, _throttled, _small)
+_RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_hang, _events, _idle, _imbalance, _fed, _throttled, _small)
 
 
 def _used_alone(account: Account) -> list[Account]:

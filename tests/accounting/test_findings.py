@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingChange, FindingDetector
+from pulsed.accounting.saved_accounts import dump_account, load_account
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
@@ -109,6 +111,106 @@ def test_what_is_no_hang(history: Callable[[Job], object]) -> None:
     made = Job()
     history(made)
     assert made.found == []
+
+
+HUNG = SPIN._replace(power_watts=70.0)
+
+
+def after(
+    minutes: float, *readings: Reading, then: float = 0.0, last: Sequence[Reading] = (HUNG,)
+) -> Callable[[Job], object]:
+    """Return the history of a job that works for an hour, does this, and then hangs for `then` minutes."""
+    return lambda made: made.does(60, WORK).does(minutes, *readings).does(then, *last)
+
+
+def rounds(minutes: Sequence[tuple[float, float]], *readings: Reading) -> Callable[[Job], Job]:
+    """Return the history of a job that works for some minutes, then does something else for some, and so on."""
+
+    def history(made: Job) -> Job:
+        for work, other in minutes:
+            made.does(work, WORK).does(other, *readings)
+        return made
+
+    return history
+
+
+REQUESTS = [(2.0, gap) for gap in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 4.0, 1.0)]
+CHECKPOINTS = [(20.0, 4.0)] * 4
+
+
+@pytest.mark.parametrize(
+    ("history", "first"),
+    [
+        pytest.param(after(33, HUNG), "", id="a deadlock of all ranks"),
+        pytest.param(after(33, HUNG, HUNG, IDLE, HUNG), "2", id="one rank is gone, all others spin"),
+        pytest.param(after(3, WORK, HUNG, WORK, WORK, then=33), "1", id="one rank stops while the others work"),
+        pytest.param(after(3, WORK, WORK, WORK, IDLE, then=33, last=[HUNG] * 3 + [IDLE]), "3", id="one crashes early"),
+        pytest.param(lambda made: rounds(CHECKPOINTS, HUNG)(made).does(20, WORK).does(33, HUNG), "", id="checkpoints"),
+        pytest.param(lambda made: made.does(20, *[WORK] * 3, IDLE).does(33, *[HUNG] * 3, IDLE), "", id="3 of 4 used"),
+        pytest.param(after(480, IDLE), None, id="a server waits"),
+        pytest.param(lambda made: made.does(4, WORK).does(480, HUNG), None, id="a server has only warmed up"),
+        pytest.param(lambda made: rounds(REQUESTS, HUNG)(made).does(480, HUNG), None, id="tensor parallel server"),
+        pytest.param(lambda made: rounds(REQUESTS, IDLE)(made).does(480, IDLE), None, id="a server between requests"),
+        pytest.param(after(40, WORK, HUNG, HUNG, HUNG), None, id="evaluation on rank 0"),
+        pytest.param(rounds([(30.0, 8.0), (30.0, 20.0), (30.0, 45.0)], HUNG), None, id="evaluation on another node"),
+        pytest.param(after(40, CHECKPOINT, HUNG, HUNG, HUNG), None, id="a checkpoint of rank 0"),
+        pytest.param(rounds([(60.0, 9.0), (60.0, 25.0)], IDLE, HUNG, HUNG, HUNG), None, id="checkpoints to slow disks"),
+        pytest.param(after(40, HUNG, HUNG, HUNG, HUNG._replace(dram_active_ratio=None)), None, id="one is not known"),
+    ],
+)  # fmt: skip
+def test_jobs_that_hang_and_jobs_that_wait(history: Callable[[Job], object], first: str | None) -> None:
+    """`first` is the GPU that is named as the one that stopped first; None: the job does not hang."""
+    made = Job(4)
+    history(made)
+    if first is None:
+        assert made.found == []
+        return
+    assert made.found == [("hang", str(gpu), True) for gpu in range(4)]
+    for change in made.changes:
+        assert f"; GPU {first} stopped first, at " in change.message if first else "first" not in change.message
+
+
+def test_the_time_limit_follows_the_pauses_of_the_job_also_over_a_restart() -> None:
+    made = Job().does(20, WORK).does(8, HUNG).does(20, WORK)
+    saved = load_account(json.loads(json.dumps(dump_account(made.node.running(A)))))
+    for each in (made, Job()):
+        if each is not made:
+            each.node.accounting.restore([saved])
+        each.does(1, WORK).does(20, HUNG)
+        assert each.found == [], "three times 8 minutes are not over"
+        each.does(6, HUNG)
+        assert each.found == [("hang", "0", True)]
+
+
+def test_across_nodes_the_gpu_that_stopped_first_is_named() -> None:
+    """A job on two nodes, each a target of its own."""
+    accounting = OwnerAccounting()
+    changes: list[FindingChange] = []
+    detector = FindingDetector(accounting)
+    nodes = [Node(10.0, accounting=accounting, target=name) for name in ("n1", "n2")]
+    devices = [
+        [
+            replace(gpu, entity=replace(gpu.entity, node=node.target, uuid=f"{node.target}-{gpu.entity.gpu}"))
+            for gpu in GPUS[:2]
+        ]
+        for node in nodes
+    ]
+    for minutes, (left, right) in (
+        (60, ([WORK] * 2, [WORK] * 2)),
+        (2, ([WORK] * 2, [WORK, IDLE])),
+        (33, ([HUNG] * 2, [HUNG, IDLE])),
+    ):
+        for _ in range(minutes * MINUTE):
+            for node, gpus, readings in zip(nodes, devices, (left, right), strict=True):
+                node.sees(*(((A,), each) for each in readings), devices=gpus)
+                assert node.tick is not None
+                changes += detector.add(node.tick)
+    assert [(each.name, each.device.entity.node, each.device.entity.gpu) for each in changes] == [
+        ("hang", node, gpu) for node in ("n1", "n2") for gpu in ("0", "1")
+    ]
+    for each in changes:
+        assert each.message.partition("; ")[2] == "GPU n2/1 stopped first, at 01:00:10 UTC", "within a sample"
+    assert changes[-1].message.startswith("idle for 10 min while kernels of other GPUs of the job spin; ")
 
 
 @pytest.mark.parametrize("name", ["dram_active_ratio", "pcie_receive_bytes_per_second", "graphics_engine_active_ratio"])

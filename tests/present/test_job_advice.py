@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.accounting.account import GpuAccount, OwnerEvent
+from pulsed.present.account_totals import merged_account
 from tests.present.accounts import BEGIN, document, gpu_account
 
 XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31")
@@ -87,3 +88,26 @@ def test_a_gpu_that_transcodes_is_neither_underfed_nor_too_large(media: float, e
     gpu.extremes.media_active = media * 4.0 * 3600.0
     assert ids(gpu) == expected
     assert ids(gpu, gpu_account(1)) == ([] if not expected else ["imbalance"])
+
+
+@pytest.mark.parametrize(
+    ("stops", "first"),
+    [
+        ({"gpu01": 60.0, "gpu02": 50.0}, "; GPU gpu02/3 stopped first, at 00:48:10 UTC"),
+        ({"gpu01": 60.0, "gpu02": 59.9}, ""),
+        ({"gpu01": 60.0}, ""),
+    ],
+)
+def test_a_hang_is_one_advice_and_names_the_node_that_stopped_first(stops: dict[str, float], first: str) -> None:
+    """The reports of daemons of several nodes, each of which knows its own GPUs only."""
+    text = "busy for 10 min without traffic or change"
+    accounts = []
+    for node, minute in stops.items():
+        gpu = gpu_account(3, 1.5, node=node, samples=2700)
+        gpu.extremes.worked, gpu.extremes.pause = 3000.0, 90.0 * 60.0 - minute * 60.0 + 110.0
+        message = f"{text}; GPU {node}/3 stopped first, at 12:00:00 UTC"
+        gpu.add_event(OwnerEvent(BEGIN + 4200.0, "hang", "ok", "suspected", message))
+        accounts.append(document(gpu, hours=1.5))
+    found = [each for each in merged_account(accounts)["advice"] if each["id"] == "hang"]
+    more, name = (" and 1 more", "gpu01/3") if len(stops) > 1 else ("", "3")
+    assert [each["evidence"] for each in found] == [f"GPU {name}{more}: {text}, at 2026-01-01 01:10 UTC{first}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
+from pulsed.accounting.account import VIOLATIONS, WARM_UP_SECONDS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.saved_accounts import EndedAccounts
@@ -159,6 +159,14 @@ _IDLE_RUNS = Shape(
 )
 """Runs of idle samples."""
 
+_PAUSES = Shape(
+    "PausesShape",
+    Member("worked_seconds", float, "samples that are in no pause", "worked"),
+    Member("longest_seconds", float, "of those that ended, after the warm-up", "longest_pause"),
+    Member("last_seconds", float, "the pause at the end", "pause"),
+)
+"""Runs of samples with hardly any DRAM activity, idle or not: the time limit of `hang` follows the longest one."""
+
 _EVENT = Shape(
     "OwnerEventShape",
     Member("time", TIME),
@@ -187,11 +195,12 @@ _CONDITION = Shape(
 
 
 class _OwnedGpu(NamedTuple):
-    """A GPU of an owner, until a moment of the clock of the ticks."""
+    """A GPU of an owner, until a moment of the clock of the ticks, which is a Unix time."""
 
     account: GpuAccount
     node: str
     now: float
+    time: float
 
     @property
     def device(self) -> Device:
@@ -202,6 +211,12 @@ class _OwnedGpu(NamedTuple):
     def seconds(self) -> float:
         """Time for which the owner had it."""
         return self.account.held_seconds(self.now)
+
+    @property
+    def last_work(self) -> float | None:
+        """Unix time of the last sample that showed work; None of a GPU that hardly worked."""
+        extremes = self.account.extremes
+        return self.time - extremes.pause if extremes.worked >= WARM_UP_SECONDS else None
 
     @property
     def coverage(self) -> float | None:
@@ -239,6 +254,8 @@ _GPU = Shape(
     ),
     Member("peaks", _PEAKS, of="account.extremes"),
     Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
+    Member("pauses", _PAUSES, of="account.extremes"),
+    Member("last_work_time", TIME_OR_NULL, "null if it worked for less than 5 minutes", "last_work"),
     Member(
         "media_active_seconds",
         float,
@@ -305,5 +322,8 @@ ACCOUNT = Shape(
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
-    gpus = [_GPU.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()]
+    gpus = [
+        _GPU.of(_OwnedGpu(each, node_of(each.device, here), account.now, account.last_seen))
+        for each in account.gpus.values()
+    ]
     return with_totals(ACCOUNT.of(_Shown(account)), gpus, prices)

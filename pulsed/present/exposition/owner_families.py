@@ -76,8 +76,9 @@ def owner_label_text(device: Device) -> str:
 FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     "hang": (
         "pulsed_gpu_hang_suspected",
-        "1 while the GPU of an owner is busy for 10 min without traffic or change, at half of the owner's peak power or"
-        " less; absent without inputs, or if shared",
+        "1 while no GPU of the owner works and kernels of some spin: busy without traffic or change, at half of peak"
+        " power or less; from 10 min and three times its longest pause on; absent without inputs, if shared, or if it"
+        " often waits",
     ),
     "straggler": (
         "pulsed_gpu_straggler",

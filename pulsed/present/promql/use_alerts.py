@@ -39,9 +39,10 @@ _LOW_WHY = (
 )
 _ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs.{}"
 _HANG_WHY = (
-    "For 10 minutes its kernel has run without memory, PCIe or NVLink traffic, at half of the job's peak power or less:"
-    " a deadlocked collective looks like this. The owner should read the logs and stacks of all ranks (py-spy,"
-    " NCCL_DEBUG), and restart the job; `pulsed job` has the numbers.{}"
+    "For 10 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
+    " run without traffic at half of the peak power or less: a deadlocked collective looks like this. The owner should"
+    " read the logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU that"
+    " stopped first.{}"
 )
 _STRAGGLER_WHY = (
     "For 10 minutes its real utilization or SM clock has been below that of its peers, which wait for the slowest."
@@ -178,7 +179,7 @@ def finding_alerts() -> tuple[Alert, ...]:
             "pulsed_gpu_hang_suspected == 1",
             "1m",
             "warning",
-            f"{GPU} is busy without progress",
+            f"{GPU} is in a job that hangs",
             _HANG_WHY.format(OWNER),
         ),
         Alert(
