@@ -129,6 +129,10 @@ class HostEngineUnavailable(SourceError, reason="engine_unavailable"):
     """DCGM's host engine does not answer, or has no GPUs."""
 
 
+class HostEngineHung(SourceError, reason="engine_hung"):
+    """DCGM's host engine accepts connections and answers nothing."""
+
+
 class StreamBroke(SourceError, reason="stream_broke"):
     """A stream of samples ended before its time: the process exited, closed its output, or had other data."""
 

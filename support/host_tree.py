@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 
@@ -49,9 +48,13 @@ class HostTree:
             self.write(f"dev/nvidia{self._gpus}", "")
         self._gpus += 1
 
-    def remove_pci(self, address: str) -> None:
-        """Take a device off the bus."""
-        shutil.rmtree(self.root / "sys/bus/pci/devices" / address)
+    def add_process(self, pid: int, name: str, state: str = "D", *, has_gpu: bool = False) -> None:
+        """Add a process, or change its state."""
+        self.write(f"proc/{pid}/stat", f"{pid} ({name}) {state} " + " ".join(["0"] * 18 + [str(1000 + pid), "0"]))
+        folder = self.root / f"proc/{pid}/fd"
+        folder.mkdir(exist_ok=True)
+        if has_gpu and not (folder / "7").is_symlink():
+            (folder / "7").symlink_to("/dev/nvidia0")
 
     def log(self, message: str, at: float) -> None:
         """Append a message of the kernel, at a Unix time."""

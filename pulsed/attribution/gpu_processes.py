@@ -148,10 +148,10 @@ class ListedProcess(NamedTuple):
     command: str
 
 
-def are_visible() -> bool:
+def are_visible(proc: Path = Path("/proc")) -> bool:
     """Return whether all processes of the host can be seen: not with hidepid, nor in most containers."""
     try:
-        return Path("/proc/2/comm").read_text(encoding="ascii", errors="replace").strip() == "kthreadd"
+        return (proc / "2/comm").read_text(encoding="ascii", errors="replace").strip() == "kthreadd"
     except OSError:
         return False
 

@@ -24,18 +24,33 @@ class PciGpu(NamedTuple):
     is_usable: bool
 
 
+class StuckProcess(NamedTuple):
+    """A process of NVIDIA's stack, or with a GPU open, in uninterruptible sleep.
+
+    Attributes:
+        start: clock ticks since boot; with the id it identifies the process.
+        name: as the kernel has it, at most 15 characters.
+    """
+
+    pid: int
+    start: int
+    name: str
+
+
 class HostFacts(NamedTuple):
     """What one look at the host found.
 
     Attributes:
         time: of the look, in Unix seconds.
         pci_gpus: None where there is no PCI bus to see.
+        stuck_processes: at this look; None where the processes of the host cannot be seen.
         kernel_events: of GPUs that the driver could not start, since boot and as far as the kernel log was read.
     """
 
     time: float
     pci_gpus: tuple[PciGpu, ...] | None = None
     kernel_events: tuple[KernelEvent, ...] = ()
+    stuck_processes: tuple[StuckProcess, ...] | None = None
 
 
 class ShownGpu(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,37 @@ def test_a_dead_gpu_stays_until_it_is_forgotten(tmp_path: Path, standin: Standin
         assert [gpu["health"]["state"] for gpu in daemon.get("/gpus").json()["gpus"]][1:] == ["crit"]
         assert daemon.get("/-/forget?gpu=1", method="POST").status == 200
         until(lambda: severity(daemon, "gpu_count") == 0)
+
+
+def test_a_driver_that_hangs_is_named_with_its_processes(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
+    tree.add_process(4711, "python3", has_gpu=True)
+    with serving(tmp_path, *flags(standin, tree)) as daemon:
+        until(lambda: state(daemon, "driver_hung") == "warn")
+        tree.add_process(4712, "nvidia-smi")
+        until(lambda: state(daemon, "driver_hung") == "crit")
+        assert problem(daemon, "driver_hung")["message"] == (
+            "Processes hang in the NVIDIA driver: nvidia-smi (process 4712), python3 (process 4711)"
+        )
+        assert pulsed("health", f"http://{daemon.address}").returncode == 2
+        tree.add_process(4711, "python3", "S")
+        tree.add_process(4712, "nvidia-smi", "S")
+        until(lambda: severity(daemon, "driver_hung") == 0)
+
+
+def test_a_host_engine_that_answers_nothing_is_named(tmp_path: Path) -> None:
+    hanging = tmp_path / "dcgmi"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as engine:
+        address = f"127.0.0.1:{engine.getsockname()[1]}"
+        keys = {"dcgmi.path": hanging, "dcgmi.host": address, "dcgmi.read_timeout": "1s"}
+        arguments = [word for key, value in keys.items() for word in ("--set", f"source.{key}={value}")]
+        with serving(tmp_path, "--source", "dcgmi", *arguments, ready=False) as daemon:
+            series = f'pulsed_source_errors_total{{source="{address}",reason="engine_hung"}} 1'
+            until(lambda: series in daemon.get("/metrics").text)
+            (row,) = daemon.get("/health/gpus").json()
+            assert row["state"] == "unknown"
+            assert "accepts connections and answers nothing" in row["problems"][0]["message"]
 
 
 def test_gpus_of_others_are_no_fault(tmp_path: Path, standin: Standin, tree: HostTree) -> None:

@@ -6,20 +6,50 @@ GPU that belongs to a virtual machine or that this container is not given are no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.compute.health.rule import MINUTE
 from pulsed.model.health import State
-from pulsed.model.host import HostFacts, PciGpu, ShownGpu
+from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
 
 ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
 """A number of GPUs, or one by product name; `auto`: all that were there and were not forgotten; None: any number."""
 
+STUCK_LOOKS, MISSED_LOOKS = 5, 1
+"""Looks at which a process must be stuck, and others in between at which it may not be. A process that waits for a disk
+or a file server is in state D for moments, too. gpud's rule: 2,305 processes of healthy nodes did not fulfil it."""
+
+MOST_NAMED = 8
+"""Processes or ports that a message names."""
+
 RECENT_SECONDS = 10 * MINUTE
 """Age of a message about a failed start that counts although no source shows which GPUs work now. The driver tries
 again, and logs it again, whenever a program opens the GPU."""
+
+
+class Sleep(NamedTuple):
+    """At how many looks a process was stuck, and at how many since then it was not."""
+
+    looks: int
+    missed: int
+
+
+Sleeps = Mapping[StuckProcess, Sleep]
+
+
+def sleeps_of(before: Sleeps, stuck: Collection[StuckProcess]) -> Sleeps:
+    """Return how long processes have been stuck, after a look that found some of them."""
+    found = {process: Sleep(before.get(process, Sleep(0, 0)).looks + 1, 0) for process in stuck}
+    for process, sleep in before.items():
+        missed = sleep.missed + (process not in found)
+        if missed <= MISSED_LOOKS:
+            found[process] = found.get(process, sleep)._replace(missed=missed)
+        elif process in found:
+            found[process] = Sleep(1, 0)
+    return found
 
 
 class NodeView(NamedTuple):
@@ -29,12 +59,14 @@ class NodeView(NamedTuple):
         shown: the boards of this host that fresh sources show or miss; None while one of its sources does not deliver.
         is_selected: whether the key `gpus` leaves out some.
         expected: the key `health.expected_gpus`.
+        sleeps: how long processes have been stuck.
     """
 
     facts: HostFacts
     shown: tuple[ShownGpu, ...] | None
     is_selected: bool = False
     expected: ExpectedGpus = None
+    sleeps: Sleeps = MappingProxyType({})
 
 
 class Finding(NamedTuple):
@@ -124,6 +156,24 @@ def _gpu_count(view: NodeView) -> Finding | None:
     return Finding("crit", ", ".join(texts), evidence)
 
 
+def _driver_hung(view: NodeView) -> Finding | None:
+    """Find processes that have been stuck in the driver: critical if NVIDIA's own are among them."""
+    if view.facts.stuck_processes is None:
+        return UNKNOWN
+    stuck = [process for process, sleep in view.sleeps.items() if sleep.looks >= STUCK_LOOKS]
+    if not stuck:
+        return OK
+    stuck.sort(key=lambda process: (not _is_of_nvidia(process), process.pid))
+    texts = [f"{process.name} (process {process.pid})" for process in stuck[:MOST_NAMED]]
+    more = [f"{len(stuck) - MOST_NAMED} more"] if len(stuck) > MOST_NAMED else []
+    state: State = "crit" if _is_of_nvidia(stuck[0]) else "warn"
+    return Finding(state, ", ".join([*texts, *more]), (("stuck_processes", float(len(stuck))),))
+
+
+def _is_of_nvidia(process: StuckProcess) -> bool:
+    return process.name.startswith("nvidia")
+
+
 NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
@@ -150,6 +200,22 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "
         "change health.expected_gpus, or with auto run `pulsed health --forget GPU`.",
         source="the configuration",
+    ),
+    NodeCheck(
+        "driver_hung",
+        "Processes hang in the NVIDIA driver",
+        "a process named `nvidia*`, `dcgm*` or `nv-hostengine`, or one that has a GPU open, is in uninterruptible sleep"
+        f" (state D) at {STUCK_LOOKS} looks, with at most {MISSED_LOOKS} in between at which it is not: crit if one is "
+        "named `nvidia*`, else warn. Needs the host's processes (in a pod `hostPID: true`, or `host.root`), and root "
+        "for those that have a GPU open",
+        ("warn", "crit"),
+        _driver_hung,
+        remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: look at "
+        "the kernel log, drain the node and restart it.",
+        critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
+        "restart it.",
+        source="gpud",
+        looks=1,
     ),
 )
 """All checks of nodes, in the order in which they are published."""

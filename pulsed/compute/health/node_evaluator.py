@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from pulsed.compute.health.node_checks import NODE_CHECKS, Finding, NodeCheck, NodeView
+from pulsed.compute.health.node_checks import NODE_CHECKS, Finding, NodeCheck, NodeView, Sleeps, sleeps_of
 from pulsed.model.health import SEVERITY, CheckState, NodeHealth
 
 
@@ -16,9 +16,16 @@ class NodeEvaluator:
         self._states: dict[str, CheckState] = {}
         self._found: dict[str, int] = {}
         """By check, how many looks in a row have found it."""
+        self._sleeps: Sleeps = {}
 
     def evaluate(self, view: NodeView, disabled: Collection[str] = ()) -> NodeHealth:
-        """Return the health after another look; checks that do not apply are left out."""
+        """Return the health after another look; checks that do not apply are left out.
+
+        Args:
+            view: without what follows from the looks before.
+        """
+        self._sleeps = sleeps_of(self._sleeps, view.facts.stuck_processes or ())
+        view = view._replace(sleeps=self._sleeps)
         states: dict[str, CheckState] = {}
         for check in NODE_CHECKS:
             if check.id not in disabled and (finding := check.find(view)) is not None:

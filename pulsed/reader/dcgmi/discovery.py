@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.model.raw_tick import Labels, Layout, Series
@@ -220,6 +221,26 @@ _NAME = b"nv-hostengine"
 
 _START = 19
 """Field 22 of `/proc/PID/stat`, start in clock ticks since boot, as an index behind the name of the program."""
+
+
+CONNECT_SECONDS = 2.0
+PORT = 5555
+"""Of a host engine by default."""
+
+
+async def accepts_connections(host: str) -> bool:
+    """Return whether something accepts connections at the address of a host engine, as dcgmi's `--host` takes it."""
+    try:
+        if host.startswith("unix://"):
+            connecting = asyncio.open_unix_connection(host.removeprefix("unix://"))
+        else:
+            address = urlsplit(f"//{host}")
+            connecting = asyncio.open_connection(address.hostname, address.port or PORT)
+        _, writer = await within(CONNECT_SECONDS, connecting)
+    except (OSError, ValueError, asyncio.TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 def engine_epoch(proc: Path = PROC) -> str:

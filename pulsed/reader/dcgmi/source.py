@@ -18,6 +18,7 @@ from pathlib import Path
 from pulsed.errors import (
     CommandMissing,
     ConfigError,
+    HostEngineHung,
     HostEngineUnavailable,
     ProfilingHeld,
     SourceError,
@@ -33,6 +34,7 @@ from pulsed.reader.dcgmi.discovery import (
     NOTHING_KNOWN,
     PROC,
     Topology,
+    accepts_connections,
     discover,
     engine_epoch,
     is_outdated,
@@ -65,6 +67,7 @@ class DcgmiSource:
     failures: tuple[type[SourceError], ...] = (
         CommandMissing,
         HostEngineUnavailable,
+        HostEngineHung,
         StreamBroke,
         StreamHung,
         TooManyGpus,
@@ -116,7 +119,7 @@ class DcgmiSource:
         self._entities: frozenset[Labels] = frozenset()
         self._upkeep: asyncio.Task[None] | None = None
         self._upkeep_at = self._last_upkeep = 0.0
-        self._must_restart = False
+        self._must_restart = self._is_silent = False
         self._logged_lost: Mapping[str, tuple[int, ...]] = {}
         self._is_closed = False
         self._proc, self._epoch = proc, UNKNOWN_EPOCH
@@ -162,12 +165,18 @@ class DcgmiSource:
             await self._stop()
         try:
             arrival = await (self._begin() if self._stream is None else self._stream.next(self._patience))
-        except SourceError:
+        except SourceError as error:
             if self._stream is not None:
                 await self._stop(in_order=False)
                 self._watch.reset()  # whatever comes back may be another engine
                 self._slow_watch.reset()
             self._due = self._clock() + self._pauses.next()
+            if isinstance(error, StreamHung) and self._is_silent and await accepts_connections(self.target):
+                raise HostEngineHung(
+                    f"the host engine at {self.target} accepts connections and answers nothing: {error.args[0]}",
+                    "Restart it (systemctl restart nvidia-dcgm); if it cannot be ended, the driver hangs: drain the "
+                    "node and restart it",
+                ) from None
             raise
         return self._tick(arrival)
 
@@ -184,6 +193,7 @@ class DcgmiSource:
         while (delay := self._due - self._clock()) > 0:
             await self._sleep(delay)
         self._path = find(self._settings.path)
+        self._is_silent = False
         self._topology = await self._identify()
         if (fields := self._fields()) != self._watch.wanted:
             self._watch = Watch(fields)
@@ -222,6 +232,7 @@ class DcgmiSource:
         except (CommandMissing, HostEngineUnavailable):
             raise
         except SourceError as error:
+            self._is_silent = isinstance(error, StreamHung)
             log.warning("the GPUs have no names and UUIDs", extra={"target": self.target, "error": str(error)})
             return NOTHING_KNOWN
 

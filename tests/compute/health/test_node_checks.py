@@ -7,7 +7,7 @@ import pytest
 from pulsed.compute.health.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
 from pulsed.compute.health.node_evaluator import NodeEvaluator
 from pulsed.model.health import NodeHealth
-from pulsed.model.host import HostFacts, PciGpu, ShownGpu
+from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
 
 NOW = 1_800_000_000.0
@@ -95,6 +95,34 @@ def test_fewer_gpus_than_expected(
     assert finding is not None
     assert (finding.state, finding.detail) == (state, detail)
     assert found("gpu_count", NodeView(HostFacts(NOW), shown)) is None, "any number is expected"
+
+
+SMI, ENGINE = StuckProcess(7, 100, "nvidia-smi"), StuckProcess(8, 100, "nv-hostengine")
+
+
+@pytest.mark.parametrize(
+    ("looks", "states"),
+    [
+        (["n"] * 6, "ok ok ok ok crit crit"),
+        (["h"] * 5 + [""], "ok ok ok ok warn warn"),
+        (["nh"] * 5, "ok ok ok ok crit"),
+        (["n", "n", "", "n", "n", "n", "", ""], "ok ok ok ok ok crit ok ok"),
+        (["n", "", "n", "", "n", "n", "n", "n", "n"], "ok ok ok ok ok ok ok ok crit"),
+        (["n", "N", "n", "N", "n", "N"], "ok ok ok ok ok ok"),
+        (["n"] * 4 + ["-"] + ["n"], "ok ok ok ok unknown crit"),
+    ],
+)
+def test_a_process_is_stuck_for_five_looks_with_one_missed(looks: list[str], states: str) -> None:
+    """`n` is nvidia-smi, `N` another one with its process id, `h` the host engine, `-` a look that failed."""
+    known = {"n": SMI, "N": SMI._replace(start=200), "h": ENGINE}
+    evaluator = NodeEvaluator()
+    found = []
+    for number, look in enumerate(looks):
+        stuck = None if look == "-" else tuple(known[letter] for letter in look)
+        health = evaluator.evaluate(NodeView(HostFacts(NOW + 60.0 * number, stuck_processes=stuck), ()))
+        (check,) = [check for check in health.checks if check.id == "driver_hung"]
+        found.append(check.state)
+    assert " ".join(found) == states
 
 
 def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
