@@ -32,6 +32,7 @@ CONDITIONAL = {
     "pulsed_gpu_leaked_memory",
     "pulsed_gpu_nvlink_down",
     "pulsed_gpu_nvlink_errors_total",
+    "pulsed_gpu_nvlink_fault_timestamp_seconds",
     "pulsed_gpu_straggler",
     "pulsed_kernel_log_up",
     "pulsed_node_health_check",  # where this host's GPUs are read

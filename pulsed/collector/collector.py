@@ -19,6 +19,7 @@ from pulsed.collector.this_host import HostEpoch
 from pulsed.collector.tick_batches import BATCH_SECONDS, TickBatches
 from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
@@ -54,6 +55,7 @@ class Pipeline:
         is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
         counters: of all GPUs of the process, whichever target shows them.
+        origins: the faults of NVLinks of all targets of the process.
 
     Attributes:
         computer: Compute, with all state of the GPUs.
@@ -72,8 +74,9 @@ class Pipeline:
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
         max_gpus: int = MAX_GPUS,
         counters: CounterRegistry | None = None,
+        origins: LinkOrigins | None = None,
     ) -> None:
-        self.computer = ComputeLayer(settings, is_elsewhere, counters, node)
+        self.computer = ComputeLayer(settings, is_elsewhere, counters, node, origins)
         self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._devices: tuple[Device, ...] | None = None

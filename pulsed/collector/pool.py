@@ -26,6 +26,7 @@ from pulsed.collector.this_host import (
 )
 from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
 from pulsed.discovery.settings import GONE_SECONDS
@@ -63,7 +64,7 @@ async def collect(
     sources = await found_sources(config)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
-    counters = CounterRegistry()
+    counters, origins = CounterRegistry(), LinkOrigins()
     pipelines = [
         Pipeline(
             settings,
@@ -71,6 +72,7 @@ async def collect(
             selection=selection,
             max_gpus=config.source.max_gpus,
             counters=counters,
+            origins=origins,
         )
         for source in sources
     ]
@@ -160,7 +162,7 @@ class CollectorPool:
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution, known.pods if known else None)
-        self._counters = CounterRegistry()
+        self._counters, self._origins = CounterRegistry(), LinkOrigins()
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -335,6 +337,7 @@ class CollectorPool:
                 self._store.has_reported,
                 max_gpus=config.source.max_gpus,
                 counters=self._counters,
+                origins=self._origins,
             )
             if self._saved is not None:
                 self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())

@@ -13,6 +13,7 @@ from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_counters import CountedSample, CounterRegistry, GpuCounters, Source
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.evaluator import HealthEvaluator, LostGpu
+from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.settings import ComputeSettings
@@ -33,6 +34,7 @@ class ComputeLayer:
         is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
         counters: of all GPUs, whichever target shows them.
         node: the host of GPUs whose source does not name one.
+        origins: the faults of NVLinks of all targets.
 
     Attributes:
         health_evaluator: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
@@ -44,12 +46,13 @@ class ComputeLayer:
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
         counters: CounterRegistry | None = None,
         node: str = "",
+        origins: LinkOrigins | None = None,
     ) -> None:
         self._counters, self._node = counters or CounterRegistry(), node
         self._standby: frozenset[int] = frozenset()
         self._settings, self._deriver = settings, Deriver(settings)
         self._tracker = Tracker(settings.plausibility, settings.health.forget_after, is_elsewhere)
-        self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
+        self.health_evaluator = HealthEvaluator(settings.health, self._tracker, origins, node)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
         self._last: ComputedTick | None = None

@@ -25,9 +25,9 @@ DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
 
 _LABELS_OF_FAMILIES = (
-    "account age bottleneck bound check class container device driver_version gpu job_id kind le link mig_id "
-    "mig_profile mig_uuid model name namespace node partition pci_bus_id pod quantity reason resource severity source "
-    "state target user uuid workload workload_kind xid"
+    "account age bottleneck bound check class container device driver_version fabric gpu job_id kind le link mig_id "
+    "mig_profile mig_uuid model name namespace node origin partition pci_bus_id pod quantity reason resource severity "
+    "source state target user uuid workload workload_kind xid"
 )
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
@@ -107,6 +107,7 @@ class Device:
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
         owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
         target_labels: those of the group of its target in a list of targets; of its series.
+        fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
     """
 
     entity: Entity
@@ -118,6 +119,7 @@ class Device:
     guest: bool = False
     owners: Owners | None = None
     target_labels: tuple[tuple[str, str], ...] = ()
+    fabric: str = ""
 
     @property
     def whole(self) -> bool:

@@ -83,6 +83,26 @@ class Nvlink(NamedTuple):
     counters: tuple[tuple[str, float], ...] = ()
 
 
+class NvlinkFault(NamedTuple):
+    """The fault of an NVLink that raises the check `nvlink_fault` of a GPU.
+
+    Attributes:
+        xid: its code.
+        link: number of the link; None if it is not known, or not one.
+        time: when it began, in Unix seconds.
+        is_origin: false if it follows from the fault of another GPU.
+        fabric: where faults follow from each other: cluster and clique, else the node.
+        followers: GPUs whose faults follow from it, as far as this process sees them.
+    """
+
+    xid: int
+    link: int | None
+    time: float
+    is_origin: bool
+    fabric: str
+    followers: int
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Health of one GPU: the worst of the checks that are known, `unknown` for none.
@@ -94,6 +114,7 @@ class Health:
         xid_events: by XID, the number of events so far: all critical codes, others once seen, and `OTHER_XIDS`.
         last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
         nvlinks: those that the source has one by one, by number.
+        nvlink_fault: the one that is raised; None for none.
     """
 
     state: State
@@ -104,6 +125,7 @@ class Health:
     xid_last: XidLast | None = None
     last_reset: float | None = None
     nvlinks: tuple[Nvlink, ...] = ()
+    nvlink_fault: NvlinkFault | None = None
 
     @property
     def severity(self) -> int:

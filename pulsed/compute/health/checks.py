@@ -184,23 +184,6 @@ CHECKS: tuple[Check, ...] = (
         guest=True,
     ),
     check(
-        "nvlink_fault",
-        "NVLink fault",
-        XidRule(
-            inputs=(*XID_INPUTS, *CORROBORATION),
-            text="after one of the XIDs 144 to 150, or until a reset",
-            choose="nvlink",
-            keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
-        ),
-        note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
-        "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
-        "unless the last code is 0 again",
-        remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
-        recurs="It came back: run field diagnostics before the GPU gets new jobs.",
-        source="NVIDIA's XID catalogue",
-        guest=True,
-    ),
-    check(
         "xid_repeat",
         "The same XID repeatedly",
         XidRule(
@@ -533,6 +516,23 @@ CHECKS: tuple[Check, ...] = (
         "DCGM_FI_DEV_NVLINK_GET_STATE (a series per link) in the counters file of dcgm-exporter",
         remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
         source="NVML's state of each link, DCGM field 1508",
+    ),
+    check(
+        "nvlink_fault",
+        "NVLink fault",
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after one of the XIDs 144 to 150, or until a reset",
+            choose="nvlink",
+            keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
+        ),
+        note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
+        "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
+        "unless the last code is 0 again",
+        remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
+        recurs="It came back: run field diagnostics before the GPU gets new jobs.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
     ),
     check(
         "fabric_link",

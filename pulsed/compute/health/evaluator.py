@@ -13,6 +13,7 @@ from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
+from pulsed.compute.health.link_origins import LinkOrigins, faults_of
 from pulsed.compute.health.plan import plan_of
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
@@ -74,11 +75,16 @@ class HealthEvaluator:
     Args:
         settings: the checks and their thresholds.
         tracker: of the target; `restore` registers the GPUs of the saved state with it.
+        origins: the faults of NVLinks of all targets.
+        here: the node of GPUs whose source does not name it.
     """
 
-    def __init__(self, settings: HealthSettings, tracker: Tracker) -> None:
+    def __init__(
+        self, settings: HealthSettings, tracker: Tracker, origins: LinkOrigins | None = None, here: str = ""
+    ) -> None:
         self._plan = plan_of(settings)
         self._tracker = tracker
+        self._origins, self._here, self._revision = origins or LinkOrigins(), here, 0
         self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
         self._restored: dict[str, SavedGpuState] = {}
         self._target = ""
@@ -105,7 +111,7 @@ class HealthEvaluator:
             return
         self._plan = plan_of(settings)
         for track, old in self._gpus.items():
-            new = self._gpus[track] = GpuHealth(self._plan, old.device)
+            new = self._gpus[track] = self._new_gpu(track, old.device)
             restore(new, save(old), old.time)
             new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
         self._tick_gpus = None
@@ -122,8 +128,8 @@ class HealthEvaluator:
         for track in removed:
             self._drop(track)
         if gpus is not self._tick_gpus:
-            self._enroll(gpus)
             self._target = tick.target
+            self._enroll(gpus)
         self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
         self._empty = 0 if tick.devices else self._empty + 1
         extras, events = tick.extras, self._due_events(tick, decision)
@@ -134,6 +140,11 @@ class HealthEvaluator:
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
+        if self._origins.revision != self._revision:
+            self._revision = self._origins.revision
+            for gpu in self._gpus.values():
+                gpu.rules.pending |= self._plan.on_nvlink_xids
+        changed: dict[int, tuple[GpuHealth, Health]] = {}
         for position, track, gpu in self._boards:
             before = gpu.health
             gpu.evaluate(
@@ -145,7 +156,15 @@ class HealthEvaluator:
                 _events_of(events, track) if events else (),
             )
             if gpu.health is not before:
-                self._take_changes(position, gpu, before)
+                changed[position] = (gpu, before)
+        if self._origins.revision != self._revision:  # a fault of this tick may follow from another one of it
+            self._revision = self._origins.revision
+            for position, track, gpu in self._boards:
+                before = gpu.health
+                if track.decision.kind != "repeat" and gpu.reconsider(readings[position]) is not before:
+                    changed.setdefault(position, (gpu, before))
+        for position, (gpu, before) in changed.items():
+            self._take_changes(position, gpu, before)
         if self._missing and not self._is_empty_tolerated:
             node = node._replace(has_peers=True, is_layout_new=False)
             for track, gpu in self._missing:
@@ -187,6 +206,7 @@ class HealthEvaluator:
         self._gpus.pop(track, None)
         for key in (track.key, *track.other_keys):
             self._restored.pop(key, None)
+            self._origins.report(self._origin_key(key), ())
 
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
@@ -217,6 +237,10 @@ class HealthEvaluator:
         """
         saved = validated(document)
         self._restored = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
+        self._target = saved.target
+        for key, gpu in self._restored.items():  # before any target is read: else a follower is an origin until then
+            faults = faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, self._here, ())
+            self._origins.report(self._origin_key(key), faults)
         boards = [gpu for gpu in self._restored.values() if gpu.entity.kind == "gpu"]
         self._tracker.absence.expect(
             saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards]
@@ -237,11 +261,19 @@ class HealthEvaluator:
     def _find(self, track: GpuTrack) -> GpuHealth:
         gpu = self._gpus.get(track)
         if gpu is None:
-            gpu = self._gpus[track] = GpuHealth(self._plan, track.device)
+            gpu = self._gpus[track] = self._new_gpu(track, track.device)
             key = _saved_key(track, self._restored)
             if key:
                 restore(gpu, self._restored.pop(key), track.time)
+                if key != track.key:
+                    self._origins.report(self._origin_key(key), ())
         return gpu
+
+    def _new_gpu(self, track: GpuTrack, device: Device) -> GpuHealth:
+        return GpuHealth(self._plan, device, self._origins, self._origin_key(track.key), self._here)
+
+    def _origin_key(self, key: str) -> str:
+        return f"{self._target} {key}"
 
     def _take_changes(self, position: int, gpu: GpuHealth, before: Health) -> None:
         self._changes += _changes(position, gpu, before)
@@ -301,5 +333,5 @@ def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
             if code in LINK_XIDS:
                 severity = link_severity(code, severity, record.fault)
             cause = f"caused by XID {record.cause}" if record.cause else ""
-            detail = fault_text(code, record.fault) if record.fault else cause
+            detail = fault_text(code, record.fault, record.fault.link) if record.fault else cause
             yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count, detail)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.inputs import NO_INPUTS, GpuInputs, exporter_facts
+from pulsed.compute.health.link_faults import LINK_XIDS
+from pulsed.compute.health.link_origins import LinkOrigins, faults_of
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.summary import health_of
@@ -20,7 +22,7 @@ from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink, NvlinkFault
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
@@ -115,11 +117,16 @@ class GpuHealth:
         restarts: of the GPU, its driver, its node and its source.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
+
+    Args:
+        origins: the faults of NVLinks of all GPUs; `key` names this one there.
+        here: the node of a device whose source does not name it.
     """
 
-    def __init__(self, plan: HealthPlan, device: Device) -> None:
+    def __init__(self, plan: HealthPlan, device: Device, origins: LinkOrigins, key: str, here: str) -> None:
         self.plan = plan
         self.device = device
+        self._here = here
         self.health: Health = NOT_EVALUATED
         self.changes: list[tuple[CheckState, CheckState]] = []
         self.xids: Counter[int] = Counter()
@@ -134,6 +141,8 @@ class GpuHealth:
             plan.settings.severity_of,
             plan.settings.pcie_width_max,
             self.rules.severity_of,
+            origins=origins,
+            key=key,
             xids=XidLog(plan.is_critical),
         )
         self._epoch: Epoch | None = None
@@ -191,10 +200,22 @@ class GpuHealth:
         self._find_reset(reading, freshness)
         if rules.pending & plan.on_xids:
             self._take_xids(reading, answer)
+            self._report_faults()
         if is_part:
             rules.take_part(reading, inputs.clock_events.seen, now)
         if rules.pending or self._has_news or now >= rules.due:
             self._evaluate(reading, activity)
+        return self.health
+
+    def reconsider(self, reading: Reading) -> Health:
+        """Evaluate its faults of NVLinks again: others have reported theirs. `reading` is that of the last sample."""
+        if not self.inputs.xids.records.keys() & LINK_XIDS:
+            return self.health
+        earlier = {old.id: old for old, _ in self.changes}
+        self.rules.pending |= self.plan.on_nvlink_xids
+        self._evaluate(reading, activity_of(reading))
+        last = {new.id: (earlier.get(old.id, old), new) for old, new in self.changes}
+        self.changes = [(old, new) for old, new in last.values() if old.state != new.state]
         return self.health
 
     def _take_device(self, device: Device) -> None:
@@ -296,8 +317,10 @@ class GpuHealth:
 
     def _evaluate(self, reading: Reading, activity: Value) -> None:
         """Evaluate the rules that this sample concerns, then the checks whose rules have another outcome."""
-        is_first = self.health is NOT_EVALUATED
+        is_first, down = self.health is NOT_EVALUATED, self.inputs.links_down
         touched = self.rules.evaluate(self.inputs, reading, activity, self.now)
+        if self.inputs.links_down != down:
+            self._report_faults()
         checks = self.rules.checks
         is_changed, self._has_news = is_first or self._has_news, False
         positions = range(len(checks)) if self._is_new_model else sorted(touched)  # other checks may apply
@@ -321,8 +344,26 @@ class GpuHealth:
                 is_fresh=self._is_fresh,
                 last_reset=self.last_reset,
                 nvlinks=self._nvlinks(),
+                nvlink_fault=self._nvlink_fault(),
             )
         self.inputs.values = NO_INPUTS  # of thousands of GPUs they are much memory
+
+    def _report_faults(self) -> None:
+        inputs, device = self.inputs, self.device
+        faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.links_down)
+        inputs.origins.report(inputs.key, faults)
+
+    def _nvlink_fault(self) -> NvlinkFault | None:
+        """Return the fault that raises the check about them; None for none."""
+        raised = next((each.rules[0] for each in self.rules.checks if each.check.id == "nvlink_fault"), None)
+        if raised is None or raised.severity <= 0 or raised.xid is None:
+            return None
+        inputs, code = self.inputs, raised.xid
+        record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)
+        fabric = self.device.fabric or self.device.entity.node or self._here
+        return NvlinkFault(
+            code, inputs.link_of(code), self.epoch + record.began, verdict.origin is None, fabric, verdict.followers
+        )
 
     def _nvlinks(self) -> tuple[Nvlink, ...]:
         """Return the links that the source has one by one; the same object while they are the same."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pulsed.compute.health.clock_events import ClockEvents
+from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.model.canonical_tick import Extras
@@ -56,6 +57,7 @@ class GpuInputs:
         links_up: numbers of the NVLinks that have been up.
         links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
+        origins: the faults of NVLinks of all GPUs; `key` names this one there.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
 
@@ -70,9 +72,18 @@ class GpuInputs:
     links_up: frozenset[int] = frozenset()
     links_down: tuple[int, ...] = ()
     uses_nvlink: bool = False
+    origins: LinkOrigins = field(default_factory=LinkOrigins)
+    key: str = ""
     confirmed_xids: set[str] = field(default_factory=set)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
+
+    def link_of(self, code: int) -> int | None:
+        """Return the link that an XID is about: that of the kernel's message, else the only one that is down."""
+        fault = self.xids.records[code].fault
+        if fault is not None and fault.link is not None:
+            return fault.link
+        return self.links_down[0] if len(self.links_down) == 1 else None
 
     def value(self, name: str) -> Value:
         """Return an input by name."""

@@ -74,15 +74,15 @@ def link_name(link: int | None) -> str:
     return "" if link is None else f"link {link}"
 
 
-def fault_text(code: int, fault: LinkFault | None) -> str:
-    """Return the details of an XID in words.
+def fault_text(code: int, fault: LinkFault | None, link: int | None) -> str:
+    """Return the details of an XID about a link in words.
 
-    >>> fault_text(149, LinkFault("NETIR_LINK_DOWN", True, link=14, subcode=37))
+    >>> fault_text(149, LinkFault("NETIR_LINK_DOWN", True, subcode=37), 14)
     'XID 149.37, NETIR_LINK_DOWN on link 14, fatal'
     """
+    where = f" on {link_name(link)}" if link is not None else ""
     if fault is None:
-        return f"XID {code}, {xid_of(code).description}"
+        return f"XID {code}{where}, {xid_of(code).description}"
     subcode = f".{fault.subcode}" if fault.subcode else ""
-    where = f" on {link_name(fault.link)}" if fault.link is not None else ""
     injected = ", injected as a test" if fault.is_injected else ""
     return f"XID {code}{subcode}, {fault.unit}{where}, {'fatal' if fault.is_fatal else 'not fatal'}{injected}"

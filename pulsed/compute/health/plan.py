@@ -54,8 +54,8 @@ class HealthPlan:
         users: for each of them, then of `COMPARED_FACTS`, the rules to evaluate if it changes.
         selected: returns the rules of a bit mask, as `rules` has them.
         activity_levels: the activities above which a condition about it has another outcome.
-        on_parts, on_gaps, on_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or increases,
-            about XIDs, `health_watches`, each NVLink, and `inputs_blank_ratio`.
+        on_parts, on_gaps, on_xids, on_nvlink_xids, on_watches, on_links, on_blanks: the rules about duty, about duty or
+            increases, about XIDs, those of NVLinks, `health_watches`, each NVLink, and `inputs_blank_ratio`.
         duty_bits, duty_counters, duty_seconds: of the rules about duty: the bits of `clocks_event_reasons` that they
             use, what takes their counters from a reading, and the longest window.
         on_resets: a bit of its own for the counters that show a reset.
@@ -75,6 +75,11 @@ class HealthPlan:
         self.selected = lru_cache(MOST_SELECTIONS)(partial(_selected, self.rules))
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
         self.on_parts, self.on_xids = self._of_kind(Duty), self._of_kind(XidRule)
+        self.on_nvlink_xids = sum(
+            1 << number
+            for number, (*_, rule) in enumerate(self.rules)
+            if isinstance(rule, XidRule) and rule.choose == "nvlink"
+        )
         self.on_gaps = self.on_parts | self._of_kind(Increase)
         duties = [rule for *_, rule in self.rules if isinstance(rule, Duty)]
         self.duty_bits = reduce(or_, [rule.bits for rule in duties], 0)

@@ -21,6 +21,7 @@ from pulsed.model.health import (
     CheckState,
     Health,
     Nvlink,
+    NvlinkFault,
     XidLast,
 )
 from pulsed.model.vocabulary import QUANTITIES
@@ -38,6 +39,7 @@ def health_of(
     is_fresh: bool,
     last_reset: float | None,
     nvlinks: tuple[Nvlink, ...] = (),
+    nvlink_fault: NvlinkFault | None = None,
 ) -> Health:
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
@@ -49,6 +51,7 @@ def health_of(
             `telemetry` is a warning or worse.
         last_reset: in Unix seconds.
         nvlinks: those that the source has one by one.
+        nvlink_fault: the one that is raised.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
     others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
@@ -66,6 +69,7 @@ def health_of(
             xid_last=last,
             last_reset=last_reset,
             nvlinks=nvlinks,
+            nvlink_fault=nvlink_fault,
         ),
         tuple([check.state for check in checks]),
         is_fresh,

@@ -8,7 +8,7 @@ from math import inf
 from typing import Literal
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_severity
+from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
@@ -80,7 +80,7 @@ class XidRule(Rule):
         if state.xid is None:
             return Rule.evidence(self, state, inputs)
         record = inputs.xids.records[state.xid]
-        link = record.fault.link if record.fault is not None else None
+        link = inputs.link_of(state.xid) if self.choose == "nvlink" else None
         return (
             ("xid", float(state.xid)),
             *((("link", float(link)),) if link is not None else ()),
@@ -112,7 +112,7 @@ class XidRule(Rule):
                 worst, newest, state.xid = SEVERITY[raised], record.last, code
                 state.event_at = record.last if record.dated else None
         if self.choose == "nvlink" and state.xid is not None:
-            _describe(state, state.xid, inputs.xids.records[state.xid], STATES[worst + 1])
+            _describe(state, state.xid, inputs, STATES[worst + 1])
         return worst
 
     def _raised(
@@ -126,7 +126,10 @@ class XidRule(Rule):
             return None, inf
         severity = inputs.severity_of(code)
         if is_of_link:
-            severity = link_severity(code, severity, record.fault)
+            severity, verdict = link_severity(code, severity, record.fault), inputs.origins.verdict(inputs.key, code)
+            is_corroborated = is_corroborated or verdict.followers > 0
+            if verdict.origin is not None and severity != "ok":
+                severity, is_corroborated = "info", False
         if severity == "warn" and code in CORROBORABLE and is_corroborated and record.fault is None:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
@@ -157,11 +160,17 @@ def _outcome(state: RuleState) -> tuple[object, ...]:
     return state.severity, state.is_covered, state.event_at, state.xid, state.suspects, state.detail
 
 
-def _describe(state: RuleState, code: int, record: XidRecord, raised: State) -> None:
+def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:
     """Set what message and remedy name of an XID about an NVLink, beside its description."""
-    fault, reason = record.fault, down_reason(code, record.fault)
-    state.detail = fault_text(code, fault)
+    fault, link = inputs.xids.records[code].fault, inputs.link_of(code)
+    reason, (origin, followers) = down_reason(code, fault), inputs.origins.verdict(inputs.key, code)
+    state.detail = fault_text(code, fault, link)
+    if origin is not None:
+        state.detail += f"; it follows from {origin}"
+        state.advice = f"see to {origin} first"
+        return
+    if followers:
+        state.detail += f"; {followers} other GPUs follow from it"
     if reason is not None:
-        link = f" (link {fault.link})" if fault is not None and fault.link is not None else ""
         reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
-        state.advice = f"{reset}{reason.advice}{link}"
+        state.advice = f"{reset}{reason.advice}" + (f" ({link_name(link)})" if link is not None else "")

@@ -134,6 +134,14 @@ def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, 
     return DerivedFamily(PREFIX + name, "counter", help, (), of_board, _health)
 
 
+def _nvlink_fault(sample: GpuSample) -> Samples:
+    fault = sample.result.health.nvlink_fault
+    if fault is None or sample.device.entity.kind != "gpu":
+        return NO_SAMPLES
+    link = "" if fault.link is None else str(fault.link)
+    return ((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric),), (fault.time,)
+
+
 ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
 
@@ -226,6 +234,15 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "1 while this NVLink is not up and should be; other links have no series",
         ("link",),
         lambda link: [((), 1.0)] if link.is_down else [],
+    ),
+    DerivedFamily(
+        PREFIX + "nvlink_fault_timestamp_seconds",
+        "gauge",
+        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, else the "
+        'node), the one with origin="true" is where it began',
+        ("xid", "link", "origin", "fabric"),
+        _nvlink_fault,
+        _health,
     ),
     _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
+from pulsed.compute.health.link_faults import LINK_DOWN
 from pulsed.compute.health.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty, Level
 from pulsed.compute.health.settings import HealthSettings
@@ -71,13 +72,34 @@ def _camel(id_: str) -> str:
     return "".join(word.capitalize() for word in id_.split("_"))
 
 
+_FAULT = 'pulsed_gpu_nvlink_fault_timestamp_seconds{{origin="true",xid{}"{}"}}'
+
+_EXPLAINED = {"nvlink_down": "nvlink_fault", "nvlink_errors": "nvlink_fault"}
+"""Checks without an alert while the other one is critical on the same GPU."""
+
+
+def _expr(check: Check, raised: str) -> str:
+    """Return the expression of an alert. Of the faults of a fabric, in which daemons of several nodes may each have an
+    origin, those of links that are down count, else the first one."""
+    if check.id in _EXPLAINED:
+        other = f'{METRIC}{{check="{_EXPLAINED[check.id]}"}} == {_CRIT}'
+        return f"({raised}) unless on (node, uuid) ({other})"
+    if check.id != "nvlink_fault":
+        return raised
+    down, others = _FAULT.format("=", LINK_DOWN), _FAULT.format("!=", LINK_DOWN)
+    first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
+    return f"({down} and on (node, uuid) ({raised})) or ({first} unless on (fabric) {down})"
+
+
 def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity, settings: HealthSettings) -> Alert:
+    link = "{{ with $labels.link }}, link {{ . }}{{ end }}" if check.id == "nvlink_fault" else ""
+    since = _SINCE.replace("check=%q", f'check="{check.id}"').replace(" $labels.check", "") if link else _SINCE
     return Alert(
         f"PulsedGpuHealth{_camel(check.id)}{suffix}",
-        expr,
+        _expr(check, expr),
         hold,
         severity,
-        f"{GPU}: {_lowered(check.title)}{_SINCE}",
+        f"{GPU}: {_lowered(check.title)}{link}{since}",
         f"{_remedy(check, severity, settings)}{_readings(check)}{LAST_OWNER} Details: {_ON_THE_NODE}.",
         check.id,
     )

@@ -413,6 +413,8 @@ READINGS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("xid_events_total", {"xid": "79"}, "2+0x20"),
     ("xid_events_total", {"xid": "63"}, "1+0x20"),
     ("xid_events_total", {"xid": "31"}, "0+0x20"),
+    ("xid_events_total", {"xid": "149"}, "1+0x20"),
+    ("nvlink_fault_timestamp_seconds", {"xid": "149", "link": "14", "origin": "true", "fabric": "c/1"}, "60+0x20"),
     ("temperature_celsius", {}, "91+0x20"),
     ("temperature_margin_celsius", {}, "-3+0x20"),
     ("memory_temperature_celsius", {}, "97+0x20"),
@@ -438,6 +440,41 @@ READINGS: tuple[tuple[str, dict[str, str], str], ...] = (
 def texts() -> dict[str, Any]:
     found: dict[str, Any] = yaml.load(TEXTS.read_text(), yaml.CSafeLoader) if TEXTS.exists() else {}
     return found
+
+
+RACKS: dict[str, tuple[list[tuple[str, str, str, str, float]], set[tuple[str, str, str]]]] = {
+    "a link that is down": (
+        [("n1", "149", "14", "c/1", 70.0), *((f"n{k}", "145", "3", "c/1", 60.0 + k) for k in range(2, 10))],
+        {("n1", "149", "14")},
+    ),
+    "none is down: the first": (
+        [(f"n{k}", "145", str(k), "c/1", 60.0 + k) for k in range(1, 10)],
+        {("n1", "145", "1")},
+    ),
+    "two racks": (
+        [("n1", "149", "14", "c/1", 70.0), ("n2", "145", "3", "c/2", 60.0)],
+        {("n1", "149", "14"), ("n2", "145", "3")},
+    ),
+}
+"""Faults that daemons of single nodes show as origins: node, code, link, fabric, and when. And the alerts."""
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_one_alert_for_the_faults_of_a_rack_with_a_daemon_per_node(tmp_path: Path, name: str) -> None:
+    faults, expected = RACKS[name]
+    world = []
+    for node, xid, link, fabric, began in faults:
+        labels = {**gpu("2", node), "instance": f"{node}:9401", "job": "pulsed"}
+        own = {"xid": xid, "link": link, "origin": "true", "fabric": fabric}
+        world.append((selector("pulsed_gpu_nvlink_fault_timestamp_seconds", {**labels, **own}), f"{began}+0x20"))
+        checks = {"nvlink_fault", *(["nvlink_down"] if xid == "149" else [])}
+        world += [(selector("pulsed_gpu_health_check", {**labels, "check": each}), "4+0x20") for each in sorted(checks)]
+    alerts = ("PulsedGpuHealthNvlinkFaultCritical", "PulsedGpuHealthNvlinkDown")
+    critical, down = (fired(tmp_path, OF_PULSED, world, {name: 15})[name] for name in alerts)
+    assert {tuple(each["labels"][label] for label in ("node", "xid", "link")) for each in critical} == expected
+    assert len(critical) == len(expected)
+    assert not down, "the same fault has another alert"
+    assert f"GPU 2 of {critical[0]['labels']['node']}: NVLink fault, link " in critical[0]["annotations"]["summary"]
 
 
 def assert_text(name: str, alert: Fired) -> None:

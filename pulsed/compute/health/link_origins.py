@@ -1,0 +1,150 @@
+"""Where a fault of NVLinks began: among all GPUs of a process, the one that the others follow from.
+
+All faults of a fabric that are closer than `WINDOW` are one incident. Its origin is the same in whatever order the
+targets are read: a verdict changes when a fault is reported later that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pulsed.compute.health.link_faults import LINK_DOWN, LINK_XIDS, link_name
+from pulsed.compute.health.xid_log import XidRecord
+from pulsed.model.gpu import Device
+
+WINDOW = 60.0
+"""Seconds: NVIDIA looks for a link that went down within 30 s, and an exporter may tell it 30 s later."""
+
+
+class ReportedFault(NamedTuple):
+    """A fault of one GPU: the newest burst of a code.
+
+    Attributes:
+        board: node, and UUID or else index.
+        began: in Unix seconds.
+        is_fatal: as the driver classifies it; None without its message.
+        fabric: cluster and clique of the GPU; empty if unknown.
+    """
+
+    code: int
+    began: float
+    board: tuple[str, str]
+    gpu: str
+    link: int | None
+    is_fatal: bool | None
+    fabric: str
+
+    def __str__(self) -> str:
+        """Name it for a person."""
+        link = f", {link_name(self.link)}" if self.link is not None else ""
+        return f"XID {self.code} of GPU {self.gpu} of {self.board[0]}{link}"
+
+
+class Verdict(NamedTuple):
+    """What a fault is in its incident.
+
+    Attributes:
+        origin: the fault that it follows from; None if it is the origin itself.
+        followers: GPUs that follow from it.
+    """
+
+    origin: ReportedFault | None = None
+    followers: int = 0
+
+
+ALONE = Verdict()
+
+
+class LinkOrigins:
+    """The faults that GPUs report, and their origins.
+
+    Attributes:
+        revision: changes with the verdicts.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._faults: dict[str, tuple[ReportedFault, ...]] = {}
+        self._verdicts: Mapping[ReportedFault, Verdict] = {}
+
+    def report(self, key: str, faults: tuple[ReportedFault, ...]) -> None:
+        """Set the faults of one GPU of one target."""
+        if faults == self._faults.get(key, ()):
+            return
+        self._faults[key] = faults
+        if not faults:
+            del self._faults[key]
+        verdicts = dict(_verdicts({fault for each in self._faults.values() for fault in each}))
+        if verdicts != self._verdicts:
+            self._verdicts = verdicts
+            self.revision += 1
+
+    def verdict(self, key: str, code: int) -> Verdict:
+        """Return what the fault of a GPU with a code is."""
+        fault = next((fault for fault in self._faults.get(key, ()) if fault.code == code), None)
+        return ALONE if fault is None else self._verdicts.get(fault, ALONE)
+
+
+def faults_of(
+    records: Mapping[int, XidRecord], epoch: float, device: Device, here: str, links_down: Sequence[int]
+) -> tuple[ReportedFault, ...]:
+    """Return the faults of a GPU that may be an origin or follow from one: not those that were injected.
+
+    Args:
+        epoch: Unix seconds at time 0 of the records.
+        here: the node of a device whose source does not name it.
+        links_down: if it is one, it is the link of messages that name none.
+    """
+    entity, down = device.entity, links_down[0] if len(links_down) == 1 else None
+    return tuple(
+        [
+            ReportedFault(
+                code,
+                round(epoch + record.began, 1),
+                (entity.node or here, entity.uuid or entity.gpu),
+                entity.gpu or entity.uuid,
+                down if record.fault is None or record.fault.link is None else record.fault.link,
+                record.fault.is_fatal if record.fault else None,
+                device.fabric,
+            )
+            for code, record in records.items()
+            if code in LINK_XIDS and record.dated and not (record.fault and record.fault.is_injected)
+        ]
+    )
+
+
+def _rank(fault: ReportedFault) -> tuple[object, ...]:
+    return (fault.is_fatal is False, fault.code != LINK_DOWN, fault.began, fault.board, fault.code)
+
+
+def _verdicts(faults: Iterable[ReportedFault]) -> Iterator[tuple[ReportedFault, Verdict]]:
+    """Yield what each fault is."""
+    for incident in _incidents(sorted(faults, key=lambda fault: (fault.fabric, fault.began))):
+        origins: dict[ReportedFault, ReportedFault] = {}
+        first = min(incident, key=_rank)
+        for fault in incident:
+            is_same = fault.board == first.board and fault.code == first.code  # as another target has it
+            # Two links that go down on nodes without a known fabric need not be of the same rack.
+            is_another = fault.code == LINK_DOWN and not fault.fabric and fault.board[0] != first.board[0]
+            if not is_same and not is_another:
+                origins[fault] = first
+        boards = {fault.board for fault in origins} - {first.board}
+        yield from ((fault, Verdict(origin)) for fault, origin in origins.items())
+        yield from (
+            (fault, Verdict(None, len(boards) * (fault.board == first.board)))
+            for fault in incident
+            if fault not in origins
+        )
+
+
+def _incidents(faults: Sequence[ReportedFault]) -> Iterator[list[ReportedFault]]:
+    """Yield groups of faults, which are sorted by fabric and time."""
+    group: list[ReportedFault] = []
+    for fault in faults:
+        if group and (fault.fabric != group[-1].fabric or fault.began - group[-1].began > WINDOW):
+            yield group
+            group = []
+        group.append(fault)
+    if group:
+        yield group

@@ -1,0 +1,170 @@
+"""Where faults of NVLinks began, whatever the order in which they are reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
+from pulsed.compute.health.link_origins import WINDOW, LinkOrigins, ReportedFault
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.tracker import Tracker
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import CheckState
+from pulsed.model.raw_tick import KernelEvent, LinkFault
+from tests.compute.health.sim import Sim
+
+
+def fault(
+    node: str, gpu: str, code: int, began: float, *, fatal: bool | None = True, fabric: str = "c/1"
+) -> ReportedFault:
+    return ReportedFault(code, began, (node, gpu), gpu, 14, fatal, fabric)
+
+
+def origins_of(faults: list[ReportedFault]) -> dict[str, str]:
+    """By GPU, the GPU that its fault follows from; itself for an origin."""
+    found = LinkOrigins()
+    for each in faults:
+        found.report(f"{each.board}", (each,))
+    return {
+        f"{each.board[0]}:{each.gpu}": f"{origin.board[0]}:{origin.gpu}"
+        for each in faults
+        for origin in [found.verdict(f"{each.board}", each.code).origin or each]
+    }
+
+
+CASES: dict[str, tuple[list[ReportedFault], dict[str, str]]] = {
+    "149 before the time": (
+        [fault("a", "0", 145, 10.0), fault("b", "1", 149, 12.0), fault("c", "2", 145, 11.0)],
+        {"a:0": "b:1", "b:1": "b:1", "c:2": "b:1"},
+    ),
+    "the time, without 149": (
+        [fault("a", "0", 145, 12.0), fault("b", "1", 144, 10.0), fault("a", "2", 145, 12.0)],
+        {"a:0": "b:1", "b:1": "b:1", "a:2": "b:1"},
+    ),
+    "what is fatal before what is not": (
+        [fault("a", "0", 149, 10.0, fatal=False), fault("a", "1", 145, 11.0)],
+        {"a:0": "a:1", "a:1": "a:1"},
+    ),
+    "longer ago": (
+        [fault("a", "0", 149, 10.0), fault("a", "1", 145, 10.5 + WINDOW)],
+        {"a:0": "a:0", "a:1": "a:1"},
+    ),
+    "another fabric": (
+        [fault("a", "0", 149, 10.0), fault("b", "1", 145, 10.0, fabric="c/2")],
+        {"a:0": "a:0", "b:1": "b:1"},
+    ),
+    "two links down where no fabric is known": (
+        [
+            fault("a", "0", 149, 10.0, fabric=""),
+            fault("b", "1", 149, 11.0, fabric=""),
+            fault("a", "2", 149, 12.0, fabric=""),
+            fault("b", "3", 145, 12.0, fabric=""),
+        ],
+        {"a:0": "a:0", "b:1": "b:1", "a:2": "a:0", "b:3": "a:0"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_origin_does_not_depend_on_the_order(name: str) -> None:
+    faults, expected = CASES[name]
+    for order in permutations(faults):
+        assert origins_of(list(order)) == expected
+
+
+def test_the_same_gpu_of_two_targets_follows_from_nothing() -> None:
+    found = LinkOrigins()
+    for target, began in (("x", 10.0), ("y", 10.4)):
+        found.report(target, (fault("a", "0", 149, began),))
+    found.report("z", (fault("b", "1", 145, 10.0),))
+    assert [found.verdict(target, 149).origin for target in ("x", "y")] == [None, None]
+    assert [found.verdict(target, 149).followers for target in ("x", "y")] == [1, 1]
+    found.report("z", ())
+    assert found.verdict("x", 149).followers == 0
+
+
+def boards(node: str) -> list[Device]:
+    return [
+        Device(
+            Entity("gpu", str(k), f"GPU-{node}{k}", node=node), model="NVIDIA GB200", pci_bus_id=f"00000000:{k}A:00.0"
+        )
+        for k in range(2)
+    ]
+
+
+class Node(Sim):
+    """A node of a rack: a target that shares the origins."""
+
+    def __init__(self, name: str, origins: LinkOrigins) -> None:
+        self.origins = origins
+        super().__init__(devices=boards(name))
+
+    def _start(self) -> None:
+        self.tracker = Tracker()
+        self.health_evaluator = HealthEvaluator(HealthSettings(), self.tracker, self.origins)
+
+    def look(self, *faults: tuple[int, int, LinkFault]) -> HealthTick:
+        """Take a sample with messages about GPUs, by index."""
+        self.kernel_events = tuple(
+            KernelEvent("xid", code, self.time + 0.5, self.devices[gpu].pci_bus_id, fault=each)
+            for gpu, code, each in faults
+        )
+        return self.tick({"temperature_celsius": 40.0}, {"temperature_celsius": 40.0})
+
+
+DOWN = LinkFault("NETIR_LINK_DOWN", True, link=14, subcode=37)
+SOURCE = LinkFault("RLW_SRC_TRACK", True, link=3)
+
+
+def check(tick: HealthTick, gpu: int) -> CheckState:
+    return tick.healths[gpu].check("nvlink_fault")
+
+
+def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_restart() -> None:
+    origins = LinkOrigins()
+    first, second = Node("n1", origins), Node("n2", origins)
+    for node in (first, second):
+        node.look()
+    early = second.look((0, 145, SOURCE))
+    assert check(early, 0).state == "crit", "no other fault is known yet"
+    tick = first.look((0, 145, SOURCE), (1, 149, DOWN))
+    assert [check(tick, gpu).state for gpu in range(2)] == ["info", "crit"]
+    assert check(tick, 1).message == (
+        "NVLink fault: XID 149.37, NETIR_LINK_DOWN on link 14, fatal; 2 other GPUs follow from it"
+    )
+    changes = {(change.device.entity.gpu, change.after) for change in tick.changes if change.check}
+    assert changes == {("0", "info"), ("1", "crit")}, "the first verdict about GPU 0 was not told"
+    late = second.look()
+    assert check(late, 0).state == "info"
+    assert check(late, 0).message.endswith("fatal; it follows from XID 149 of GPU 1 of n1, link 14")
+    assert check(late, 0).remedy == "XID 145 is a fault of an NVLink: see to XID 149 of GPU 1 of n1, link 14 first."
+    found = late.healths[0].nvlink_fault
+    assert found is not None
+    assert (found.xid, found.link, found.is_origin, found.fabric) == (145, 3, False, "n2")
+    second.origins = first.origins = LinkOrigins()  # of a new process
+    second.restart()
+    first.restart()
+    assert check(second.look(), 0).state == "info", "its own target is read first"
+    assert check(first.look(), 1).state == "crit"
+
+
+def test_a_reset_of_the_origin_leaves_its_followers() -> None:
+    origins = LinkOrigins()
+    node = Node("n1", origins)
+    node.look()
+    node.look((0, 145, SOURCE), (1, 149, DOWN))
+    node.devices = (node.devices[0], replace(node.devices[1], driver_version="580.1"))
+    node.look()
+    node.devices = (node.devices[0], replace(node.devices[1], driver_version="590.1"))
+    tick = node.look()
+    assert [check(tick, gpu).state for gpu in range(2)] == ["info", "ok"]
+
+
+def test_followers_confirm_a_code_without_details() -> None:
+    node = Node("n1", LinkOrigins())
+    node.tick({"xid_last_code": 0.0}, {"xid_last_code": 0.0})
+    tick = node.tick({"xid_last_code": 145.0}, {"xid_last_code": 149.0})
+    assert [check(tick, gpu).state for gpu in range(2)] == ["info", "crit"]
