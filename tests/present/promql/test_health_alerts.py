@@ -22,10 +22,16 @@ def firing(name: str, gpu: str) -> str:
 
 
 def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
-    """One GPU per state; each must fire the alert of its severity, of every check, and no other."""
-    world = [
-        (selector(METRIC, {"check": each.id, "gpu": state, "node": "node-1"}), f"{SEVERITY[state]}+0x20")
+    """A GPU per check and state; each must fire the alert of its severity, and no other."""
+    gpus = {
+        (each.id, state): {"gpu": state, "node": "node-1", "uuid": f"{each.id}-{state}"}
         for each in CHECKS
+        for state in STATES
+    }
+    world = [(selector(METRIC, {"check": id_, **gpu}), f"{SEVERITY[state]}+0x20") for (id_, state), gpu in gpus.items()]
+    fault = {"xid": "149", "link": "14", "origin": "true", "fabric": "c/1"}
+    world += [
+        (selector("pulsed_gpu_nvlink_fault_timestamp_seconds", {**gpus["nvlink_fault", state], **fault}), "60+0x20")
         for state in STATES
     ]
     asked: list[str] = []
