@@ -388,7 +388,7 @@ class AccountedGpu:
         self.extremes.take(reading, seconds, is_idle=result.workload.used is False)
         ratio, share = result.real_utilization.ratio, seconds / max(len(self.owners), 1)
         if seconds > 0.0:
-            self.moments.take(reading, ratio, share)
+            self.moments.take(reading, result, share)
         for account in self.owners:
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:

@@ -12,16 +12,18 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
-from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.compute.tensor_throughput import mfu_ratio
+from pulsed.model.computed_tick import Result
+from pulsed.model.vocabulary import POSITION, Reading
 
 MEASURED = ("sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio", "power_watts")
-MOMENTS = ("real_utilization_ratio", *MEASURED, "tensor_hertz")
-"""Quantities with sums. `tensor_hertz` is tensor activity times SM clock: full-rate tensor cycles per second."""
+MOMENTS = ("real_utilization_ratio", *MEASURED, "mfu_ratio")
+"""Quantities with sums."""
 
 MAX_SUM = 1e40
-"""Limit of sums in files: finite with room. 1,000 years of full-rate tensor cycles, squared, are 1e29."""
+"""Limit of sums in files: finite with room."""
 
-_readings = itemgetter(*(POSITION[name] for name in (*MEASURED, "sm_clock_hertz")))
+_readings = itemgetter(*(POSITION[name] for name in MEASURED))
 
 
 class Moments:
@@ -32,12 +34,10 @@ class Moments:
     def __init__(self) -> None:
         self.sums = [0.0] * (3 * len(MOMENTS))
 
-    def take(self, reading: Reading, ratio: Value, seconds: float) -> None:
-        """Take a sample, which has this real utilization and covers some seconds."""
-        sm, occupancy, tensor, dram, watts, clock = _readings(reading)
-        hertz = None if tensor is None or clock is None else tensor * clock
+    def take(self, reading: Reading, result: Result, seconds: float) -> None:
+        """Take a sample, which covers some seconds."""
         sums, at = self.sums, 0
-        for value in (ratio, sm, occupancy, tensor, dram, watts, hertz):
+        for value in (result.real_utilization.ratio, *_readings(reading), mfu_ratio(reading, result)):
             if value is not None and 0.0 <= value < inf:
                 integral = value * seconds
                 sums[at] += seconds

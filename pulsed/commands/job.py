@@ -21,6 +21,7 @@ from pulsed.commands.daemon_client import (
 )
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
+from pulsed.present.job_comparison import compared_jobs, comparison_report
 from pulsed.present.job_report import job_line, job_report, job_table
 from pulsed.present.jobstats_blob import with_gpus
 from pulsed.printable import clean_lines
@@ -42,7 +43,11 @@ def run(options: argparse.Namespace) -> int:
         id, urls = None, [id, *urls]
         options.urls = urls
     clients = clients_of(urls, options.nodes, client_settings(options))
-    if id is not None:
+    if options.compare and (id is not None or options.format not in ("text", "json")):
+        options.parser.error("--compare takes two IDs, no other, and --format text or json")
+    if options.compare:
+        compare(clients, options.compare, options.format, sys.stdout)
+    elif id is not None:
         job(clients, id, options.format, sys.stdout, sys.stdin)
     elif options.format in ("text", "json"):
         jobs(clients, options.format, sys.stdout)
@@ -95,6 +100,12 @@ def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, 
     """
     account = _account(clients, id)
     out.write(with_gpus(given.read(), account) + "\n" if format == "js1" else _FORMATS[format](account))
+
+
+def compare(clients: Mapping[str, DaemonClient], ids: Sequence[str], format: str, out: TextIO) -> None:
+    """Print two jobs side by side; errors are those of `job`."""
+    first, second = (_account(clients, id) for id in ids)
+    out.write(_json(compared_jobs(first, second)) if format == "json" else comparison_report(first, second))
 
 
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:

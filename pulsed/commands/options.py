@@ -156,6 +156,7 @@ JOB: Options = (
     )),
     option("--format", choices=["text", "json", "line", "js1"], default="text",
            help="line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"),
+    option("--compare", nargs=2, metavar=("ID", "ID"), help="compare two jobs, as text or json, in place of a report"),
 )  # fmt: skip
 
 TOP: Options = (

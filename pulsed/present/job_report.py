@@ -46,7 +46,7 @@ def job_report(account: Account) -> str:
     """Return the report of one job: sums, a row per GPU, advice, and what is not known."""
     total, gpus = account["total"], account["gpus"]
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
-    lines = [*demo_lines(gpus), _head(account)]
+    lines = [*demo_lines(gpus), job_head(account)]
     lines += _row("Real work", _real_work(account))
     lines += _row("Life", _life(account))
     lines += _row("Time", _classes(total, time))
@@ -60,7 +60,8 @@ def job_report(account: Account) -> str:
     return "\n".join(map(clean, lines)) + "\n"
 
 
-def _head(account: Account) -> str:
+def job_head(account: Account) -> str:
+    """Return the line that names a job."""
     owner, gpus = account["owner"], account["gpus"]
     who = ", ".join(filter(None, (owner["user"], owner["account"])))
     kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
@@ -101,7 +102,7 @@ def _statistic_rows(account: Account) -> Iterator[str]:
             spreads = [MISSING if found[of] is None else f"{found[of] / size:.0f}" for of in ("over_gpus", "over_time")]
             note = f"known for {percent(known)} of the time" if known < 1.0 - MAX_UNKNOWN_RATIO else ""
             rows.append([title, f"{found['mean'] / size:.0f} {unit}", *spreads, note])
-    return _aligned(rows) if len(rows) > 1 else iter(())
+    return aligned(rows) if len(rows) > 1 else iter(())
 
 
 def _classes(total: Account, unit: _Unit) -> str:
@@ -185,7 +186,7 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
         sums = [f"{sum(values):.1f}" for values in (hours, idle, spent)]
         ratio = percent(mean([total], "real_utilization"))
         rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(has_energy) else MISSING, "", ""])
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _gpu_seconds(part: Account) -> float:
@@ -295,7 +296,7 @@ def job_table(accounts: Sequence[Account]) -> str:
     rows = [[column.title for column in _JOB_COLUMNS]]
     rows += [[column.text(account) for column in _JOB_COLUMNS] for account in accounts]
     notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
-    return "".join(f"{line}\n" for line in [*notice, *_aligned(rows, left=5, indent="")])
+    return "".join(f"{line}\n" for line in [*notice, *aligned(rows, left=5, indent="")])
 
 
 def _idle_ratio(total: Account) -> float | None:
@@ -332,7 +333,7 @@ def _list(title: str, texts: Sequence[str]) -> Iterator[str]:
         yield f"{'' if at else title:<12}{text}"
 
 
-def _aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
     """Yield rows in columns, of which the first ones are aligned to the left."""
     rows = [list(map(clean, row)) for row in rows]
     last = len(rows[0]) - 1

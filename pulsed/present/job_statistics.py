@@ -33,9 +33,7 @@ JOB_QUANTITIES = (
     JobQuantity(MFU, "MFU, at most"),
     JobQuantity(FLOPS, "FLOP/s of a GPU, at most", 1e12, "TFLOP/s"),
 )
-"""`mfu_ratio` is tensor activity times SM clock over the clock of the data sheet (overall FLOP utilization, arXiv
-2605.20799), and `flops_per_second` the same times the dense BF16 peak: upper estimates of the FLOP of the model, as
-tiles that are not full and sparsity count as work."""
+"""`flops_per_second` is `mfu_ratio`, which is an upper estimate, of the dense BF16 peak."""
 
 
 MAX_MEAN = 1e50
@@ -92,11 +90,9 @@ def sparkline(account: Account) -> str:
 def gpu_statistics(moments: Moments, device: Device) -> dict[str, GpuStatistic]:
     """Return the statistic of each quantity that was known."""
     found = {name: statistic for name in MOMENTS if (statistic := _statistic(*moments.of(name))) is not None}
-    cycles, peak = found.pop("tensor_hertz", None), tensor_peak_of(device.model)
-    if cycles is not None and peak is not None:
-        found[MFU] = _scaled(cycles, 1.0 / peak.clock_hertz)
-        if device.entity.kind == "gpu":
-            found[FLOPS] = _scaled(cycles, peak.flops / peak.clock_hertz)
+    mfu, peak = found.get(MFU), tensor_peak_of(device.model)
+    if mfu is not None and peak is not None and device.entity.kind == "gpu":
+        found[FLOPS] = GpuStatistic(mfu.mean * peak.flops, mfu.over_time * peak.flops, mfu.seconds)
     return found
 
 
@@ -128,7 +124,3 @@ def _statistic(seconds: float, integral: float, squares: float) -> GpuStatistic 
     if seconds <= 0.0 or not (mean := integral / seconds) < MAX_MEAN:
         return None
     return GpuStatistic(mean, sqrt(min(max(squares / seconds - mean * mean, 0.0), MAX_MEAN)), seconds)
-
-
-def _scaled(statistic: GpuStatistic, factor: float) -> GpuStatistic:
-    return GpuStatistic(statistic.mean * factor, statistic.over_time * factor, statistic.seconds)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from statistics import fmean, pstdev
 
 import pytest
@@ -11,7 +12,7 @@ from pulsed.accounting.activity import BUCKETS, Timeline
 from pulsed.accounting.saved_accounts import dump_account, load_account
 from pulsed.present.api.account_documents import account_document
 from tests.accounting.streams import A, B, Node
-from tests.compute.streams import BUSY
+from tests.compute.streams import BUSY, GPU
 
 RATIOS = st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=30)
 
@@ -62,11 +63,9 @@ def test_mfu_is_tensor_activity_at_the_clock_of_the_data_sheet(
 ) -> None:
     node = Node()
     for _ in range(3):
-        node.sees(((A,), BUSY._replace(tensor_active_ratio=0.5, sm_clock_hertz=hertz)))
-    account = node.running(A)
-    for each in account.gpus.values():
-        object.__setattr__(each.device, "model", model)
-    found = account_document(account, "here")["statistics"]
+        reading = BUSY._replace(tensor_active_ratio=0.5, sm_clock_hertz=hertz)
+        node.sees(((A,), reading), devices=[replace(GPU, model=model)])
+    found = account_document(node.running(A), "here")["statistics"]
     means = [found[name]["mean"] if name in found else None for name in ("mfu_ratio", "flops_per_second")]
     assert means[0] == pytest.approx(mfu, abs=1e-3)
     assert (means[1] and means[1] / 1e12) == pytest.approx(teraflops, abs=0.1)

@@ -118,3 +118,16 @@ def test_a_job_on_several_nodes(start: Start) -> None:
     assert "GPU gpu01/1: idle 4 h of 4 h" in report
     assert "Not known   3 of 5 nodes: 127.0.0.13 (has an older job with this id), " in report
     assert pulsed(*arguments, "--format", "line").stdout.endswith(" flags=idle_gpu,imbalance cov=1 nodes=2/5\n")
+
+
+def test_two_jobs_are_compared(start: Start) -> None:
+    jobs = [document(gpu_account(0, real=real, watts=watts)) for real, watts in ((0.4, 500.0), (0.6, 500.0))]
+    for made in jobs:
+        made["timeline"] |= {"bucket_seconds": 900.0, "gpu_seconds": [900.0] * 16}
+    url = f"localhost:{start({'/jobs/1': jobs[0], '/jobs/2': jobs[1]})}"
+    found = json.loads(pulsed("job", "--compare", "1", "2", url, "--format", "json").stdout)
+    assert {name for name, each in found["quantities"].items() if each["differs"]} == {"real_utilization_ratio"}
+    assert "Differs beyond noise: real work\n" in pulsed("job", url, "--compare", "1", "2").stdout
+    refused = pulsed("job", "4711", "--compare", "1", "2")
+    assert (refused.returncode, "--compare takes two IDs" in refused.stderr) == (2, True)
+    assert "there is no job '3'" in pulsed("job", "--compare", "1", "3", url).stderr
