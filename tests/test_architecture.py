@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "http": "regular_file",
     "kubernetes": "errors regular_file pauses settings http",
     "model": "errors",
-    "remote_write": "pauses settings http model",
+    "push": "pauses settings http model",
     "config": "errors settings http",
     "discovery": "errors durations regular_file settings http config model",
     "translate.units": "",
@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable pauses settings kubernetes remote_write model translate.units "
+        "background errors json_text printable pauses settings kubernetes push model translate.units "
         "translate.fields terminal attribution translate compute accounting"
     ),
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
@@ -62,7 +62,7 @@ MAY_IMPORT = {
     ),
     "commands": (
         "errors json_text printable memory regular_file pauses die_with_parent durations log http kubernetes "
-        "remote_write model discovery translate.fields terminal reader attribution compute accounting present "
+        "push model discovery translate.fields terminal reader attribution compute accounting present "
         "adapter server configuration collector"
     ),
     "cli": "errors printable commands",

@@ -22,9 +22,11 @@ from tools.metrics_docs import metrics
 
 EXPECTED = ROOT / "tests" / "golden" / "expected"
 CONDITIONAL = {
-    "pulsed_remote_write_samples_total",  # with publish.remote_write
-    "pulsed_remote_write_dropped_samples_total",
-    "pulsed_remote_write_waiting_samples",
+    "pulsed_push_samples_total",  # with publish.remote_write and publish.otlp
+    "pulsed_push_dropped_samples_total",
+    "pulsed_push_waiting_samples",
+    "pulsed_push_failed_reads_total",
+    "pulsed_push_up",
     "pulsed_health_report_up",  # with kubernetes.conditions
     "pulsed_attribution_errors_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",

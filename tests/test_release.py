@@ -121,7 +121,7 @@ def test_one_command_makes_everything(clone: Path) -> None:
     left = git(clone, "grep", "-lF", __version__, "--", ":!tests", ":!CHANGELOG.md", ":!*/constraints.txt")
     assert set(left.splitlines()) == {
         "pulsed/reader/record_lines.py",  # an example
-        "pulsed/remote_write/messages.py",  # the version of the protocol
+        "pulsed/push/remote_write.py",  # the version of the protocol
     }
 
     refused = release(clone, NEW)

@@ -29,10 +29,12 @@ from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
 from pulsed.present.promql.inputs import LIMITS, NEEDS_DAEMON
+from pulsed.push.page_series import families_of as families_in
+from pulsed.push.pusher import PUSHED, Pusher
+from pulsed.push.remote_write import RemoteWriteEncoder, RemoteWritePlan
+from pulsed.push.settings import RemoteWriteSettings
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.remote_write.settings import RemoteWriteSettings
-from pulsed.remote_write.writer import RemoteWriter
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 from tools.metric_rows import Row, mark_of, series, table
@@ -209,11 +211,17 @@ def _own() -> Iterator[str]:
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
     telemetry.state = lambda: StateWrites({"jobs.json": True})
-    telemetry.remote_write = RemoteWriter(_no_pages, lambda: "")
+    pusher: Pusher[RemoteWritePlan] = Pusher("remote_write", lambda plan: RemoteWriteEncoder(plan, _no_pages))
+    pusher.configure(RemoteWriteSettings(url="http://localhost").plan(""))
+    telemetry.pushers = [pusher]
     telemetry.node_reports = lambda: {"kubernetes": True}
-    telemetry.remote_write.configure(RemoteWriteSettings(url="http://localhost"))
     telemetry.count_request("/metrics", 200)
-    yield from table(_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")))
+    yield from table(
+        [
+            *_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")),
+            *(Row((family.name,), f"{family.help}; *pushed only*") for family in families_in(PUSHED)),
+        ]
+    )
 
 
 async def _no_pages() -> AsyncIterator[bytes]:

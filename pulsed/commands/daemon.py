@@ -47,9 +47,12 @@ from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
+from pulsed.present.hardware_metrics import hardware_points
 from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.push.otlp import OtlpEncoder, OtlpPlan
+from pulsed.push.pusher import PUSHED, Pusher
+from pulsed.push.remote_write import RemoteWriteEncoder, RemoteWritePlan
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
-from pulsed.remote_write.writer import RemoteWriter
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server
@@ -171,7 +174,11 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
-        self._remote_write = self._telemetry.remote_write = RemoteWriter(self._read_pages, lambda: self._store.node)
+        self._remote_write: Pusher[RemoteWritePlan] = Pusher(
+            "remote_write", lambda plan: RemoteWriteEncoder(plan, self._read_pages)
+        )
+        self._otlp: Pusher[OtlpPlan] = Pusher("otlp", self._otlp_encoder)
+        self._telemetry.pushers = (self._remote_write, self._otlp)
         self._reports = NodeReports(self._store)
         self._telemetry.node_reports = lambda: self._reports.states
         self._reports.prepare(config)()
@@ -201,6 +208,7 @@ class Daemon:
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
             asyncio.create_task(self._remote_write.run()),
+            asyncio.create_task(self._otlp.run()),
             asyncio.create_task(self._reports.run()),
             asyncio.create_task(self._host_watch.run()),
         ]
@@ -293,14 +301,24 @@ class Daemon:
         self._pages.configure(page_settings)
         families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
         families.scale_target = config.publish.scale_target
-        self._remote_write.configure(config.publish.remote_write)
+        self._remote_write.configure(config.publish.remote_write.plan(self._store.node))
+        self._otlp.configure(config.publish.otlp.plan(os.environ))
+
+    def _otlp_encoder(self, plan: OtlpPlan) -> OtlpEncoder:
+        return OtlpEncoder(
+            plan,
+            self._read_pages,
+            lambda: hardware_points(self._store, time.monotonic()),
+            lambda: self._store.node,
+        )
 
     async def _read_pages(self) -> AsyncIterator[bytes]:
-        """Render the page in its parts, for remote write."""
+        """Render the page in its parts, and the series of daemons that push."""
         parts = self._pages.parts
         for name in parts.names("group", time.monotonic()):
             if part := parts.part(name, time.monotonic()):
                 yield await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False, part=part)
+        yield PUSHED
 
     def _server(self) -> Server:
         web = self._config.web

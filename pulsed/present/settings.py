@@ -16,7 +16,8 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice,
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.owner_totals import SCALE_TARGET
-from pulsed.remote_write.settings import RemoteWriteSettings
+from pulsed.push.otlp_settings import OtlpSettings
+from pulsed.push.settings import RemoteWriteSettings
 from pulsed.settings import (
     Count,
     Duration,
@@ -91,6 +92,9 @@ class PublishSettings(Settings):
         RemoteWriteSettings(),
         "Sends the series of `/metrics` to a server as well, such as VictoriaMetrics or Mimir, by Prometheus' remote "
         "write 1.0.",
+    )
+    otlp: OtlpSettings = setting(
+        OtlpSettings(), "Sends metrics by OTLP/HTTP to the OpenTelemetry Collector, or what takes the same."
     )
 
     def problems(self) -> Iterator[Problem]:

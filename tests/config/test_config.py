@@ -415,10 +415,10 @@ def test_set_without_a_key(override: str) -> None:
 
 
 def test_unknown_environment_variable_names_the_nearest() -> None:
-    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_PROTOCOL": "9401"}
+    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_NOTHING": "9401"}
     assert problems(environment=environment) == [
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
-        "environment variable PULSED_PROTOCOL: no key has this name; see CONFIGURATION.md",
+        "environment variable PULSED_NOTHING: no key has this name; see CONFIGURATION.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
         "did you mean PULSED_SOURCE__EXPORTER__TARGETS?",
     ]
@@ -596,11 +596,12 @@ def test_every_key_has_a_description() -> None:
     assert [key for key, field in all_keys(Config).items() if not field.description] == []
 
 
+WITH_CERTIFICATES = ("source.exporter", "publish.remote_write", "publish.otlp")
 WITH_OTHERS = {
     "source.exporter.username": ["source.exporter.password=p"],
     "source.exporter.password": ["source.exporter.username=u"],
     "source.exporter.password_file": ["source.exporter.username=u"],
-    "source.exporter.key_file": ["source.exporter.cert_file=c"],
+    **{f"{section}.key_file": [f"{section}.cert_file=c"] for section in WITH_CERTIFICATES},
 }
 """What some keys cannot be without."""
 

@@ -36,8 +36,12 @@ def test_a_server_has_what_is_on_the_page(
             selector = '{job="pulsed",instance="node-1",cluster="a"}'
             server.wait_for(f"pulsed_gpu_real_utilization_ratio{selector}")
             server.wait_for(f"pulsed_build_info{selector}")
-            server.wait_for(f"pulsed_remote_write_samples_total{selector} > 0")
+            server.wait_for(f"pulsed_push_up{selector}")
+            server.wait_for(f"pulsed_push_samples_total{selector} > 0")
             until(lambda: names(daemon) <= {each["metric"]["__name__"] for each in server.ask('{cluster="a"}')})
-            assert 'pulsed_remote_write_dropped_samples_total{reason="refused"} 0' in daemon.get("/metrics").text
+            assert (
+                'pulsed_push_dropped_samples_total{protocol="remote_write",reason="refused"} 0'
+                in daemon.get("/metrics").text
+            )
             assert daemon.stop() == 0
         until(lambda: server.ask(f"pulsed_build_info{selector}") == [])

@@ -133,7 +133,7 @@ NAMES: tuple[str, ...] = (
 
 OWN_PREFIXES = (
     "process_",
-    *(f"pulsed_{word}_" for word in ("attribution", "build", "config", "http", "kernel_log", "source", "tick")),
+    *(f"pulsed_{word}_" for word in ("attribution", "build", "config", "http", "kernel_log", "push", "source", "tick")),
 )
 """How the names of families about pulsed itself begin."""
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -27,7 +28,7 @@ from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.text_format import lines
-from pulsed.remote_write.writer import RemoteWriter
+from pulsed.push.pusher import Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
@@ -63,7 +64,7 @@ class Telemetry(Collector):
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
-        self.remote_write: RemoteWriter | None = None
+        self.pushers: Sequence[Pusher[Any]] = ()
         self.node_reports: Callable[[], Mapping[str, bool]] = dict
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
@@ -97,8 +98,7 @@ class Telemetry(Collector):
         yield from node_families(self._store)
         yield from self.owners(self._now)
         yield from _state_families(self.state())
-        if self.remote_write is not None and self.remote_write.sent is not None:
-            yield from _remote_write_families(self.remote_write, self.remote_write.sent)
+        yield from _push_families(self.pushers)
         if reports := self.node_reports():
             up = GaugeMetricFamily(
                 "pulsed_health_report_up",
@@ -237,17 +237,28 @@ def _state_families(state: StateWrites) -> Iterator[Metric]:
     )
 
 
-def _remote_write_families(writer: RemoteWriter, sent: int) -> Iterator[Metric]:
-    yield CounterMetricFamily("pulsed_remote_write_samples", "Samples that the server has taken", value=sent)
+def _push_families(pushers: Iterable[Pusher[Any]]) -> Iterator[Metric]:
+    protocol = ["protocol"]
+    sent = CounterMetricFamily("pulsed_push_samples", "Samples that the server has taken", labels=protocol)
     dropped = CounterMetricFamily(
-        "pulsed_remote_write_dropped_samples",
+        "pulsed_push_dropped_samples",
         "Samples not delivered: tried for two minutes (expired), refused, or too much waiting (full)",
-        labels=["reason"],
+        labels=["protocol", "reason"],
     )
-    for reason, count in writer.dropped.items():
-        dropped.add_metric([reason], count)
-    yield dropped
-    yield GaugeMetricFamily("pulsed_remote_write_waiting_samples", "Samples waiting to be sent", value=writer.waiting)
+    waiting = GaugeMetricFamily("pulsed_push_waiting_samples", "Samples waiting to be sent", labels=protocol)
+    failed = CounterMetricFamily(
+        "pulsed_push_failed_reads", "Intervals without samples because of an error in pulsed", labels=protocol
+    )
+    for pusher in pushers:
+        if pusher.sent is not None:
+            sent.add_metric([pusher.protocol], pusher.sent)
+            for reason, count in pusher.dropped.items():
+                dropped.add_metric([pusher.protocol, reason], count)
+            waiting.add_metric([pusher.protocol], pusher.waiting)
+            failed.add_metric([pusher.protocol], pusher.failed_reads)
+    for family in (sent, dropped, waiting, failed):
+        if family.samples:
+            yield family
 
 
 def build_info(name: str) -> Metric:

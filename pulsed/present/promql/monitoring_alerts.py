@@ -100,10 +100,12 @@ def _of_daemons() -> tuple[Alert, ...]:
     return (
         Alert(
             "PulsedDaemonDown",
-            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} last_over_time(pulsed_build_info[1d])',
+            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} last_over_time(pulsed_build_info[1d])\n'
+            f"or last_over_time(pulsed_push_up[1d]) unless {daemon} pulsed_push_up",
             "5m",
             "warning",
-            f"{DAEMON} does not answer Prometheus",
+            f"{DAEMON} {{{{ if eq $value 0.0 }}}}does not answer Prometheus{{{{ else }}}}no longer sends its series"
+            "{{ end }}",
             f"{UNMONITORED}{last_seen('up{job=%q,instance=%q} == 1', 'job', 'instance')}Check that the node is up, that"
             " the service or pod runs (`systemctl status pulsed`, `kubectl get pods`), and that Prometheus reaches"
             " {{ $labels.instance }}.",

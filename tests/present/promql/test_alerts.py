@@ -577,6 +577,17 @@ def test_a_daemon_is_down_whatever_its_job(tmp_path: Path, labels: dict[str, str
     assert bool(fired(tmp_path, OF_PULSED, world, {"PulsedDaemonDown": 50})["PulsedDaemonDown"]) == fires
 
 
+def test_a_daemon_that_pushes_is_down_when_its_series_end(tmp_path: Path) -> None:
+    """There is no `up` of it."""
+    world = [
+        (selector("pulsed_push_up", {"job": "pulsed", "instance": instance}), values)
+        for instance, values in (("silent", "1+0x5 stale"), ("well", "1+0x60"))
+    ]
+    (alert,) = fired(tmp_path, OF_PULSED, world, {"PulsedDaemonDown": 50})["PulsedDaemonDown"]
+    assert "silent" in str(alert)
+    assert "no longer sends" in str(alert)
+
+
 def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: Path) -> None:
     def info(node: str, instance: str, values: str, who: str = "0") -> tuple[str, str]:
         return selector("pulsed_gpu_info", {**gpu(who, node), "instance": instance}), values

@@ -1,7 +1,7 @@
-"""Sends the series of a page to a server at an interval: a queue of two minutes, and retries.
+"""Sends series to a server at an interval, by one of several protocols: a queue of two minutes, and retries.
 
-One task reads pages and fills the queue, another sends. What is too old, or too much, is dropped and counted. Must not
-depend on what the series mean.
+One task reads series and fills the queue, another sends. What is too old, or too much, is dropped and counted. Must not
+depend on what the series mean, or on how a protocol writes them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pulsed import __version__
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
 from pulsed.pauses import Backoff, aligned_sleep, within
-from pulsed.remote_write.messages import HEADERS, MEDIA_TYPE, STALE, encoded_labels, message, values
-from pulsed.remote_write.settings import RemoteWriteSettings
 
 if TYPE_CHECKING:
     from pulsed.http.client import Answer, HttpClient
@@ -35,16 +33,81 @@ QUEUE_BYTES = 256 * 2**20
 MESSAGE_SAMPLES = 2000
 """Samples of a message, as Prometheus sends them."""
 
-_TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
+
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _END_SECONDS = 2.0
 _REFUSAL_BYTES = 64 * 1024
-_TOO_MANY_REQUESTS = 429
+
+PUSHED = b"""\
+# HELP pulsed_push_up 1 while pulsed sends its series itself: `up`, which a scrape has, is not there
+# TYPE pulsed_push_up gauge
+pulsed_push_up 1
+"""
+"""A page with the series by which an alert sees a daemon that no longer sends."""
 
 ReadPages = Callable[[], AsyncIterator[bytes]]
 """Reads all series, as pages in the text format without timestamps, of which no series is on two."""
 
+Encoded = tuple[bytes, int]
+"""A message, and how many samples it has."""
+
 log = logging.getLogger(__name__)
+
+
+class Encoder(Protocol):
+    """Writes series as messages of a protocol, and reads the answers.
+
+    Attributes:
+        media_type: of the messages, as is what `headers` have.
+    """
+
+    @property
+    def media_type(self) -> str: ...  # noqa: D102
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    def messages(self) -> AsyncIterator[Encoded]:
+        """Yield a sample of each series, and the end of those that are gone."""
+
+    def ended(self) -> Iterator[Encoded]:
+        """Yield the end of all series."""
+
+    def is_temporary(self, status: int) -> bool:
+        """Return whether a message that was answered so is to be sent again."""
+
+    def refused(self, answer: bytes) -> tuple[int, str]:
+        """Return how many samples an answer of success refuses, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Where messages go, and what a request needs.
+
+    Attributes:
+        url: may hold a user and password.
+        certificates: files of authorities, client certificate and its key; an empty name for none.
+        timeout: of a request, in seconds.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    bearer_token_file: str | None = None
+    certificates: tuple[str, str, str] = ("", "", "")
+    is_verified: bool = True
+    timeout: float = TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class PushPlan:
+    """How series are sent; `interval` is the time between two samples, in seconds."""
+
+    receiver: Receiver
+    interval: float
+
+
+PlanT = TypeVar("PlanT", bound=PushPlan)
 
 
 class _NotDelivered(Exception):
@@ -53,43 +116,48 @@ class _NotDelivered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    settings: RemoteWriteSettings
+    receiver: Receiver
+    encoder: Encoder
     body: bytes
     samples: int
     until: float
 
 
-class RemoteWriter:
+class Pusher(Generic[PlanT]):
     """Sends series until its task is cancelled.
 
     Attributes:
+        protocol: its name, for logs and labels.
         sent: samples that the server took; None before a server is configured.
         dropped: samples that were not delivered, by reason: `expired`, `full` or `refused`.
+        failed_reads: how often the series could not be read, or written as messages.
     """
 
-    def __init__(self, read: ReadPages, node: Callable[[], str]) -> None:
-        self._read, self._node = read, node
-        self._settings = self._used = RemoteWriteSettings()
+    def __init__(self, protocol: str, encoder: Callable[[PlanT], Encoder]) -> None:
+        self.protocol, self._make_encoder = protocol, encoder
+        self._plan: PlanT | None = None
+        self._used: PlanT | None = None
+        self._encoder: Encoder | None = None
         self._is_changed = asyncio.Event()
         self._queue: deque[_Message] = deque()
         self._bytes = 0
         self._is_filled, self._is_empty = asyncio.Event(), asyncio.Event()
-        self._series: dict[bytes, bytes] = {}
         self._failure = ""
         self.sent: int | None = None
         self.dropped: Counter[str] = Counter(dict.fromkeys(("expired", "full", "refused"), 0))
+        self.failed_reads = 0
 
     @property
     def waiting(self) -> int:
         """Samples that wait to be sent."""
         return sum(each.samples for each in self._queue)
 
-    def configure(self, settings: RemoteWriteSettings) -> None:
-        """Send by these settings from the next samples on; what waits is sent by those before."""
-        if settings != self._settings:
-            self._settings = settings
+    def configure(self, plan: PlanT | None) -> None:
+        """Send by this plan from the next samples on; what waits is sent by the one before. None: send nothing."""
+        if plan != self._plan:
+            self._plan = plan
             self._is_changed.set()
-        if settings.url is not None and self.sent is None:
+        if plan is not None and self.sent is None:
             self.sent = 0
 
     async def run(self) -> None:
@@ -98,62 +166,48 @@ class RemoteWriter:
         try:
             while True:
                 self._is_changed.clear()
-                if self._settings is not self._used:
-                    self._end_series(self._series)
-                    self._used, self._series = self._settings, {}
-                if self._used.url is None:
+                if self._plan is not self._used:
+                    self._end_series()
+                    self._used = self._plan
+                    self._encoder = None if self._plan is None else self._make_encoder(self._plan)
+                if self._used is None or self._encoder is None:
                     await self._is_changed.wait()
                     continue
                 sender = sender or asyncio.create_task(self._send_all())
-                await self._take_samples()
+                await self._take_samples(self._used, self._encoder)
                 await aligned_sleep(self._used.interval)
         finally:
             if sender is not None:
                 await self._stop(sender)
 
     async def _stop(self, sender: asyncio.Task[None]) -> None:
-        self._end_series(self._series)
+        self._end_series()
         try:
             await within(_END_SECONDS, self._is_empty.wait())
         except asyncio.TimeoutError:
             log.warning(
                 "samples were not delivered before the end",
-                extra={"server": masked(self._used.url or ""), "samples": self.waiting},
+                extra={"protocol": self.protocol, "samples": self.waiting},
             )
         sender.cancel()
         await asyncio.gather(sender, return_exceptions=True)
 
-    async def _take_samples(self) -> None:
-        """Queue a sample of each series, and the end of those that are gone."""
-        labels = {"job": "pulsed", "instance": self._node(), **self._used.labels}
-        extra = {name.encode(): value.encode("utf-8", "replace") for name, value in labels.items()}
-        milliseconds = time.time_ns() // 1_000_000
-        before, series = self._series, dict[bytes, bytes]()
-        samples: list[tuple[bytes, bytes]] = []
-        async for page in self._read():
-            for name, value in values(page):
-                known = before.get(name) or encoded_labels(name, extra)
-                series[name] = known
-                samples.append((known, value))
-                if len(samples) == MESSAGE_SAMPLES:
-                    self._put(samples, milliseconds)
-                    samples = []
-                    await asyncio.sleep(0)
-        self._put(samples, milliseconds)
-        self._series = series
-        self._end_series({name: before[name] for name in before.keys() - series.keys()}, milliseconds)
+    async def _take_samples(self, plan: PushPlan, encoder: Encoder) -> None:
+        try:
+            async for body, samples in encoder.messages():
+                self._put(plan.receiver, encoder, body, samples)
+        except Exception:
+            self.failed_reads += 1
+            log.exception("series could not be read", extra={"protocol": self.protocol})
 
-    def _end_series(self, series: Mapping[bytes, bytes], milliseconds: int | None = None) -> None:
-        labels, time_ms = list(series.values()), milliseconds or time.time_ns() // 1_000_000
-        for first in range(0, len(labels), MESSAGE_SAMPLES):
-            self._put([(each, STALE) for each in labels[first : first + MESSAGE_SAMPLES]], time_ms)
+    def _end_series(self) -> None:
+        if self._used is not None and self._encoder is not None:
+            for body, samples in self._encoder.ended():
+                self._put(self._used.receiver, self._encoder, body, samples)
 
-    def _put(self, samples: Sequence[tuple[bytes, bytes]], milliseconds: int) -> None:
-        if not samples:
-            return
+    def _put(self, receiver: Receiver, encoder: Encoder, body: bytes, samples: int) -> None:
         now = time.monotonic()
-        body = message(samples, milliseconds)
-        self._queue.append(_Message(self._used, body, len(samples), now + QUEUE_SECONDS))
+        self._queue.append(_Message(receiver, encoder, body, samples, now + QUEUE_SECONDS))
         self._bytes += len(body)
         while self._queue[0].until < now:
             self._drop("expired")
@@ -182,7 +236,12 @@ class RemoteWriter:
                     self._is_empty.set()
                     await self._is_filled.wait()
                 first = self._queue[0]
-                pause = await self._deliver(client, first)
+                try:
+                    pause = await self._deliver(client, first)
+                except Exception as error:
+                    if repr(error) != self._failure:
+                        log.exception("a message could not be sent", extra={"protocol": self.protocol})
+                    pause = self._failed(masked(first.receiver.url), repr(error))
                 if pause is None:
                     backoff.reset()
                 elif self._queue and self._queue[0] is first:
@@ -192,22 +251,26 @@ class RemoteWriter:
 
     async def _deliver(self, client: HttpClient, first: _Message) -> float | None:
         """Send the first message of the queue; return the least seconds until it may be tried again, None if done."""
-        server = masked(first.settings.url or "")
+        server = masked(first.receiver.url)
         try:
-            answer = await _post(client, first.settings, first.body)
+            answer = await _post(client, first)
         except _NotDelivered as error:
             return self._failed(server, str(error))
         is_first = bool(self._queue) and self._queue[0] is first  # the queue may have dropped it meanwhile
         if 200 <= answer.status < 300:
+            refused, why = first.encoder.refused(answer.page)
             if is_first:
                 self._next()
-                self.sent = (self.sent or 0) + first.samples
-            if self._failure:
-                log.info("remote write works again", extra={"server": server})
+                self.sent = (self.sent or 0) + first.samples - refused
+                self.dropped["refused"] += refused
+            if refused:
+                self._failed(server, f"refused {refused} samples: {why}")
+            elif self._failure:
+                log.info(f"{self.protocol} works again", extra={"server": server})
                 self._failure = ""
             return None
         reason = f"answered {answer.status} {answer.reason} {answer.page[:200].decode('utf-8', 'replace')}".strip()
-        if answer.status >= 500 or answer.status == _TOO_MANY_REQUESTS:
+        if first.encoder.is_temporary(answer.status):
             return self._failed(server, reason, float(answer.retry_seconds or 0))
         self._failed(server, reason)
         if is_first:
@@ -217,41 +280,42 @@ class RemoteWriter:
     def _failed(self, server: str, reason: str, pause: float = 0.0) -> float:
         """Log a failure unless it is that of before; drop what has waited for too long."""
         if reason != self._failure:
-            log.warning("remote write fails", extra={"server": server, "error": reason})
+            log.warning(f"{self.protocol} fails", extra={"server": server, "error": reason})
             self._failure = reason
         while self._queue and self._queue[0].until < time.monotonic():
             self._drop("expired")
         return min(pause, QUEUE_SECONDS)
 
 
-async def _post(client: HttpClient, settings: RemoteWriteSettings, content: bytes) -> Answer:
+async def _post(client: HttpClient, message: _Message) -> Answer:
     """Send a message once; raises `_NotDelivered`."""
     from pulsed.http.body import BadBody, Body
     from pulsed.http.client import BrokenAnswer, Content, DeadlineMissed, address_of, request_bytes
     from pulsed.http.connection import describe
 
-    parts = urlsplit(settings.url or "")
-    headers = {"User-Agent": f"pulsed/{__version__}", **HEADERS, **settings.headers}
+    receiver, encoder = message.receiver, message.encoder
+    parts = urlsplit(receiver.url)
+    headers = {"User-Agent": f"pulsed/{__version__}", **encoder.headers, **receiver.headers}
     try:
-        if settings.bearer_token_file:
-            headers["Authorization"] = f"Bearer {read_token(settings.bearer_token_file)}"
+        if receiver.bearer_token_file:
+            headers["Authorization"] = f"Bearer {read_token(receiver.bearer_token_file)}"
         elif parts.username is not None:
             headers["Authorization"] = basic_authorization(unquote(parts.username), unquote(parts.password or ""))
         address = address_of(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-        request = request_bytes(address, headers, Content("POST", MEDIA_TYPE, content))
-        context = _tls(settings.ca_file or "").context() if address.secure else None
-        return await client.get(address, request, Body(_REFUSAL_BYTES), _TIMEOUT_SECONDS, context)
+        request = request_bytes(address, headers, Content("POST", encoder.media_type, message.body))
+        context = _tls(*receiver.certificates, receiver.is_verified).context() if address.secure else None
+        return await client.get(address, request, Body(_REFUSAL_BYTES), receiver.timeout, context)
     except (BadCredentials, BadTlsFiles, BadBody) as error:
         raise _NotDelivered(str(error)) from error
     except DeadlineMissed as error:
-        raise _NotDelivered(f"did not answer in {_TIMEOUT_SECONDS:g} s") from error
+        raise _NotDelivered(f"did not answer in {receiver.timeout:g} s") from error
     except (BrokenAnswer, OSError) as error:
         raise _NotDelivered(describe(error)[1]) from error
     except ValueError:  # its text may repeat a header
         raise _NotDelivered("cannot be sent this request: look for line breaks in the URL and headers") from None
 
 
-@lru_cache(maxsize=2)
-def _tls(ca_file: str) -> ClientTls:
+@lru_cache(maxsize=4)
+def _tls(ca_file: str, cert_file: str, key_file: str, is_verified: bool) -> ClientTls:
     """Return the same contexts for all requests, because a connection is kept for its context."""
-    return ClientTls(ca_file)
+    return ClientTls(ca_file, cert_file, key_file, is_verified=is_verified)

@@ -7,7 +7,8 @@ import struct
 
 import pytest
 
-from pulsed.remote_write.messages import STALE, encoded_labels, message, values
+from pulsed.push.page_series import series_of
+from pulsed.push.remote_write import STALE, encoded_labels, message
 
 MILLISECONDS = 1_790_000_000_123
 
@@ -64,7 +65,9 @@ def series(body: bytes) -> list[tuple[list[tuple[str, str]], bytes, int]]:
 def test_a_page_becomes_sorted_labels_with_values_and_one_time() -> None:
     page = b'# TYPE a gauge\na{z="1",empty="",b="x y"} 2.5\na 1e9\nc{d="NaN"} NaN\nc{d="i"} +Inf\n'
     extra = {b"job": b"pulsed", b"b": b"not this"}
-    body = message([(encoded_labels(name, extra), value) for name, value in values(page)], MILLISECONDS)
+    body = message(
+        [(encoded_labels(name, extra), struct.pack("<d", value)) for name, value in series_of(page)], MILLISECONDS
+    )
     first, second, third, fourth = series(body)
     assert first[0] == [("__name__", "a"), ("b", "x y"), ("job", "pulsed"), ("z", "1")]
     assert second[0] == [("__name__", "a"), ("b", "not this"), ("job", "pulsed")]
@@ -79,8 +82,8 @@ def test_a_page_becomes_sorted_labels_with_values_and_one_time() -> None:
 def test_escaped_labels_are_as_they_were(text: str) -> None:
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     page = f'a{{b="{escaped}",c="d"}} 1\n'.encode()
-    ((name, value),) = values(page)
-    ((labels, _, _),) = series(message([(encoded_labels(name, {}), value)], MILLISECONDS))
+    ((name, value),) = series_of(page)
+    ((labels, _, _),) = series(message([(encoded_labels(name, {}), struct.pack("<d", value))], MILLISECONDS))
     assert labels == [("__name__", "a"), ("b", text), ("c", "d")]
 
 

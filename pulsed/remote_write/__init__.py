@@ -1,1 +1,0 @@
-"""Sends series to servers of Prometheus' remote write protocol 1.0."""
