@@ -92,11 +92,15 @@ def compare(folder: Path, scrapes: int) -> Seen:
 
 
 def _sampled(history: Mapping[str, Any], begin: float, end: float) -> float:
-    """Mean of the real utilization of the samples between two scrapes, weighted with the time since the one before."""
+    """Mean of the real utilization of the samples between two scrapes, weighted with the time that they cover."""
     ratios: list[float] = history["fields"]["real_utilization_ratio"]
     samples = zip(history["time"], ratios, strict=True)
     within = [(now, ratio) for now, ratio in samples if begin < now <= end]
-    parts = [(after - before, ratio) for (before, _), (after, ratio) in pairwise(within)]
+    parts = [
+        (after - before, ratio)
+        for (before, _), (after, ratio) in pairwise(within)
+        if after - before <= GAP_INTERVALS * TICK
+    ]
     return float(sum(seconds * ratio for seconds, ratio in parts) / sum(seconds for seconds, _ in parts))
 
 

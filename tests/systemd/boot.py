@@ -74,7 +74,7 @@ def boot(tree: Path, check: Path, inside: Path, folder: Path) -> Sequence[Row]:
             else ()
         )
         words = (nspawn, *kmsg, "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network", "-D", root)
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=280, check=False)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=560, check=False)
     written = check / "report"
     assert written.exists(), f"systemd-nspawn: {done.returncode} {log.read_text(errors='replace')[-3000:]}"
     rows = [json.loads(line) for line in written.read_text().splitlines()]
