@@ -56,6 +56,21 @@ class HostTree:
         if has_gpu and not (folder / "7").is_symlink():
             (folder / "7").symlink_to("/dev/nvidia0")
 
+    def set_port(
+        self,
+        device: str,
+        state: str = "4: ACTIVE",
+        physical: str = "5: LinkUp",
+        rate: str = "400 Gb/sec (4X NDR)",
+        **counters: int,
+    ) -> None:
+        """Add the port of an InfiniBand adapter with one port, or change it."""
+        folder = f"sys/class/infiniband/{device}"
+        self.write(f"{folder}/board_id", "MT_0000000838\n")
+        texts = {"link_layer": "InfiniBand", "state": state, "phys_state": physical, "rate": rate}
+        for name, text in texts.items() | {(f"counters/{name}", str(value)) for name, value in counters.items()}:
+            self.write(f"{folder}/ports/1/{name}", f"{text}\n")
+
     def log(self, message: str, at: float) -> None:
         """Append a message of the kernel, at a Unix time."""
         with self.kernel_log.open("a") as file:

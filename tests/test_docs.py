@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pulsed.cli import main
+from pulsed.model.host import PORT_COUNTERS
 from pulsed.model.vocabulary import QUANTITIES
 from support.daemon import Daemon, serving
 from support.hardware.table import page as known_kernels
@@ -39,6 +40,8 @@ CONDITIONAL = {
     "pulsed_kernel_log_up",
     "pulsed_node_health_check",  # where this host's GPUs are read
     "pulsed_node_pci_gpus",
+    *(f"pulsed_node_infiniband_port_{name}" for name in ("up", "rate_bytes_per_second")),
+    *(f"pulsed_node_infiniband_port_{name}_total" for name in PORT_COUNTERS),
     "pulsed_workload_pods",
     "pulsed_workload_real_utilization_ratio_sum",
     "pulsed_workload_scale_hint",

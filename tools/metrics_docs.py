@@ -17,7 +17,7 @@ from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import CheckState, NodeHealth
-from pulsed.model.host import HostFacts
+from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import GPU_FAMILIES, form_of
@@ -206,7 +206,8 @@ def _own() -> Iterator[str]:
     store.targets[0].errors["scrape_failed"] = 1
     store.targets[0].kernel_log_error = ""
     store.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
-    store.set_host(HostFacts(0.0, ()), NodeHealth((CheckState("gpu_missing", "ok"),)))
+    port = InfinibandPort("mlx5_0", "1", "", "ACTIVE", "LinkUp", 5e10, dict.fromkeys(PORT_COUNTERS, 0))
+    store.set_host(HostFacts(0.0, (), ports=(port,)), NodeHealth((CheckState("gpu_missing", "ok"),)))
     telemetry = Telemetry(store)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]

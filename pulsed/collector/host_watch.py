@@ -17,9 +17,10 @@ from pulsed.compute.health.node_evaluator import NodeEvaluator
 from pulsed.configuration import Config
 from pulsed.daemon_thread import SharedCall
 from pulsed.host.driver_processes import read_stuck_processes
+from pulsed.host.infiniband import read_ports
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
-from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
+from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.pauses import aligned_sleep, within
@@ -50,6 +51,7 @@ class HostWatch:
         self._evaluator = NodeEvaluator()
         self._bus: SharedCall[tuple[PciGpu, ...] | None] = SharedCall("host-bus")
         self._processes: SharedCall[tuple[StuckProcess, ...] | None] = SharedCall("host-processes")
+        self._ports: SharedCall[tuple[InfinibandPort, ...] | None] = SharedCall("host-infiniband")
         self._log: SharedCall[None] = SharedCall("host-log")
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
@@ -71,7 +73,7 @@ class HostWatch:
                     await aligned_sleep(self._config.host.interval)
         finally:
             self._kernel_log.close()
-            for thread in (self._bus, self._processes, self._log):
+            for thread in (self._bus, self._processes, self._ports, self._log):
                 thread.close()
 
     async def _look(self, config: Config) -> None:
@@ -82,12 +84,13 @@ class HostWatch:
             return
         root = Path(config.host.root)
         await self._store.catch_up()
-        pci_gpus, stuck, _ = await asyncio.gather(
+        pci_gpus, stuck, ports, _ = await asyncio.gather(
             _read(self._bus, "PCI bus", lambda: read_pci_gpus(root)),
             _read(self._processes, "processes", lambda: read_stuck_processes(root)),
+            _read(self._ports, "InfiniBand", lambda: read_ports(root)),
             _read(self._log, "kernel log", self._read_kernel_log),
         )
-        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck)
+        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck, ports)
         view = NodeView(facts, self._shown(targets), config.gpus not in (None, "all"), config.health.expected_gpus)
         before, health = self._store.node_health, self._evaluator.evaluate(view, config.health.disabled)
         self._store.set_host(facts, health)

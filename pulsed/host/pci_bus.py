@@ -30,7 +30,7 @@ def read_pci_gpus(root: Path) -> tuple[PciGpu, ...] | None:
 
 
 def _is_gpu(device: Path) -> bool:
-    is_nvidia = _text(device / "vendor") == _NVIDIA and _text(device / "class")[:6] in _DISPLAY_CLASSES
+    is_nvidia = text_of(device / "vendor") == _NVIDIA and text_of(device / "class")[:6] in _DISPLAY_CLASSES
     return is_nvidia and not (device / "physfn").exists()  # a virtual function, for a guest
 
 
@@ -39,12 +39,12 @@ def _gpu(root: Path, device: Path) -> PciGpu:
         driver = os.path.basename(os.readlink(device / "driver"))
     except OSError:
         driver = ""
-    minor = _MINOR.search(_text(root / f"proc/driver/nvidia/gpus/{device.name}/information"))
+    minor = _MINOR.search(text_of(root / f"proc/driver/nvidia/gpus/{device.name}/information"))
     is_usable = minor is not None and (root / f"dev/nvidia{minor[1]}").exists()
     return PciGpu(f"{device.name.upper():0>16}", driver, is_usable)
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """Return the content of a small file; empty if it cannot be read, as that of a device that was just removed."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()

@@ -5,6 +5,7 @@ A part that cannot be read is None, which is never the same as empty.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsed.model.raw_tick import KernelEvent
@@ -37,6 +38,52 @@ class StuckProcess(NamedTuple):
     name: str
 
 
+class PortCounter(NamedTuple):
+    """A counter of a port: its file below the folder of the port, in units of so many, and its meaning."""
+
+    path: str
+    unit: int
+    meaning: str
+
+
+PORT_COUNTERS: Mapping[str, PortCounter] = {
+    "receive_bytes": PortCounter("counters/port_rcv_data", 4, "Data received by the port"),
+    "transmit_bytes": PortCounter("counters/port_xmit_data", 4, "Data sent by the port"),
+    "symbol_errors": PortCounter("counters/symbol_error", 1, "Symbols with errors that the port received"),
+    "link_recoveries": PortCounter("counters/link_error_recovery", 1, "Recoveries of the link from errors"),
+    "link_downed": PortCounter("counters/link_downed", 1, "Recoveries of the link that failed: it went down"),
+    "rnr_nak_retry_errors": PortCounter("hw_counters/rnr_nak_retry_err", 1, "Sends given up: receiver not ready"),
+    "local_ack_timeout_errors": PortCounter("hw_counters/local_ack_timeout_err", 1, "Acknowledgements that timed out"),
+}
+"""By name. An adapter or kernel may lack some. Sources: the kernel's sysfs-class-infiniband, NVIDIA's mlx5 counters."""
+
+
+class InfinibandPort(NamedTuple):
+    """A port of an InfiniBand or RoCE adapter.
+
+    Attributes:
+        device: such as `mlx5_0`.
+        board: the same for ports of adapters of one model with the same link layer.
+        state: `ACTIVE`, `DOWN`, `INIT`, `ARMED`; empty if it cannot be read, like `physical_state`.
+        physical_state: `LinkUp`, `Polling` (no partner), `Disabled` (by an administrator), and others.
+        bytes_per_second: of the link now, in one direction.
+        counters: by name of `PORT_COUNTERS`.
+    """
+
+    device: str
+    port: str
+    board: str
+    state: str
+    physical_state: str
+    bytes_per_second: float | None
+    counters: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Device and port, as in `mlx5_0/1`."""
+        return f"{self.device}/{self.port}"
+
+
 class HostFacts(NamedTuple):
     """What one look at the host found.
 
@@ -44,6 +91,7 @@ class HostFacts(NamedTuple):
         time: of the look, in Unix seconds.
         pci_gpus: None where there is no PCI bus to see.
         stuck_processes: at this look; None where the processes of the host cannot be seen.
+        ports: None where there is no sysfs to see.
         kernel_events: of GPUs that the driver could not start, since boot and as far as the kernel log was read.
     """
 
@@ -51,6 +99,7 @@ class HostFacts(NamedTuple):
     pci_gpus: tuple[PciGpu, ...] | None = None
     kernel_events: tuple[KernelEvent, ...] = ()
     stuck_processes: tuple[StuckProcess, ...] | None = None
+    ports: tuple[InfinibandPort, ...] | None = None
 
 
 class ShownGpu(NamedTuple):

@@ -138,6 +138,26 @@ def test_a_host_engine_that_answers_nothing_is_named(tmp_path: Path) -> None:
             assert "accepts connections and answers nothing" in row["problems"][0]["message"]
 
 
+def test_infiniband_links_that_go_down_slow_down_and_have_errors_are_named(
+    tmp_path: Path, standin: Standin, tree: HostTree
+) -> None:
+    for number in range(3):
+        tree.set_port(f"mlx5_{number}", link_downed=0, symbol_error=7, port_rcv_data=250)
+    with serving(tmp_path, *flags(standin, tree)) as daemon:
+        until(lambda: severity(daemon, "ib_link_down") == 0)
+        labels = 'node="n1",device="mlx5_0",port="1"'
+        page = daemon.get("/metrics").text
+        assert f"pulsed_node_infiniband_port_up{{{labels}}} 1" in page
+        assert f"pulsed_node_infiniband_port_rate_bytes_per_second{{{labels}}} 50000000000" in page
+        assert f"pulsed_node_infiniband_port_receive_bytes_total{{{labels}}} 1000" in page
+        tree.set_port("mlx5_0", "1: DOWN", "2: Polling", "10 Gb/sec (4X SDR)", link_downed=1)
+        tree.set_port("mlx5_1", rate="100 Gb/sec (1X NDR)")
+        until(lambda: state(daemon, "ib_link_down") == "crit" and state(daemon, "ib_link_degraded") == "warn")
+        assert problem(daemon, "ib_link_down")["message"].endswith(": mlx5_0/1")
+        assert problem(daemon, "ib_link_degraded")["message"].endswith(": mlx5_1/1 (100 of 400 Gbit/s)")
+        assert problem(daemon, "ib_errors")["message"].endswith(": mlx5_0/1 (1 times that the link went down)")
+
+
 def test_gpus_of_others_are_no_fault(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
     """One of a virtual machine, and those of a host whose GPUs this process does not read."""
     tree.add_pci("0000:5e:00.0", "vfio-pci")

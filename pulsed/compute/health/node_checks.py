@@ -6,12 +6,20 @@ GPU that belongs to a virtual machine or that this container is not given are no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pulsed.compute.health.rule import MINUTE
+from pulsed.compute.health.port_history import (
+    ACTIVE,
+    PORT_LIMITS,
+    PortPasts,
+    is_down,
+    most_neighbours_are_up,
+    usual_rate,
+)
+from pulsed.compute.health.rule import MINUTE, duration
 from pulsed.model.health import State
 from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
 
@@ -60,6 +68,7 @@ class NodeView(NamedTuple):
         is_selected: whether the key `gpus` leaves out some.
         expected: the key `health.expected_gpus`.
         sleeps: how long processes have been stuck.
+        pasts: what ports did before, by their names.
     """
 
     facts: HostFacts
@@ -67,6 +76,7 @@ class NodeView(NamedTuple):
     is_selected: bool = False
     expected: ExpectedGpus = None
     sleeps: Sleeps = MappingProxyType({})
+    pasts: PortPasts = MappingProxyType({})
 
 
 class Finding(NamedTuple):
@@ -174,6 +184,49 @@ def _is_of_nvidia(process: StuckProcess) -> bool:
     return process.name.startswith("nvidia")
 
 
+def _ib_link_down(view: NodeView) -> Finding | None:
+    """Find ports that are down: critical if one was up before."""
+    if not view.facts.ports:
+        return None if view.facts.ports is not None else UNKNOWN
+    down = [port for port in view.facts.ports if is_down(port)]
+    was_up = [port.name for port in down if view.pasts[port.name].was_up]
+    others = [port.name for port in down if port.name not in was_up and most_neighbours_are_up(port, view.facts.ports)]
+    state: State = "crit" if was_up else "warn"
+    return _of_ports(state, [*was_up, *(f"{name} (most of its kind are up)" for name in others)])
+
+
+def _ib_link_degraded(view: NodeView) -> Finding | None:
+    """Find ports that are slower than they were, or than others of their kind."""
+    if not view.facts.ports:
+        return None if view.facts.ports is not None else UNKNOWN
+    texts = []
+    for port in view.facts.ports:
+        best = max(view.pasts[port.name].best or 0.0, usual_rate(port, view.facts.ports) or 0.0)
+        if port.state == ACTIVE and port.bytes_per_second is not None and port.bytes_per_second < best:
+            texts.append(f"{port.name} ({8e-9 * port.bytes_per_second:g} of {8e-9 * best:g} Gbit/s)")
+    return _of_ports("warn", texts)
+
+
+def _ib_errors(view: NodeView) -> Finding | None:
+    """Find ports with more errors than a limit."""
+    if not view.facts.ports:
+        return None if view.facts.ports is not None else UNKNOWN
+    texts = []
+    for port in view.facts.ports:
+        for limit in PORT_LIMITS:
+            count = view.pasts[port.name].increase_of(limit, view.facts.time)
+            if count > limit.most:
+                texts.append(f"{port.name} ({count} {limit.text})")
+    return _of_ports("warn", texts)
+
+
+def _of_ports(state: State, texts: Sequence[str]) -> Finding:
+    if not texts:
+        return OK
+    more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
+    return Finding(state, ", ".join([*texts[:MOST_NAMED], *more]), (("findings", float(len(texts))),))
+
+
 NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
@@ -215,6 +268,41 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
         "restart it.",
         source="gpud",
+        looks=1,
+    ),
+    NodeCheck(
+        "ib_link_down",
+        "An InfiniBand or RoCE link is down",
+        "crit: a port was active since pulsed was started and is not now; warn: it is not, and more than half of the "
+        "ports of its kind are. Not one that an administrator has disabled",
+        ("warn", "crit"),
+        _ib_link_down,
+        remedy="Check cable, transceiver and switch port (`ibstat`, `mlxlink -d DEVICE`), or disable the port if it is "
+        "not used.",
+        critical="Jobs over several nodes fail or wait: drain the node, then check cable, transceiver, switch port and "
+        "subnet manager (`ibstat`, `mlxlink -d DEVICE`).",
+        source="/sys/class/infiniband",
+    ),
+    NodeCheck(
+        "ib_link_degraded",
+        "An InfiniBand or RoCE link is slower than it can be",
+        "warn: the rate of an active port is below its own since pulsed was started, or below that of two or more "
+        "other ports of its kind",
+        ("warn",),
+        _ib_link_degraded,
+        remedy="One slow link slows all nodes of a job: check cable and transceiver, and reset the port "
+        "(`ibportstate`, `mlxlink`).",
+        source="/sys/class/infiniband",
+    ),
+    NodeCheck(
+        "ib_errors",
+        "Errors on an InfiniBand or RoCE link",
+        "warn: more than "
+        + "; ".join(f"{limit.most} {limit.text} in {duration(limit.window)}" for limit in PORT_LIMITS),
+        ("warn",),
+        _ib_errors,
+        remedy="Clean or replace cable and transceiver; if errors continue, check the switch port and the adapter.",
+        source="NVSentinel's limits; 120 symbol errors an hour are InfiniBand's bit error rate of 1e-12",
         looks=1,
     ),
 )

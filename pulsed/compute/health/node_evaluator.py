@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pulsed.compute.health.node_checks import NODE_CHECKS, Finding, NodeCheck, NodeView, Sleeps, sleeps_of
+from pulsed.compute.health.port_history import PortPasts, pasts_of
 from pulsed.model.health import SEVERITY, CheckState, NodeHealth
 
 
@@ -17,6 +18,7 @@ class NodeEvaluator:
         self._found: dict[str, int] = {}
         """By check, how many looks in a row have found it."""
         self._sleeps: Sleeps = {}
+        self._pasts: PortPasts = {}
 
     def evaluate(self, view: NodeView, disabled: Collection[str] = ()) -> NodeHealth:
         """Return the health after another look; checks that do not apply are left out.
@@ -25,7 +27,8 @@ class NodeEvaluator:
             view: without what follows from the looks before.
         """
         self._sleeps = sleeps_of(self._sleeps, view.facts.stuck_processes or ())
-        view = view._replace(sleeps=self._sleeps)
+        self._pasts = pasts_of(self._pasts, view.facts)
+        view = view._replace(sleeps=self._sleeps, pasts=self._pasts)
         states: dict[str, CheckState] = {}
         for check in NODE_CHECKS:
             if check.id not in disabled and (finding := check.find(view)) is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.model.host import HostFacts
+from pulsed.compute.health.port_history import ACTIVE
+from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.target_store import TargetStore
 
 NODE_CHECK = "pulsed_node_health_check"
@@ -32,3 +33,23 @@ def _host_families(node: str, host: HostFacts) -> Iterator[Metric]:
         gpus = GaugeMetricFamily("pulsed_node_pci_gpus", "GPUs of NVIDIA on the PCI bus", labels=["node"])
         gpus.add_metric([node], len(host.pci_gpus))
         yield gpus
+    if host.ports:
+        yield from _port_families(node, host.ports)
+
+
+def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metric]:
+    prefix, labels = "pulsed_node_infiniband_port", ["node", "device", "port"]
+    up = GaugeMetricFamily(f"{prefix}_up", "1 while the InfiniBand or RoCE port is active", labels=labels)
+    rate = GaugeMetricFamily(f"{prefix}_rate_bytes_per_second", "Rate of the link, one direction", labels=labels)
+    counters = {
+        name: CounterMetricFamily(f"{prefix}_{name}", counter.meaning, labels=labels)
+        for name, counter in PORT_COUNTERS.items()
+    }
+    for port in ports:
+        values = [node, port.device, port.port]
+        up.add_metric(values, int(port.state == ACTIVE))
+        if port.bytes_per_second is not None:
+            rate.add_metric(values, port.bytes_per_second)
+        for name, value in port.counters.items():
+            counters[name].add_metric(values, value)
+    yield from (family for family in (up, rate, *counters.values()) if family.samples)

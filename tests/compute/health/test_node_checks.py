@@ -7,7 +7,7 @@ import pytest
 from pulsed.compute.health.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
 from pulsed.compute.health.node_evaluator import NodeEvaluator
 from pulsed.model.health import NodeHealth
-from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
+from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
 
 NOW = 1_800_000_000.0
@@ -123,6 +123,56 @@ def test_a_process_is_stuck_for_five_looks_with_one_missed(looks: list[str], sta
         (check,) = [check for check in health.checks if check.id == "driver_hung"]
         found.append(check.state)
     assert " ".join(found) == states
+
+
+def port(
+    device: str, state: str = "ACTIVE", physical: str = "LinkUp", gbit: float = 400.0, **counters: int
+) -> InfinibandPort:
+    return InfinibandPort(device, "1", "MT_1 InfiniBand", state, physical, gbit * 1e9 / 8, counters)
+
+
+UP, DOWN, SLOW = port("a"), port("a", "DOWN", "Polling"), port("a", gbit=200.0)
+OTHERS = (port("b"), port("c"))
+
+
+@pytest.mark.parametrize(
+    ("check", "looks", "states"),
+    [
+        ("ib_link_down", [(UP,), (DOWN,), (DOWN,), (UP,)], "ok ok crit ok"),
+        ("ib_link_down", [(UP,), (port("a", "INIT"),), (port("a", "INIT"),)], "ok ok crit"),
+        ("ib_link_down", [(DOWN,)] * 3, "ok ok ok"),
+        ("ib_link_down", [(DOWN, *OTHERS)] * 2, "unknown warn"),
+        ("ib_link_down", [(DOWN, port("b"))] * 2, "ok ok"),
+        ("ib_link_down", [(UP,), *[(port("a", "DOWN", "Disabled"), *OTHERS)] * 2], "ok ok ok"),
+        ("ib_link_down", [(UP,), None, (DOWN,), (DOWN,)], "ok unknown unknown crit"),
+        ("ib_link_degraded", [(UP,), (SLOW,), (SLOW,), (UP,)], "ok ok warn ok"),
+        ("ib_link_degraded", [(SLOW,)] * 2, "ok ok"),
+        ("ib_link_degraded", [(SLOW, *OTHERS)] * 2, "unknown warn"),
+        ("ib_link_degraded", [(SLOW, port("b"))] * 2, "ok ok"),
+        ("ib_link_degraded", [(SLOW, *(each._replace(board="MT_2") for each in OTHERS))] * 2, "ok ok"),
+        ("ib_errors", [(port("a", link_downed=n),) for n in (5, 5, 6)], "ok ok warn"),
+        ("ib_errors", [(port("a", symbol_errors=n),) for n in (0, 60, 120, 121)], "ok ok ok warn"),
+        ("ib_errors", [(port("a", symbol_errors=n),) for n in (9000, 100, 130)], "ok ok warn"),
+        ("ib_errors", [(UP,), (port("a", symbol_errors=500),), (port("a", receive_bytes=10**9),)], "ok ok ok"),
+        (
+            "ib_errors",
+            [(port("a", link_downed=0),), (port("a", link_downed=1),), *[(port("a", link_downed=1),)] * 60],
+            "ok" + " warn" * 60 + " ok",
+        ),
+    ],
+)
+def test_ports_of_infiniband(check: str, looks: list[tuple[InfinibandPort, ...] | None], states: str) -> None:
+    evaluator, found = NodeEvaluator(), []
+    for number, ports in enumerate(looks):
+        health = evaluator.evaluate(NodeView(HostFacts(NOW + 60.0 * number, ports=ports), ()))
+        (state,) = [each.state for each in health.checks if each.id == check]
+        found.append(state)
+    assert " ".join(found) == states
+
+
+def test_a_host_without_infiniband_has_no_such_checks() -> None:
+    health = NodeEvaluator().evaluate(NodeView(HostFacts(NOW, ports=()), ()))
+    assert [check.id for check in health.checks if check.id.startswith("ib_")] == []
 
 
 def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
