@@ -25,9 +25,10 @@ DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
 
 _LABELS_OF_FAMILIES = (
-    "account age bottleneck bound check class container device driver_version fabric gpu job_id kind le link mig_id "
-    "mig_profile mig_uuid model name namespace node origin partition pci_bus_id pod quantity reason resource severity "
-    "source state target user uuid workload workload_kind xid"
+    "account age bottleneck bound chassis_serial check class container device driver_version fabric gpu host_id "
+    "job_id kind le link mig_id mig_profile mig_uuid model module_id name namespace node origin partition "
+    "pci_bus_id pod quantity reason resource severity slot_number source state target tray_index user uuid "
+    "workload workload_kind xid"
 )
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
@@ -94,6 +95,10 @@ class Entity:
         return f"{gpu}:{self.mig_id}" if self.mig_id else gpu
 
 
+PLATFORM = ("chassis_serial", "slot_number", "tray_index", "host_id", "module_id")
+"""Where a GPU is in its rack, as NVML's platform information has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """An entity with its properties besides numbers. The same object as long as none of them changes.
@@ -108,6 +113,7 @@ class Device:
         owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
         target_labels: those of the group of its target in a list of targets; of its series.
         fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
+        platform: where it is in its rack, by `PLATFORM`; empty if unknown.
     """
 
     entity: Entity
@@ -120,6 +126,7 @@ class Device:
     owners: Owners | None = None
     target_labels: tuple[tuple[str, str], ...] = ()
     fabric: str = ""
+    platform: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.attribution.source import SHARES, is_relabelled, owners_of
-from pulsed.model.gpu import NOT_A_GPU, Device, Entity, EntityKind, GpuKey
+from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey
 from pulsed.model.raw_tick import Labels, Layout
 from pulsed.translate.fields import TEXT_NAMES
 from pulsed.translate.units import BLANK_TEXTS
@@ -34,6 +34,13 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     "pci_bus_id": ("pci_bus_id", *TEXT_NAMES["pci_bus_id"]),
     "driver_version": TEXT_NAMES["driver_version"],
     "device": ("device",),
+    "cluster": ("DCGM_FI_DEV_FABRIC_CLUSTER_UUID",),
+    "clique": ("DCGM_FI_DEV_FABRIC_CLIQUE_ID",),
+    "chassis_serial": ("DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER",),
+    "slot_number": ("DCGM_FI_DEV_PLATFORM_CHASSIS_SLOT_NUMBER",),
+    "tray_index": ("DCGM_FI_DEV_PLATFORM_TRAY_INDEX",),
+    "host_id": ("DCGM_FI_DEV_PLATFORM_HOST_ID",),
+    "module_id": ("DCGM_FI_DEV_PLATFORM_MODULE_ID",),
 }
 
 # GRID A100-8C, NVIDIA H100-20C, NVIDIA A40-48Q, GRID M60-0B4, NVIDIA A100-1-5CME: vGPU types end in framebuffer GB and
@@ -247,9 +254,19 @@ def devices(
             guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
             owners=owners_of(rows[id(subject)], relabelled),
             target_labels=target_labels,
+            fabric=_fabric(subject.texts),
+            platform=tuple([subject.texts.get(name, "") for name in PLATFORM])
+            if subject.texts.keys() & PLATFORM
+            else (),
         )
         for position, subject in enumerate(entities)
     )
+
+
+def _fabric(texts: Mapping[str, str]) -> str:
+    """Return cluster and clique of a GPU; empty without a cluster, whose UUID is all zeros then."""
+    cluster = texts.get("cluster", "")
+    return f"{cluster}/{texts.get('clique', '')}" if cluster.strip("0-") else ""
 
 
 def _pci_bus_id(text: str) -> str:

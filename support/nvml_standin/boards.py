@@ -138,6 +138,21 @@ def blackwell(index: int = 0) -> Answers:
     }
 
 
+def superchip(index: int = 0) -> Answers:
+    """A GPU of a GB200 NVL72: a fabric of several nodes, and a place in a rack."""
+    return blackwell(index) | {
+        "name": "NVIDIA GB200",
+        "fabric.cluster": 7,
+        "fabric.clique": 32766,
+        "platform.serial": "1821225190812",
+        "platform.slot": 23,
+        "platform.tray": 13,
+        "platform.host": 1,
+        "platform.module": index + 1,
+        **{f"link.{1000 * link + number}": int(number == 165) for link in range(18) for number in (165, 208, 213, 214)},
+    }
+
+
 def vgpu_guest(index: int = 0) -> Answers:
     """A share of an A40 as its guest sees it: no power, temperature, links or errors."""
     kept = ("uuid", "pci", "minor", "utilization", "clock.1", "clock.2", "memory")

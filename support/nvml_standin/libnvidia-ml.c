@@ -301,7 +301,10 @@ int nvmlDeviceGetFieldValues(void *h, int n, struct field *f) {
     const char *owner = owner_of(h);
     double v, error;
     if (oddities && get_of(owner, "fi.%u.untouched", f->id, 0)) continue;
-    f->timestamp = 1, f->error = number_of(owner, "fi.%u", f->id, &v);
+    int of_link = (f->id > 160 && f->id < 166) || ((f->id == 208 || f->id == 213 || f->id == 214) && f->scope != ~0u);
+    f->timestamp = 1;
+    if (of_link) f->error = number_of(owner, "link.%u", f->scope * 1000 + f->id, &v); /* "link.14165": field 165 of link 14 */
+    else f->error = number_of(owner, "fi.%u", f->id, &v);
     f->type = get_of(owner, "fi.%u.type", f->id, 3);
     if (owners_fail && (error = get_of(owner, "fi.%u.error", f->id, 0))) f->error = error;
     if (f->error) continue;
@@ -434,7 +437,20 @@ int nvmlDeviceGetGpuFabricInfoV(void *h, struct fabric *f) {
   UINT(h, "fabric.state", &f->state);
   UINT(h, "fabric.status", &f->status);
   UINT(h, "fabric.mask", &f->mask);
+  f->uuid[15] = get(owner_of(h), "fabric.cluster", 0);
+  f->clique = get(owner_of(h), "fabric.clique", 0);
   if (f->version >> 24 > 2) UINT(h, "fabric.summary", &f->summary);
+  return 0;
+}
+
+struct platform { unsigned version; char guid[16], serial[16]; unsigned char slot, tray, host, peer, module; };
+int nvmlDeviceGetPlatformInfo(void *h, struct platform *p) {
+  ENTER(h);
+  const char *owner = owner_of(h), *serial = string(owner, "platform.serial");
+  if (!serial) return NOT_SUPPORTED;
+  strncpy(p->serial, serial, sizeof p->serial - 1);
+  p->slot = get(owner, "platform.slot", 0), p->tray = get(owner, "platform.tray", 0);
+  p->host = get(owner, "platform.host", 0), p->module = get(owner, "platform.module", 0);
   return 0;
 }
 

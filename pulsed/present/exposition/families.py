@@ -17,6 +17,7 @@ from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.xid_log import MOST_CODES
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
+from pulsed.model.gpu import PLATFORM
 from pulsed.model.health import OTHER_XIDS, CheckState, Health, Nvlink
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.family_types import (
@@ -89,7 +90,8 @@ def _of_histogram(bounds: tuple[float, ...]) -> Labels:
 
 def _info(sample: GpuSample) -> Samples:
     device = sample.device
-    return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
+    platform = device.platform or ("",) * len(PLATFORM)
+    return ((device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform),), (1,)
 
 
 def _of_health(
@@ -194,7 +196,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         PREFIX + "info",
         "info",
         "Identity of the GPU",
-        ("model", "pci_bus_id", "driver_version", "device"),
+        ("model", "pci_bus_id", "driver_version", "device", "fabric", *PLATFORM),
         _info,
         attrgetter("device"),
     ),

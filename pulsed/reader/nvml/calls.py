@@ -75,7 +75,7 @@ def _get(function: str, *arguments: int, parts: str = "", divide: float | None =
 
 
 def _sram_threshold(nvml: ModuleType, handle: Handle) -> Numbers:
-    status = _structure(nvml, "nvmlEccSramErrorStatus_v1")
+    status = structure(nvml, "nvmlEccSramErrorStatus_v1")
     call(nvml, "nvmlDeviceGetSramEccErrorStatus", handle, ctypes.byref(status))
     return (status.bThresholdExceeded,)
 
@@ -84,7 +84,7 @@ def _fabric(version: str) -> Call:
     """Return the call for state and health of the NVLink fabric with a version of its structure."""
 
     def read(nvml: ModuleType, handle: Handle) -> Numbers:
-        fabric = _structure(nvml, f"nvmlGpuFabricInfo_{version}")
+        fabric = structure(nvml, f"nvmlGpuFabricInfo_{version}")
         call(nvml, "nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(fabric))
         is_complete = fabric.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED
         # DCGM: 3 is success, 4 failure; a registration without an end has no error code.
@@ -95,7 +95,7 @@ def _fabric(version: str) -> Call:
     return read
 
 
-def _structure(nvml: ModuleType, name: str) -> Any:
+def structure(nvml: ModuleType, name: str) -> Any:
     """Return a new structure of nvidia-ml-py, with its version. Raises `NVMLError` if this release lacks it."""
     kind = getattr(nvml, f"c_{name}_t", None)
     if kind is None:

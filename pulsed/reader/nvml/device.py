@@ -23,6 +23,7 @@ from pulsed.reader.nvml.calls import (
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
+from pulsed.reader.nvml.links import LinkReader
 from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class DeviceReader:
 
     Attributes:
         device: what is read.
+        links: those of a GPU; None for a MIG instance.
         values: of the last tick, all metrics in an order that stays.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
         profiling_error: why there are no profiling counters, where the driver has any and it is not the GPU's model.
@@ -62,6 +64,7 @@ class DeviceReader:
         self.values: Values = {**self._support}
         for names in ([metric.name for metric in metrics], *(group.names for group in self._groups)):
             self.values |= dict.fromkeys(names)
+        self.links = LinkReader(nvml, device) if device.is_board else None
         self._gpm = self._sampler(metrics, max(3.0 * settings.interval, 1.0)) if has_gpm else None
 
     @property
@@ -95,6 +98,8 @@ class DeviceReader:
                 yield from self._read_counters(self._gpm, now)
             for group in due:
                 group.read(self.values)
+            if self.links is not None:
+                self.links.read(now)
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
+from uuid import UUID
 
 from pulsed.model.raw_tick import Labels
+from pulsed.reader.nvml.calls import structure
 from pulsed.reader.nvml.library import ENDED, GONE, NOT_FOUND, Handle, is_refused, optional, source_error
 
 _MIG_PROFILE = re.compile(r"MIG (?:\d+c\.)?(\S+)$")
@@ -21,12 +25,14 @@ class NvmlDevice:
         handle: of the GPU, or of the instance's first compute instance.
         board: handle of the GPU.
         uuid: of the GPU.
+        places: the labels of its place in fabric and rack, which are among the others.
         instance: id of the GPU instance; None for a GPU.
     """
 
     index: int
     uuid: str
     labels: Labels
+    places: Labels = ()
     instance: int | None = None
     handle: Handle = field(default=None, compare=False)
     board: Handle = field(default=None, compare=False)
@@ -37,10 +43,13 @@ class NvmlDevice:
         return self.instance is None
 
 
-def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[NvmlDevice], bool]:
+def list_devices(
+    nvml: ModuleType, known: Sequence[NvmlDevice], *, is_placed_anew: bool = False
+) -> tuple[list[NvmlDevice], bool]:
     """Return the GPUs and MIG instances, and whether any GPU did not answer.
 
-    A GPU that does not answer is listed as it was in `known`, or left out.
+    A GPU that does not answer is listed as it was in `known`, or left out. Where a known one is, in fabric and rack, is
+    read again if `is_placed_anew`.
 
     Raises:
         NVMLError: the driver is gone.
@@ -51,7 +60,7 @@ def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[Nv
     codes: list[int] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
-            devices += list(_of_gpu(nvml, index, driver, known))
+            devices += list(_of_gpu(nvml, index, driver, known, is_placed_anew=is_placed_anew))
         except nvml.NVMLError as error:  # noqa: PERF203 - of one GPU
             if error.value in ENDED:
                 raise
@@ -63,7 +72,9 @@ def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[Nv
     return devices, not GONE.isdisjoint(codes)
 
 
-def _of_gpu(nvml: ModuleType, index: int, driver: str | None, known: Sequence[NvmlDevice]) -> Iterator[NvmlDevice]:
+def _of_gpu(
+    nvml: ModuleType, index: int, driver: str | None, known: Sequence[NvmlDevice], *, is_placed_anew: bool
+) -> Iterator[NvmlDevice]:
     board = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(board)
     pci, minor = optional(nvml, "nvmlDeviceGetPciInfo", board), optional(nvml, "nvmlDeviceGetMinorNumber", board)
@@ -75,7 +86,10 @@ def _of_gpu(nvml: ModuleType, index: int, driver: str | None, known: Sequence[Nv
         ("modelName", optional(nvml, "nvmlDeviceGetName", board)),
         ("DCGM_FI_DRIVER_VERSION", driver),
     )
-    gpu = NvmlDevice(index, uuid, tuple((name, text) for name, text in facts if text), handle=board, board=board)
+    places = next((device.places for device in known if device.uuid == uuid and device.is_board), None)
+    places = tuple(_places(nvml, board)) if places is None or is_placed_anew else places
+    labels = (*((name, text) for name, text in facts if text), *places)
+    gpu = NvmlDevice(index, uuid, labels, places, handle=board, board=board)
     yield gpu
     instances = [device for device in known if device.uuid == uuid and not device.is_board]
     try:
@@ -84,6 +98,40 @@ def _of_gpu(nvml: ModuleType, index: int, driver: str | None, known: Sequence[Nv
         if is_refused(error):
             instances = []
     yield from instances
+
+
+def _places(nvml: ModuleType, board: Handle) -> Iterator[tuple[str, str]]:
+    """Yield fabric and platform of a GPU as labels of a dcgm-exporter's page; nothing where the driver has none."""
+    with _unless_refused(nvml):
+        fabric = structure(nvml, "nvmlGpuFabricInfo_v2")
+        nvml.nvmlDeviceGetGpuFabricInfoV(board, ctypes.byref(fabric))
+        if fabric.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED and any(fabric.clusterUuid):
+            yield "DCGM_FI_DEV_FABRIC_CLUSTER_UUID", str(UUID(bytes=bytes(fabric.clusterUuid)))
+            yield "DCGM_FI_DEV_FABRIC_CLIQUE_ID", str(fabric.cliqueId)
+    with _unless_refused(nvml):
+        platform = structure(nvml, "nvmlPlatformInfo_v2")
+        nvml.nvmlDeviceGetPlatformInfo(board, ctypes.byref(platform))
+        if serial := platform.chassisSerialNumber.decode("ascii", "replace").strip():
+            yield "DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER", serial
+            for name, member in _PLATFORM.items():
+                yield f"DCGM_FI_DEV_PLATFORM_{name}", str(ord(getattr(platform, member)))
+
+
+_PLATFORM = {
+    "CHASSIS_SLOT_NUMBER": "slotNumber",
+    "TRAY_INDEX": "trayIndex",
+    "HOST_ID": "hostId",
+    "MODULE_ID": "moduleId",
+}
+
+
+@contextlib.contextmanager
+def _unless_refused(nvml: ModuleType) -> Iterator[None]:
+    """Suppress errors of a call that does not exist for a GPU or driver."""
+    try:
+        yield
+    except nvml.NVMLError as error:
+        is_refused(error)
 
 
 def _instances(nvml: ModuleType, gpu: NvmlDevice) -> Iterator[NvmlDevice]:
@@ -105,4 +153,4 @@ def _instances(nvml: ModuleType, gpu: NvmlDevice) -> Iterator[NvmlDevice]:
         name = _MIG_PROFILE.search(optional(nvml, "nvmlDeviceGetName", handle) or "")
         profile = (("GPU_I_PROFILE", name[1]),) if name else ()
         own = (("GPU_I_ID", str(instance)), *profile, ("DCGM_FI_DEV_UUID", nvml.nvmlDeviceGetUUID(handle)))
-        yield NvmlDevice(gpu.index, gpu.uuid, (*gpu.labels, *own), instance, handle, gpu.board)
+        yield NvmlDevice(gpu.index, gpu.uuid, (*gpu.labels, *own), gpu.places, instance, handle, gpu.board)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
+from pulsed.reader.nvml.calls import RARE
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
@@ -46,10 +47,11 @@ class Sample(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The series of one device: metrics of its reader, then those of the XIDs, where it has any."""
+    """The series of one device: metrics of its reader and of its links, then those of the XIDs, where it has any."""
 
     reader: DeviceReader
     names: Sequence[str]
+    links: Sequence[str]
     codes: Sequence[int]
 
 
@@ -78,7 +80,7 @@ class DriverSession:
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
         self._laid_out: object = None
-        self._list_due = self._release_due = 0.0
+        self._list_due = self._release_due = self._places_due = 0.0
         self._retry_at: float | None = None
         self._pause = FIRST_RETRY_SECONDS
         self.profiling_errors: Mapping[str, str] = {}
@@ -139,8 +141,10 @@ class DriverSession:
         self._handle_gone(now)
         layout = self._updated_layout()
         values: list[RawValue] = []
-        for reader, names, codes in self._blocks:
+        for reader, names, links, codes in self._blocks:
             values += map(reader.values.__getitem__, names)
+            if links and reader.links is not None:
+                values += [None if reader.gone else reader.links.values.get(name) for name in links]
             if codes:
                 is_shown = not reader.gone or reader.device.uuid in with_xids
                 values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
@@ -151,7 +155,9 @@ class DriverSession:
     def _list(self, nvml: ModuleType, now: float) -> None:
         """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
         self._list_due = now + self._settings.slow_interval
-        devices, is_any_gone = list_devices(nvml, self._devices)
+        is_due = now >= self._places_due
+        self._places_due = now + RARE if is_due else self._places_due
+        devices, is_any_gone = list_devices(nvml, self._devices, is_placed_anew=is_due)
         if len(devices) > self._settings.max_gpus:
             raise TooManyGpus(self._settings.max_gpus, TARGET)
         if is_any_gone:
@@ -215,7 +221,10 @@ class DriverSession:
 
     def _updated_layout(self) -> Layout:
         """Return the layout; a new one if there are new XIDs, or if the driver has refused profiling counters."""
-        state = (self._xids.revision, [reader.counters for reader in self._readers])
+        state = (
+            self._xids.revision,
+            [(reader.counters, reader.links and reader.links.names) for reader in self._readers],
+        )
         if self._layout is not None and state == self._laid_out:
             return self._layout
         series: list[Series] = []
@@ -223,12 +232,14 @@ class DriverSession:
         for reader in self._readers:
             device, names = reader.device, reader.names
             series += [Series(name, device.labels) for name in names]
+            links = reader.links.names if reader.links is not None else ()
+            series += [Series(*reader.links.labels(name)) for name in links if reader.links is not None]
             codes = self._xids.codes(device.uuid) if device.is_board else ()
             if codes:
                 series.append(Series(XID, device.labels))
             for code in codes:  # 0 has no label: no XID so far
                 labels = (*device.labels, ("xid", str(code))) if code else device.labels
                 series.append(Series(_XID_TOTAL, labels))
-            self._blocks.append(_Block(reader, names, codes))
+            self._blocks.append(_Block(reader, names, links, codes))
         self._layout = Layout("exporter", tuple(series))
         return self._layout

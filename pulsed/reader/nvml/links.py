@@ -1,0 +1,69 @@
+"""Reads the NVLinks of a GPU one by one, once a minute: their states, and what they count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import ModuleType
+
+from pulsed.model.raw_tick import Labels
+from pulsed.reader.nvml.batches import FieldBatch, Values
+from pulsed.reader.nvml.calls import RARE, FieldValue
+from pulsed.reader.nvml.device_list import NvmlDevice
+
+MOST_LINKS = 18
+
+_STATE = "DCGM_FI_DEV_NVLINK_GET_STATE"
+_FIELDS = {
+    165: _STATE,
+    161: "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    162: "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY",
+    163: "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC",
+    208: "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
+    213: "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+    214: "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+}
+"""Fields whose scope is a link, with DCGM's metrics of the same meaning."""
+
+
+class LinkReader:
+    """The links of one GPU. Those that do not exist are refused by the driver, and left out from then on.
+
+    Attributes:
+        names: metric and number of the link, as in `DCGM_FI_DEV_NVLINK_GET_STATE 14`: all states, and the counters of
+            which any link has one above 0. A clean link costs no series besides.
+        values: by name.
+    """
+
+    def __init__(self, nvml: ModuleType, device: NvmlDevice) -> None:
+        fields = [
+            FieldValue(field, f"{metric} {link}", RARE, scope=link)
+            for field, metric in _FIELDS.items()
+            for link in range(MOST_LINKS)
+        ]
+        self._batch = FieldBatch(nvml, device.handle, fields)
+        self._labels = (("gpu", str(device.index)), ("gpu_uuid", device.uuid))
+        self._due = -math.inf
+        self.names: Sequence[str] = ()
+        self.values: Values = {}
+
+    def read(self, now: float) -> None:
+        """Read the links if they are due at `now`, seconds of a clock that never steps.
+
+        Raises:
+            NVMLError: the GPU or the driver is gone.
+        """
+        if now < self._due or not self._batch.names:
+            return
+        self._due = now + RARE
+        self.values = dict.fromkeys(self._batch.names)
+        self._batch.call()
+        self._batch.decode(self.values)
+        shown = {name.split()[0] for name in self.names} | {_STATE}
+        shown |= {name.split()[0] for name, value in self.values.items() if value}
+        self.names = [name for name in self._batch.names if name.split()[0] in shown]
+
+    def labels(self, name: str) -> tuple[str, Labels]:
+        """Return metric and labels of a name, as on a dcgm-exporter's page."""
+        metric, link = name.split()
+        return metric, (("nvlink", link), *self._labels)
