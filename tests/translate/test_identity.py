@@ -359,3 +359,22 @@ def test_a_live_instance_whose_board_has_no_row_still_has_a_board() -> None:
     board, instance = Translator("host").translate(tick([row], "dmon")).devices
     assert (board.entity.kind, board.entity.gpu, board.entity.uuid, board.model) == ("gpu", "1", B, "NVIDIA A30")
     assert instance.entity.mig_id == "3"
+
+
+@pytest.mark.parametrize(
+    ("labels", "fabric", "platform"),
+    [
+        ("", "", ()),
+        (',DCGM_FI_DEV_FABRIC_CLUSTER_UUID="00000000-0000-0000-0000-000000000000"', "", ()),
+        (',DCGM_FI_DEV_FABRIC_CLUSTER_UUID="5f-7",DCGM_FI_DEV_FABRIC_CLIQUE_ID="32766"', "5f-7/32766", ()),
+        (
+            ',DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER="1821",DCGM_FI_DEV_PLATFORM_TRAY_INDEX="13"',
+            "",
+            ("1821", "", "13", "", ""),
+        ),
+    ],
+)
+def test_fabric_and_platform_are_labels(labels: str, fabric: str, platform: tuple[str, ...]) -> None:
+    page = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-0",Hostname="n"{labels}}} 40\n'
+    (device,) = Translator("n").translate(page_tick(page)).devices
+    assert (device.fabric, device.platform) == (fabric, platform)

@@ -528,7 +528,9 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
         "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
-        "unless the last code is 0 again",
+        "unless the last code is 0 again; info for a GPU whose fault follows from another one within a minute, in the "
+        "same fabric (from NVML, or dcgm-exporter's labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), else on "
+        "all nodes of the daemon",
         remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
         recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",

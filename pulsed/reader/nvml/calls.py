@@ -48,7 +48,7 @@ class DriverCall:
     of_instance: bool = False
 
 
-_member = object.__getattribute__
+member = object.__getattribute__
 """Return a member of a structure: nvidia-ml-py's own way converts texts, too, and takes several times as long."""
 
 
@@ -66,7 +66,7 @@ def _get(function: str, *arguments: int, parts: str = "", divide: float | None =
     def read(nvml: ModuleType, handle: Handle) -> Numbers:
         result = call(nvml, name, handle, *arguments)
         if members:
-            numbers = [_member(result, member) for member in members]
+            numbers = [member(result, part) for part in members]
         else:
             numbers = [float(result[0])] if isinstance(result, list) else [result]
         return numbers if divide is None else [number / divide for number in numbers]

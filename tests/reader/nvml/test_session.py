@@ -57,6 +57,29 @@ def test_eight_h100_have_base_units_and_an_identity(nvml: LoadedStandin) -> None
     assert (found.fabric_manager_status, found.xid_last_code, found.recovery_action) == (3.0, 0.0, 0.0)
 
 
+def test_a_superchip_has_its_fabric_its_place_and_its_links(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.superchip(0), boards.hopper(1)]
+    nvml.write()
+    with reading() as reader:
+        tick = reader.tick()
+        first, other = tick.devices
+        assert first.fabric == "00000000-0000-0000-0000-000000000007/32766"
+        assert first.platform == ("1821225190812", "23", "13", "1", "1")
+        assert (other.fabric, other.platform) == ("", ()), "no cluster"
+        assert tick.extras[0].nvlink_states == tuple([(link, 1.0) for link in range(18)])
+        assert tick.extras[0].nvlink_counters is None, "clean links have no series for their counters"
+        nvml.gpus[0] |= {f"link.{1000 * 14 + 213}": 505, f"link.{1000 * 14 + 165}": 0, "fabric.clique": 1}
+        nvml.write()
+        assert reader.tick(30.0).devices[0].fabric.endswith("/32766"), "not read with every tick"
+        tick = reader.tick(60.0)
+        assert tick.devices[0].fabric.endswith("/1")
+        tick = reader.tick(60.0)
+    found = tick.extras[0]
+    assert dict(found.nvlink_states or ())[14] == 0.0
+    assert dict(found.nvlink_counters or ())[14] == (("link_recoveries_successful", 505.0),)
+    assert len(found.nvlink_counters or ()) == 18
+
+
 def test_profiling_counters_begin_with_the_second_sample(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper()]
     nvml.write()
