@@ -71,6 +71,13 @@ def test_one_alert_for_a_link_that_fails_in_a_rack(tmp_path: Path) -> None:
                 "link": str(LINK),
                 "xid": "149",
             }
+            (link,) = [
+                link
+                for gpu in daemon.get("/gpus").json()["gpus"]
+                for link in gpu["nvlinks"]
+                if link["is_down"] and (gpu["node"], gpu["gpu"]) == (CULPRIT, str(GPU))
+            ]
+            assert (link["link"], link["state"]) == (LINK, "down")
             problems = {
                 (row["node"], row["gpu"]): (problem["state"], problem["message"])
                 for row in daemon.get("/health/gpus").json()
@@ -80,7 +87,7 @@ def test_one_alert_for_a_link_that_fails_in_a_rack(tmp_path: Path) -> None:
     assert len(problems) == 34
     state, message = problems.pop((CULPRIT, str(GPU)))
     assert state == "crit"
-    assert message.endswith("33 other GPUs follow from it")
+    assert message.endswith("faults of other GPUs follow from it: 33")
     assert {state for state, _ in problems.values()} == {"info"}
     origin = f"it follows from XID 149 of GPU {GPU} of {CULPRIT}, link {LINK}"
     assert all(message.endswith(origin) for _, message in problems.values())

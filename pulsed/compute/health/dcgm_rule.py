@@ -119,5 +119,5 @@ class LinkOutlier(DetailedLevel):
         if counts is None or len(counts) < LEAST_LINKS:
             return None
         is_outlier = counts[0][1] > 0 and not counts[1][1]
-        state.detail = f"{links_text(counts)}, and none on {len(counts) - 1} others" if is_outlier else ""
+        state.detail = f"{links_text(counts)} recoveries, none on {len(counts) - 1} others" if is_outlier else ""
         return counts[0][1] if is_outlier else 0.0

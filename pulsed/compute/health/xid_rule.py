@@ -170,7 +170,7 @@ def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> 
         state.advice = f"see to {origin} first"
         return
     if followers:
-        state.detail += f"; {followers} other GPUs follow from it"
+        state.detail += f"; faults of other GPUs follow from it: {followers}"
     if reason is not None:
         reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
         state.advice = f"{reset}{reason.advice}" + (f" ({link_name(link)})" if link is not None else "")

@@ -95,8 +95,8 @@ def counters(**kinds: dict[int, float]) -> LinkCounters:
 @pytest.mark.parametrize(
     ("recovered", "state", "text"),
     [
-        ({14: 505.0}, "warn", "link 14: 505, and none on 17 others"),
-        ({14: 3.0}, "info", "link 14: 3, and none on 17 others"),
+        ({14: 505.0}, "warn", "link 14: 505 recoveries, none on 17 others"),
+        ({14: 3.0}, "info", "link 14: 3 recoveries, none on 17 others"),
         ({14: 505.0, 3: 2.0}, "ok", ""),
         ({}, "ok", ""),
     ],

@@ -133,7 +133,7 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     tick = first.look((0, 145, SOURCE), (1, 149, DOWN))
     assert [check(tick, gpu).state for gpu in range(2)] == ["info", "crit"]
     assert check(tick, 1).message == (
-        "NVLink fault: XID 149.37, NETIR_LINK_DOWN on link 14, fatal; 2 other GPUs follow from it"
+        "NVLink fault: XID 149.37, NETIR_LINK_DOWN on link 14, fatal; faults of other GPUs follow from it: 2"
     )
     changes = {(change.device.entity.gpu, change.after) for change in tick.changes if change.check}
     assert changes == {("0", "info"), ("1", "crit")}, "the first verdict about GPU 0 was not told"
