@@ -28,7 +28,7 @@ CONDITIONAL = {
     "pulsed_push_waiting_samples",
     "pulsed_push_failed_reads_total",
     "pulsed_push_up",
-    "pulsed_health_report_up",  # with kubernetes.conditions
+    "pulsed_health_report_up",  # with kubernetes.conditions or kubernetes.nvsentinel
     "pulsed_attribution_errors_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",

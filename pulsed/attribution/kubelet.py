@@ -1,25 +1,23 @@
 """Pods from the kubelet's pod-resources API: the containers that it gave devices to, also those without a process.
 
-`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods. One call
-every 10 s needs neither grpcio's 19 MB on disk nor its 10 MB of memory; h2 has 1.1 and 1.4. Each call has a connection
-of its own, so that a restarted server needs no care.
+`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
 
 from pulsed.attribution.source import Claims
-from pulsed.errors import AttributionError
+from pulsed.errors import AttributionError, GrpcError
+from pulsed.grpc_call import unary_call
 from pulsed.model.gpu import device_key, profile_key
 from pulsed.model.owner import Owner, pod
+from pulsed.protobuf import fields
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.kubernetes.device_claims import ClaimedDevice, DeviceClaims
@@ -39,123 +37,6 @@ DRA_DRIVER = "gpu.nvidia.com"
 _DRA_GPU = re.compile(r"gpu-([0-9]{1,4})(?:-mig-([0-9a-z.-]{1,40})-[0-9]{1,4}-[0-9]{1,4})?")
 """A device of that driver: the number of the GPU's device file (k8s-dra-driver-gpu#563); of a MIG instance also its
 profile, the profile's number, and placement, from which the number of the instance does not follow."""
-
-_PREFIX = struct.Struct(">?I")
-"""Before a message: whether it is compressed, and its length."""
-
-_CODES = {3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 7: "PERMISSION_DENIED", 8: "RESOURCE_EXHAUSTED"}
-_CODES |= {12: "UNIMPLEMENTED", 13: "INTERNAL", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED"}
-
-
-async def unary_call(socket: str, method: str, *, max_bytes: int) -> bytes:
-    """Return the response message of a call with an empty request message.
-
-    Args:
-        socket: path of the Unix socket.
-        method: such as `/v1.PodResourcesLister/List`.
-        max_bytes: a longer response is an error.
-
-    Raises:
-        OSError: the connection cannot be made, or broke.
-        AttributionError: the server answered with an error, with too much, or not in gRPC.
-    """
-    from h2.config import H2Configuration  # hosts without a kubelet do not need it
-    from h2.connection import H2Connection
-    from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamReset, TrailersReceived
-    from h2.exceptions import ProtocolError
-
-    reader, writer = await asyncio.open_unix_connection(socket)
-    try:
-        connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        connection.initiate_connection()
-        stream = connection.get_next_available_stream_id()
-        request = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
-        request |= {"te": "trailers", "content-type": "application/grpc"}
-        connection.send_headers(stream, list(request.items()))
-        connection.send_data(stream, _PREFIX.pack(False, 0), end_stream=True)
-        writer.write(connection.data_to_send())
-        headers, body = dict[str, str](), bytearray()
-        while data := await reader.read(1 << 16):
-            for event in connection.receive_data(data):
-                if isinstance(event, (ResponseReceived, TrailersReceived)):
-                    headers.update((str(name), str(value)) for name, value in event.headers)
-                    if (status := headers.get(":status", "200")) != "200":
-                        raise AttributionError(f"the call was answered with HTTP status {status}")
-                elif isinstance(event, DataReceived):
-                    body += event.data
-                    if len(body) > max_bytes + _PREFIX.size:
-                        raise AttributionError(f"the response is larger than {max_bytes} bytes")
-                    connection.acknowledge_received_data(event.flow_controlled_length, stream)
-                elif isinstance(event, (StreamReset, ConnectionTerminated)):
-                    raise ConnectionResetError(0, f"the call was aborted with HTTP/2 error {event.error_code}")
-            if "grpc-status" in headers:
-                return _message(headers, body)
-            writer.write(connection.data_to_send())
-        raise ConnectionResetError(0, "the connection was closed before the response")
-    except (ProtocolError, UnicodeError) as error:
-        raise AttributionError(f"{socket} does not speak gRPC: {error}", "check that it is the right socket") from None
-    finally:
-        writer.close()
-
-
-def _message(headers: Mapping[str, str], body: bytearray) -> bytes:
-    """Return the message of a response that has ended. Raises `AttributionError` without one."""
-    code = headers["grpc-status"]
-    if code != "0":
-        name = _CODES.get(int(code) if code.isdecimal() and len(code) < 4 else 0, f"status {code[:16]}")
-        raise AttributionError(f"the call failed: {name} {unquote(headers.get('grpc-message', ''))[:500]}")
-    if len(body) < _PREFIX.size:
-        raise AttributionError("the response is empty")
-    is_compressed, length = _PREFIX.unpack_from(body)
-    if is_compressed or length != len(body) - _PREFIX.size:
-        raise AttributionError("the response is compressed or incomplete")
-    return bytes(memoryview(body)[_PREFIX.size :])
-
-
-_FIXED_BYTES = {1: 8, 5: 4}
-
-
-def fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and content of each field with a length, in their order; numbers are skipped.
-
-    Raises:
-        ValueError: the message is malformed.
-    """
-    position, end = 0, len(message)
-    try:
-        while position < end:
-            tag, position = _varint(message, position)
-            kind = tag & 7
-            if kind == 2:
-                length, position = _varint(message, position)
-                if position + length > end:
-                    raise ValueError("a field is longer than its message")
-                yield tag >> 3, message[position : position + length]
-                position += length
-            elif kind == 0:
-                _, position = _varint(message, position)
-            elif kind in _FIXED_BYTES:
-                position += _FIXED_BYTES[kind]
-            else:
-                raise ValueError(f"wire type {kind} is not valid")
-    except IndexError:
-        position = end + 1
-    if position > end:
-        raise ValueError("the message is cut off")
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Return a number and the position after it."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
 
 
 class PodResources(NamedTuple):
@@ -286,6 +167,8 @@ class Kubelet:
             if isinstance(error, PermissionError):
                 remedy = "only root may open it: run pulsed as root, or set attribution.kubelet.socket to off"
             raise AttributionError(f"{self.socket} cannot be used: {error.strerror or error}", remedy) from None
+        except GrpcError as error:
+            raise AttributionError(error.args[0], error.remedy) from None
         try:
             found = await asyncio.to_thread(parse_pod_resources, response)
         except ValueError as error:

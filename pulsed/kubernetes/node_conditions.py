@@ -6,26 +6,23 @@ failure of the API server is logged, and tried again. Must not depend on what th
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random as random_module
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
 from pulsed.errors import PulsedError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.objects import mapping, mappings, text
-from pulsed.pauses import Backoff, aligned_sleep, within
+from pulsed.kubernetes.reporter import Reporter
 
 MAX_MESSAGE_LENGTH = 1000
 """Longer messages are cut; the API server refuses events above 1,024."""
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10.0, 300.0
-_END_SECONDS = 3.0
 _SOURCE, _STOPPED = "pulsed", "PulsedStopped"
 
 log = logging.getLogger(__name__)
@@ -56,102 +53,54 @@ class ConditionTarget(NamedTuple):
     has_events: bool
 
 
-class ConditionWriter:
-    """Writes conditions until its task is cancelled.
+class ConditionWriter(Reporter[ConditionTarget]):
+    """Writes conditions as they change; at the end they become Unknown.
 
     Args:
         read: returns the conditions; none while nothing is known yet: those of before stay.
-
-    Attributes:
-        is_failing: whether the last patch failed; None before the first.
     """
+
+    what: ClassVar[str] = "conditions of the node"
 
     def __init__(
         self, read: Callable[[], Sequence[NodeCondition]], random: Callable[[], float] = random_module.random
     ) -> None:
-        self._read, self._random = read, random
-        self._wanted: ConditionTarget | None = None
-        self._used: ConditionTarget | None = None
-        self._is_changed = asyncio.Event()
+        super().__init__(random)
+        self._read = read
         self._before: dict[str, tuple[str, str, str]] | None = None  # status, reason, time of the transition by type
         self._written: Sequence[NodeCondition] = ()
         self._due = 0.0
-        self._error = ""
-        self.is_failing: bool | None = None
 
-    def configure(self, target: ConditionTarget | None) -> None:
-        """Write there from now on; None: no more, and what was written is removed."""
-        if target != self._wanted:
-            self._wanted = target
-            self._is_changed.set()
-
-    async def run(self) -> None:
-        """Write until cancelled; then the conditions become Unknown, if the API server answers within seconds."""
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, self._random)
-        try:
-            while True:
-                self._is_changed.clear()
-                await self._switch()
-                if self._used is None:
-                    await self._is_changed.wait()
-                elif await self._update(self._used):
-                    backoff.reset()
-                    await aligned_sleep(self._used.interval)
-                else:
-                    await asyncio.sleep(backoff.next())
-        finally:
-            await self._end()
-
-    async def _switch(self) -> None:
-        """Use the target that is wanted; on another node, and where none is, nothing stays behind."""
-        before, self._used = self._used, self._wanted
-        if before is self._used or before is None:
-            return
-        if self._written and (self._used is None or self._used.node != before.node):
-            removed = [{"type": each.type, "$patch": "delete"} for each in self._written]
-            await self._try("remove", self._patch(before, removed))
-            self._written = ()
-        self._before, self._due, self.is_failing = None, 0.0, None
-        if self._used is None or self._used.client is not before.client:
-            await before.client.close()
-
-    async def _end(self) -> None:
-        if self._used is None:
-            return
-        if self._written:
-            message = "pulsed has stopped: the health of the GPUs is not watched"
-            self._written = [
-                each._replace(status="Unknown", reason=_STOPPED, message=message) for each in self._written
-            ]
-            try:
-                await within(_END_SECONDS, self._try("end", self._write(self._used, self._written)))
-            except asyncio.TimeoutError:
-                log.warning("conditions of the node stay as they were", extra={"node": self._used.node})
-        await self._used.client.close()
-
-    async def _update(self, target: ConditionTarget) -> bool:
-        """Write the conditions if they have changed or a heartbeat is due; return whether that did not fail."""
+    async def _report(self, target: ConditionTarget) -> bool:
         conditions, now = self._read(), time.monotonic()
         if not conditions or (conditions == self._written and now < self._due):
-            return True
-        self.is_failing = not await self._try("write", self._write(target, conditions, has_events=target.has_events))
-        if not self.is_failing:
-            self._written, self._due = conditions, now + target.heartbeat * (1 - self._random() / 10)
-        return not self.is_failing
-
-    async def _try(self, what: str, work: Coroutine[None, None, object]) -> bool:
-        """Return whether it succeeded. A failure is logged unless it is that of before."""
-        try:
-            await work
-        except PulsedError as error:
-            if str(error) != self._error:
-                log.warning("conditions of the node cannot be written", extra={"attempt": what, "error": str(error)})
-            self._error = str(error)
             return False
-        if self._error:
-            log.info("conditions of the node are written again")
-            self._error = ""
+        await self._write(target, conditions, has_events=target.has_events)
+        self._written, self._due = conditions, now + target.heartbeat * (1 - self._random() / 10)
         return True
+
+    async def _leave(self, target: ConditionTarget, following: ConditionTarget | None) -> bool:
+        """Remove the conditions, unless they are of the same node still."""
+        written, self._before, self._due = self._written, None, 0.0
+        is_over = bool(written) and (following is None or following.node != target.node)
+        try:
+            if is_over:
+                self._written = ()
+                await self._patch(target, [{"type": each.type, "$patch": "delete"} for each in written])
+        finally:
+            if following is None or following.client is not target.client:
+                await target.client.close()
+        return is_over
+
+    async def _end(self, target: ConditionTarget) -> bool:
+        message = "pulsed has stopped: the health of the GPUs is not watched"
+        after = [each._replace(status="Unknown", reason=_STOPPED, message=message) for each in self._written]
+        try:
+            if after:
+                await self._write(target, after)
+        finally:
+            await target.client.close()
+        return bool(after)
 
     async def _write(
         self, target: ConditionTarget, conditions: Sequence[NodeCondition], *, has_events: bool = False

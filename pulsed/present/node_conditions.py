@@ -23,7 +23,7 @@ def node_conditions(rows: Sequence[Row]) -> Sequence[NodeCondition]:
     silent = [row for row in rows if is_silent(row)]
     problems = [(row, each) for row in rows if row not in silent for each in row["problems"]]
     problems.sort(key=lambda found: -SEVERITY[found[1]["state"]])  # stable: in the order of GPUs and checks
-    reason, message = _reason(problems[0][1]["id"]) if problems else "GPUsAreHealthy", _message(problems)
+    reason, message = reason_of(problems[0][1]["id"]) if problems else "GPUsAreHealthy", _message(problems)
     unknown = [name_of(row) for row in rows if row["state"] == "unknown"]
     if exit_code_of(rows) == CRITICAL:
         health = NodeCondition(HEALTHY, "False", reason, message)
@@ -59,10 +59,10 @@ def _message(problems: Sequence[tuple[Row, Mapping[str, Any]]]) -> str:
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _reason(check: str) -> str:
+def reason_of(check: str) -> str:
     """Return the id of a check in CamelCase.
 
-    >>> _reason("row_remap_failed")
+    >>> reason_of("row_remap_failed")
     'RowRemapFailed'
     """
     return "".join(map(str.capitalize, check.split("_")))

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Literal, NamedTuple, Protocol
 
 from pulsed import __version__
-from pulsed.push.protobuf import field, numbers
+from pulsed.protobuf import field, numbers
 
 Pairs = Iterable[tuple[str, str]]
 """Names and values of attributes."""

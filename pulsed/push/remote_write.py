@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 
+from pulsed.protobuf import field, varint
 from pulsed.push.page_series import labels_of, series_of
-from pulsed.push.protobuf import field, varint
 from pulsed.push.pusher import MESSAGE_SAMPLES, Encoded, PushPlan, ReadPages
 
 STALE = bytes.fromhex("020000000000f07f")

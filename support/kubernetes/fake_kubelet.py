@@ -40,26 +40,28 @@ _SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
     },
     "ClaimResource": {"driver_name": (2, "string"), "pool_name": (3, "string"), "device_name": (4, "string")},
 }
-_TYPES = {"string": Field.TYPE_STRING, "int64": Field.TYPE_INT64, "uint64": Field.TYPE_UINT64}
+_TYPES = {"string": Field.TYPE_STRING, "bool": Field.TYPE_BOOL, "int32": Field.TYPE_INT32, "int64": Field.TYPE_INT64}
+_TYPES |= {"uint32": Field.TYPE_UINT32, "uint64": Field.TYPE_UINT64}
 
 
-def _pool() -> DescriptorPool:
-    file = FileDescriptorProto(name="podresources.proto", package="v1", syntax="proto3")
-    for name, members in _SCHEMA.items():
-        message = file.message_type.add(name=name)
+def message_class(schema: Mapping[str, Mapping[str, tuple[int, str]]], package: str, name: str) -> Any:
+    """Return the class of a message, by the numbers and types of its fields."""
+    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for message_name, members in schema.items():
+        message = file.message_type.add(name=message_name)
         for member, (number, kind) in members.items():
             label = Field.LABEL_REPEATED if kind.endswith("*") else Field.LABEL_OPTIONAL
             kind = kind.rstrip("*")
             field = message.field.add(name=member, number=number, label=label)
             field.type = _TYPES.get(kind, Field.TYPE_MESSAGE)
             if field.type == Field.TYPE_MESSAGE:
-                field.type_name = f".v1.{kind}"
+                field.type_name = f".{package}.{kind}"
     pool = DescriptorPool()
     pool.Add(file)
-    return pool
+    return GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
 
 
-_Response: Any = GetMessageClass(_pool().FindMessageTypeByName("v1.ListPodResourcesResponse"))
+_Response: Any = message_class(_SCHEMA, "v1", "ListPodResourcesResponse")
 
 
 def container(

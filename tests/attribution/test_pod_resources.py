@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.kubelet import fields, parse_pod_resources
+from pulsed.attribution.kubelet import parse_pod_resources
+from pulsed.protobuf import fields
 from support.kubernetes.fake_kubelet import container, pods
 
 

@@ -158,6 +158,11 @@ SINGLE: dict[str, Values] = {
     },
     "kernel log in a file": {"kernelLog": {"enabled": True}},
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
+    "fleet with volumes": {**FLEET, "fleet": {"stateSize": "1Gi", "storageClassName": "fast"}},
+    "pods from the kubelet and NVSentinel": {
+        "attribution": {"kubelet": {"enabled": True}},
+        "nvsentinel": {"enabled": True, "remediates": True},
+    },
     "conditions of the node": {"nodeConditions": {"enabled": True}},
     "conditions and the host engine": {"source": {"kind": "dcgmi"}, "nodeConditions": {"enabled": True}},
     "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
@@ -238,7 +243,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
     "conditions of simulated GPUs": (
         {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
-        "nodeConditions.enabled needs real GPUs",
+        "nodeConditions and nvsentinel need real GPUs",
     ),
     "fleet with conditions": ({**FLEET, "nodeConditions": {"enabled": True}}, "are for a pod on every node"),
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),

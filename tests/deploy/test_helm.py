@@ -100,6 +100,12 @@ def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
     assert (stateful["replicas"], stateful["serviceName"]) == (2, only(manifests, "Service")["metadata"]["name"])
     assert not {"affinity", "tolerations"} & stateful["template"]["spec"].keys()
     assert "pod_node_name" not in str(only(manifests, "ServiceMonitor")), "the node of a pod is not that of its GPUs"
+    assert not stateful.get("volumeClaimTemplates")
+    volumes = only(render(SINGLE["fleet with volumes"]), "StatefulSet")["spec"]
+    (claim,) = volumes["volumeClaimTemplates"]
+    assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("state", "fast")
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
+    assert "state" not in {each["name"] for each in volumes["template"]["spec"]["volumes"]}
     assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
 
 
@@ -217,6 +223,16 @@ def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tm
     manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
     pod, mount = host_mount(manifests, {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"})
     assert configured(manifests, tmp_path).attribution.kubelet.socket == f"{mount}/kubelet.sock"
+    rights = pod["containers"][0]["securityContext"]
+    assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
+    check_restricted(pod, has_token=True)
+
+
+def test_nvsentinels_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"nvsentinel": {"enabled": True, "path": "/run/nvsentinel"}})
+    pod, mount = host_mount(manifests, {"path": "/run/nvsentinel", "type": "DirectoryOrCreate"})
+    seen = configured(manifests, tmp_path).kubernetes.nvsentinel
+    assert (seen.socket, seen.remediates) == (f"{mount}/nvsentinel.sock", False)
     rights = pod["containers"][0]["securityContext"]
     assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
     check_restricted(pod, has_token=True)

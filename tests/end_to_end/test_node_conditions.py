@@ -166,7 +166,7 @@ def test_an_api_server_that_fails_affects_nothing_else(cluster: Cluster, fault: 
         until(lambda: "pulsed_source_up{" in daemon.get("/metrics").text)
         daemon.wait_for("/-/ready")
         assert len(daemon.get("/gpus").json()["gpus"]) == 2
-        assert "conditions of the node cannot be written" in daemon.log()
+        assert 'msg="cannot be reported" what="conditions of the node"' in daemon.log()
         assert logged in daemon.log()
         assert daemon.stop() == 0
 

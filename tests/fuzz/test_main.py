@@ -38,7 +38,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
-    module = copy / "pulsed" / "attribution" / "pod_resources.py"
+    module = copy / "pulsed" / "protobuf.py"
     text = module.read_text()
     broken = text.replace('raise ValueError("a field is longer than its message")', 'raise KeyError("planted")')
     assert broken != text

@@ -221,8 +221,15 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if .Values.kernelLog.enabled }}
 {{- $_ := set $base "health" (dict "kernel_log" (include "pulsed.kernelLog" .)) }}
 {{- end }}
+{{- $reports := dict }}
 {{- if .Values.nodeConditions.enabled }}
-{{- $_ := set $base "kubernetes" (dict "conditions" (dict "enabled" true)) }}
+{{- $_ := set $reports "conditions" (dict "enabled" true) }}
+{{- end }}
+{{- if .Values.nvsentinel.enabled }}
+{{- $_ := set $reports "nvsentinel" (dict "socket" "/var/run/nvsentinel/nvsentinel.sock" "remediates" .Values.nvsentinel.remediates) }}
+{{- end }}
+{{- with $reports }}
+{{- $_ := set $base "kubernetes" . }}
 {{- end }}
 {{- $chosen := dict }}
 {{- if include "pulsed.resolvesWorkloads" . }}

@@ -102,7 +102,7 @@ class Telemetry(Collector):
         if reports := self.node_reports():
             up = GaugeMetricFamily(
                 "pulsed_health_report_up",
-                "1 while health is written to the receiver: kubernetes (conditions of the node)",
+                "1 while health reaches the receiver: kubernetes (conditions of the node), nvsentinel",
                 labels=["receiver"],
             )
             for receiver, is_up in reports.items():

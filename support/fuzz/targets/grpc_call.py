@@ -11,8 +11,8 @@ from unittest import mock
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from pulsed.attribution.kubelet import unary_call
-from pulsed.errors import AttributionError
+from pulsed.errors import GrpcError
+from pulsed.grpc_call import unary_call
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP, FakeTransport
 from support.kubernetes.fake_kubelet import container, pods
@@ -91,7 +91,7 @@ def _seeds() -> Iterator[bytes]:
 GRPC_CALL = FuzzTarget(
     "grpc_call",
     _read,
-    (AttributionError, OSError),
+    (GrpcError, OSError),
     _verify,
     _seeds,
     (
