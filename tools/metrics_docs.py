@@ -19,7 +19,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
-from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.catalog import GPU_FAMILIES, form_of
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
@@ -215,6 +215,7 @@ def _own() -> Iterator[str]:
     pusher: Pusher[RemoteWritePlan] = Pusher("remote_write", lambda plan: RemoteWriteEncoder(plan, _no_pages))
     pusher.configure(RemoteWriteSettings(url="http://localhost").plan(""))
     telemetry.pushers = [pusher]
+    telemetry.lists = lambda: [DiscoveryList("file", "targets.json", True, 0.0)]
     telemetry.node_reports = lambda: {"kubernetes": True}
     telemetry.count_request("/metrics", 200)
     yield from table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.attribution.source import EXPORTED
@@ -27,6 +28,7 @@ from pulsed.kubernetes.objects import labels_of, parse_selector
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.kubernetes.shared_watch import WatchReader
 from pulsed.model.raw_tick import Labels, RawTick
+from pulsed.model.target_store import DiscoveryList
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.source import Source
@@ -113,6 +115,7 @@ class ExporterDiscovery:
         self._where = f"node {self._node}" if self._node else "any node"
         self._selectors = list(map(parse_selector, given.selectors))
         self._watches = [WatchReader(client, path, query, self._read, self._update) for path in paths]
+        self._paths, self._read_at = paths, dict[str, float]()
         self._settings = exporter_settings(config)
         self._claims: dict[str, GpuClaims] = {}
         self._scraper = Scraper(self._settings)
@@ -131,6 +134,15 @@ class ExporterDiscovery:
     def start(self) -> None:
         """Begin to watch."""
         self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
+
+    @property
+    def lists(self) -> Sequence[DiscoveryList]:
+        """See `Discovery`: a watch that works is current."""
+        states = {
+            path: watch.is_listed and not watch.error for path, watch in zip(self._paths, self._watches, strict=True)
+        }
+        self._read_at |= {path: time.time() for path, is_up in states.items() if is_up}
+        return [DiscoveryList("kubernetes", path, is_up, self._read_at.get(path)) for path, is_up in states.items()]
 
     async def settle(self) -> None:
         """Wait until the API server has answered, or failed to."""

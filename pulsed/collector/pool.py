@@ -32,7 +32,7 @@ from pulsed.configuration import Config
 from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
-from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
@@ -202,6 +202,11 @@ class CollectorPool:
     def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
         """The health evaluators by the name of their target."""
         return {" ".join(key): running.pipeline.health_evaluator for key, running in self._running.items()}
+
+    @property
+    def lists(self) -> Sequence[DiscoveryList]:
+        """The lists that targets are discovered by."""
+        return () if self._discovery is None else self._discovery.lists
 
     def known_cluster(self) -> KnownCluster:
         """Return what is known of the cluster now."""

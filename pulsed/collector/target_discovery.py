@@ -16,6 +16,7 @@ from pulsed.discovery.target_groups import ListedTarget, TargetGroup, listed_tar
 from pulsed.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import DiscoveryList
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource, phases
 from pulsed.reader.source import Source
@@ -43,6 +44,10 @@ class Discovery(Protocol):
     targets: Mapping[str, ListedTarget]
     found_by: str
     endpoints: tuple[ExporterEndpoint, ...]
+
+    @property
+    def lists(self) -> Sequence[DiscoveryList]:
+        """How reading the lists goes."""
 
     def start(self) -> None:
         """Begin to look."""
@@ -96,6 +101,7 @@ class TargetDiscovery:
     Attributes:
         sources: see `Discovery`; those of this process's shard.
         targets: all targets by URL, also of other shards.
+        lists: see `Discovery`.
     """
 
     found_by = ""
@@ -116,6 +122,8 @@ class TargetDiscovery:
         self._scraper.retain()
         self._found: dict[str, Sequence[TargetGroup]] = {}
         self._errors: tuple[str, ...] = ()
+        self._read_at: dict[str, float] = {}
+        self.lists: Sequence[DiscoveryList] = ()
         self._problems: tuple[str, ...] = ()
         self._listed: Mapping[str, ListedTarget] = known or {}
         self._missing: dict[str, tuple[ListedTarget, float]] = {}
@@ -166,6 +174,10 @@ class TargetDiscovery:
                 name: self._found.get(name, ()) if isinstance(each, TargetListError) else each
                 for name, each in found.items()
             }
+            self._read_at |= {name: time.time() for name in found.keys() - failed.keys()}
+            self.lists = [
+                DiscoveryList(self._kind, name, name not in failed, self._read_at.get(name)) for name in found
+            ]
             errors = tuple(map(str, failed.values()))
             if errors != self._errors:
                 self._errors = errors

@@ -187,6 +187,7 @@ class Daemon:
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
         self._telemetry.state = self._state_writes
+        self._telemetry.lists = lambda: self._collectors.lists
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until a signal; return the exit code."""

@@ -8,10 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts
+
+
+class DiscoveryList(NamedTuple):
+    """A list that targets are discovered by.
+
+    Attributes:
+        kind: `file`, `http`, `dns` or `kubernetes`.
+        name: of the file, URL, DNS name, or path in the Kubernetes API.
+        is_up: whether it could be read when it was read last.
+        last_success: Unix time when it was last read, or found unchanged; None before.
+    """
+
+    kind: str
+    name: str
+    is_up: bool
+    last_success: float | None
 
 
 @dataclass(slots=True)

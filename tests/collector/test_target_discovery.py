@@ -110,13 +110,24 @@ async def test_a_broken_list_keeps_its_targets(
     fleet.list(0, 1)
     running.pool.apply(fleet.config())
     await eventually(lambda: running.names() == {"0", "1"})
+    (before,) = running.pool.lists
+    assert (before.kind, before.name, before.is_up) == ("file", str(fleet.file), True)
     fleet.file.write_text("[")
     await eventually(lambda: "their targets are kept" in caplog.text)
     assert running.names() == {"0", "1"}
+    (broken,) = running.pool.lists
+    assert not broken.is_up
+    telemetry = Telemetry(running.store)
+    telemetry.lists = lambda: running.pool.lists
+    text = telemetry.render(0.0, openmetrics=False).decode()
+    labels = f'{{kind="file",list="{fleet.file}"}}'
+    assert f"pulsed_discovery_up{labels} 0" in text
+    assert f"pulsed_discovery_last_success_timestamp_seconds{labels} {broken.last_success!r}" in text
     running.pool.apply(fleet.config("max_gpus=7"))
     assert running.names() == {"0", "1"}, "also over a reload with other settings"
     fleet.list(0, 1, 2)
     await eventually(lambda: running.names() == {"0", "1", "2"})
+    assert [each.is_up for each in running.pool.lists] == [True]
 
 
 async def test_a_list_that_loses_half_is_kept_until_a_reload(

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 from pulsed import __version__
 from pulsed.attribution.source import SourceState
-from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.text_format import lines
 from pulsed.push.pusher import Pusher
@@ -65,6 +65,7 @@ class Telemetry(Collector):
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
         self.pushers: Sequence[Pusher[Any]] = ()
+        self.lists: Callable[[], Sequence[DiscoveryList]] = tuple
         self.node_reports: Callable[[], Mapping[str, bool]] = dict
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
@@ -94,6 +95,7 @@ class Telemetry(Collector):
         """Yield all families (prometheus_client)."""
         yield self._build
         yield from _source_families(_by_name(self._store.targets), self._now, self.duplicate_gpus)
+        yield from _discovery_families(self.lists())
         yield from _attribution_families(self.attribution())
         yield from node_families(self._store)
         yield from self.owners(self._now)
@@ -197,6 +199,24 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family
+
+
+def _discovery_families(lists: Sequence[DiscoveryList]) -> Iterator[Metric]:
+    if not lists:
+        return
+    labels = ["kind", "list"]
+    up = GaugeMetricFamily(
+        "pulsed_discovery_up", "1 while the list of targets can be read; its targets are kept meanwhile", labels=labels
+    )
+    last = GaugeMetricFamily(
+        "pulsed_discovery_last_success_timestamp_seconds", "Time when the list was last read", labels=labels
+    )
+    for each in lists:
+        up.add_metric([each.kind, each.name], int(each.is_up))
+        if each.last_success is not None:
+            last.add_metric([each.kind, each.name], each.last_success)
+    yield up
+    yield last
 
 
 def _attribution_families(states: Sequence[SourceState]) -> Iterator[Metric]:
