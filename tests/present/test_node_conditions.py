@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.present.node_conditions import node_conditions
 
-GPU = {
+GPU: dict[str, Any] = {
     "node": "n",
     "gpu": "0",
     "uuid": "GPU-a",
