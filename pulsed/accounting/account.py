@@ -274,6 +274,15 @@ class GpuAccount:
                 known.state, known.message, known.remedy = state, message, remedy
 
 
+@dataclass(frozen=True, slots=True)
+class JobHostUsage:
+    """What the control group of a job or pod has used of its host, page cache included; None where unknown."""
+
+    cpu_seconds: Value = None
+    memory_peak_bytes: Value = None
+    memory_limit_bytes: Value = None
+
+
 @dataclass(slots=True, eq=False)
 class OwnerAccount:
     """What an owner got out of its GPUs.
@@ -294,6 +303,7 @@ class OwnerAccount:
         holding: the GPUs that it has now.
         absent_ticks: ticks since it had a GPU.
         timeline: of the real utilization of its GPUs.
+        host: what it used of this host, as last read.
     """
 
     owner: Owner
@@ -309,6 +319,7 @@ class OwnerAccount:
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0
     timeline: Timeline = field(default_factory=Timeline)
+    host: JobHostUsage | None = None
 
     @property
     def begun(self) -> float:

@@ -20,6 +20,7 @@ from pulsed.accounting.account import (
     VIOLATIONS,
     Extremes,
     GpuAccount,
+    JobHostUsage,
     OwnerAccount,
     OwnerCondition,
     OwnerEvent,
@@ -79,6 +80,7 @@ class _SavedOwner:
     gpus: list[_SavedGpu]
     elapsed: _Amount | None = None  # of an earlier version, whose durations followed the wall clock
     timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
+    host: JobHostUsage | None = None
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
@@ -97,6 +99,7 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "end": account.end,
         "elapsed": account.elapsed,
         "timeline": account.timeline.dump(),
+        "host": None if account.host is None else asdict(account.host),
         "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
     }
 
@@ -112,6 +115,7 @@ def load_account(saved: object) -> OwnerAccount:
         account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
         moment = found.last_seen if found.end is None else found.end
         account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
+        account.host = found.host
         account.timeline = Timeline.load(found.timeline.width, found.timeline.buckets)
         for saved_gpu in found.gpus:
             each = _load_gpu(saved_gpu, found.last_seen)

@@ -26,6 +26,7 @@ from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.host_watch import HostWatch
+from pulsed.collector.job_cgroups import read_regularly
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import discovers_exporters, node_name
@@ -208,6 +209,7 @@ class Daemon:
         background = [
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
+            asyncio.create_task(read_regularly(self._accounting)),
             asyncio.create_task(self._remote_write.run()),
             asyncio.create_task(self._otlp.run()),
             asyncio.create_task(self._reports.run()),

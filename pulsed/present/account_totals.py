@@ -72,6 +72,7 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         "last_sample_time": max(each["last_sample_time"] for each in accounts),
         "elapsed_seconds": max(each["elapsed_seconds"] for each in accounts),
         "timeline": _merged_timeline(accounts),
+        "hosts": list({host["node"]: host for each in accounts for host in each.get("hosts", ())}.values()),
         "answered_nodes": len(accounts),
         "missing_nodes": [dict(each) for each in missing],
     }

@@ -53,6 +53,7 @@ def job_report(account: Account) -> str:
     lines += _row("Energy", _energy(total, gpus, energy))
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
+    lines += _row("Host", _host(account))
     lines += ["", *_statistic_rows(account), "", *_gpu_rows(account, time, energy), ""]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
     lines += _list("What to do", problems or [_no_advice(account)])
@@ -153,6 +154,21 @@ def _memory(gpus: Sequence[Account]) -> str:
     return f"peak {peak / GIBIBYTE:.0f}{of} GiB of a GPU (reserved by the program, perhaps not needed)"
 
 
+def _host(account: Account) -> str:
+    hosts = account.get("hosts", ())  # absent in documents of older daemons
+    cpu = [host["cpu_seconds"] for host in hosts if host["cpu_seconds"] is not None]
+    peaks = [host for host in hosts if host["memory_peak_bytes"] is not None]
+    texts = []
+    if cpu and account["elapsed_seconds"] > 0.0:
+        texts.append(f"{sum(cpu) / account['elapsed_seconds']:.1f} CPUs busy on average")
+    if peaks:
+        most = max(peaks, key=lambda host: float(host["memory_peak_bytes"]))
+        limit = most["memory_limit_bytes"]
+        of = f" of {limit / GIBIBYTE:.0f}" if limit else ""
+        texts.append(f"memory peak {most['memory_peak_bytes'] / GIBIBYTE:.0f}{of} GiB of a node, with page cache")
+    return ", ".join(texts)
+
+
 def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
     """Yield the table of GPUs, whose columns add up, and its total."""
     gpus, total = account["gpus"], account["total"]
@@ -227,7 +243,7 @@ def _unknown(account: Account) -> Iterator[str]:
         yield f"who did what on shared GPUs: {least:.0f} to {most:.0f} seconds of full use are this owner's"
     if account["boundary_seconds"] >= 1.0:
         yield f"{account['boundary_seconds']:.0f} s of samples in which it got or lost a GPU; they are in no sum"
-    yield "host CPU and memory; whether this is good for this program"
+    yield ("" if _host(account) else "host CPU and memory; ") + "whether this is good for this program"
 
 
 LINE_STATISTICS = {

@@ -56,6 +56,7 @@ def test_spread_over_gpus_is_beside_that_over_time_and_shared_gpus_count_in_part
         ("NVIDIA L40S", 2.490e9, 0.5, 181.0),
         ("Tesla T4", 1.590e9, None, None),
         ("NVIDIA B200", 1.785e9, 0.481, 1082.1),
+        ("NVIDIA Something New", 1.785e9, None, None),
     ],
 )
 def test_mfu_is_tensor_activity_at_the_clock_of_the_data_sheet(

@@ -155,3 +155,14 @@ def test_a_quantity_that_was_known_in_part_is_marked() -> None:
     made = document(gpu_account(0))
     made["statistics"]["sm_active_ratio"]["seconds"] /= 4.0
     assert re.search(r"  SM +50 % +- +0  known for 25 % of the time\n", job_report(made))
+
+
+def test_host_cpu_and_memory_of_all_nodes() -> None:
+    made = document(gpu_account(0))
+    made["hosts"] = [
+        {"node": "a", "cpu_seconds": 14400.0, "memory_peak_bytes": 40.0 * 2**30, "memory_limit_bytes": 64.0 * 2**30},
+        {"node": "b", "cpu_seconds": 28800.0, "memory_peak_bytes": None, "memory_limit_bytes": None},
+    ]
+    report = job_report(made)
+    assert "Host        3.0 CPUs busy on average, memory peak 40 of 64 GiB of a node, with page cache\n" in report
+    assert "Not known   whether this is good for this program\n" in report

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, WARM_UP_SECONDS, GpuAccount, OwnerAccount, OwnerCondition
+from pulsed.accounting.account import (
+    VIOLATIONS,
+    WARM_UP_SECONDS,
+    GpuAccount,
+    JobHostUsage,
+    OwnerAccount,
+    OwnerCondition,
+)
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.saved_accounts import EndedAccounts
@@ -282,10 +289,31 @@ _COST = Shape(
 """Cost by the prices of the configuration, in `currency`."""
 
 
+class _Host(NamedTuple):
+    node: str
+    usage: JobHostUsage
+
+
+_HOST = Shape(
+    "JobHostShape",
+    Member("node", str),
+    Member("cpu_seconds", float | None, of="usage.cpu_seconds"),
+    Member("memory_peak_bytes", float | None, "with page cache", "usage.memory_peak_bytes"),
+    Member("memory_limit_bytes", float | None, "null without a limit", "usage.memory_limit_bytes"),
+)
+"""What the control group of a job or pod has used of a host."""
+
+
 class _Shown(NamedTuple):
     """An account with what follows from its GPUs."""
 
     account: OwnerAccount
+    here: str
+
+    @property
+    def hosts(self) -> list[_Host]:
+        """What it used of this host."""
+        return [] if self.account.host is None else [_Host(self.here, self.account.host)]
 
     @property
     def state(self) -> str:
@@ -307,6 +335,7 @@ ACCOUNT = Shape(
         "real utilization since `begin`, in at most 64 buckets: known GPU seconds, and its integral over them",
         lambda shown: timeline_numbers(shown.account.timeline),
     ),
+    Member("hosts", listed(_HOST), "from its control groups; empty where they cannot be read"),
     # What follows is of `with_totals`.
     Member("gpu_count", int, of=None),
     Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
@@ -326,4 +355,4 @@ def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICE
         _GPU.of(_OwnedGpu(each, node_of(each.device, here), account.now, account.last_seen))
         for each in account.gpus.values()
     ]
-    return with_totals(ACCOUNT.of(_Shown(account)), gpus, prices)
+    return with_totals(ACCOUNT.of(_Shown(account, here)), gpus, prices)
