@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsed.accounting.activity import Moments, Timeline
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
-from pulsed.compute.bounds import media_of
+from pulsed.accounting.extremes import Extremes
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
@@ -64,88 +64,6 @@ class OwnerCondition:
     message: str
     remedy: str
     was_raised: bool = False
-
-
-WORKING_DRAM_RATIO = 0.02
-"""More DRAM activity is work: kernels that wait in a collective spin on flags, and an idle GPU has none."""
-
-WARM_UP_SECONDS = 300.0
-"""Pauses of a program that has worked for less are those of its start: compilation, loading, first requests."""
-
-LONG_PAUSE_SECONDS = 30.0
-"""Shorter pauses are those between steps of a program that works."""
-
-
-@dataclass(slots=True)
-class Extremes:
-    """Extremes of samples, and the current run of idle ones.
-
-    Attributes:
-        samples: how many.
-        idle_run: seconds of idle samples at the end.
-        longest_idle: seconds of the longest run of idle samples.
-        media_active: integral of the activity of the busiest media engine, in seconds.
-        worked: seconds of samples with more DRAM activity than `WORKING_DRAM_RATIO`; others are a pause.
-        pause: seconds of the pause at the end.
-        longest_pause: seconds of the longest pause that ended, without those of the warm-up.
-        waits: how many such pauses took `LONG_PAUSE_SECONDS` or more.
-        waited: seconds of these.
-    """
-
-    memory_used_bytes: Value = None
-    power_watts: Value = None
-    temperature_celsius: Value = None
-    samples: int = 0
-    idle_run: float = 0.0
-    longest_idle: float = 0.0
-    media_active: float = 0.0
-    worked: float = 0.0
-    pause: float = 0.0
-    longest_pause: float = 0.0
-    waits: int = 0
-    waited: float = 0.0
-
-    def take(self, reading: Reading, seconds: float, *, is_idle: bool) -> None:
-        """Take a sample; one that covers no time is no sample of the owner."""
-        if seconds <= 0.0:
-            return
-        self.samples += 1
-        self._take_peaks(reading)
-        self.media_active += media_of(reading) * seconds
-        self.idle_run = self.idle_run + seconds if is_idle else 0.0
-        self.longest_idle = max(self.longest_idle, self.idle_run)
-        if (dram := reading.dram_active_ratio) is None:
-            return
-        if dram <= WORKING_DRAM_RATIO:
-            self.pause += seconds
-            return
-        self.worked += seconds
-        if self.pause:
-            self.longest_pause = max(self.longest_pause, self.pause)
-            if self.pause >= LONG_PAUSE_SECONDS:
-                self.waits, self.waited = self.waits + 1, self.waited + self.pause
-            self.pause = 0.0
-
-    def next_segment(self) -> Extremes:
-        """Return what later samples are added to, with the runs that go on."""
-        return Extremes(idle_run=self.idle_run, longest_idle=self.longest_idle, pause=self.pause)
-
-    def include(self, other: Extremes) -> None:
-        """Include the extremes of later samples."""
-        self.samples += other.samples
-        self.media_active += other.media_active
-        self._take_peaks(other)
-        self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
-        if self.worked >= WARM_UP_SECONDS:
-            self.longest_pause = max(self.longest_pause, other.longest_pause)
-            self.waits, self.waited = self.waits + other.waits, self.waited + other.waited
-        self.worked += other.worked
-        self.pause = other.pause
-
-    def _take_peaks(self, given: Reading | Extremes) -> None:
-        self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
-        self.power_watts = _peak(self.power_watts, given.power_watts)
-        self.temperature_celsius = _peak(self.temperature_celsius, given.temperature_celsius)
 
 
 @dataclass(slots=True)
@@ -350,11 +268,6 @@ class OwnerAccount:
         if account is None:
             account = self.gpus[key] = GpuAccount(device)
         return account
-
-
-def _peak(before: Value, now: Value) -> Value:
-    """Return the larger one; a value that is not above 0 and finite does not count."""
-    return now if now is not None and (before or 0.0) < now < inf else before
 
 
 Accounts = tuple[OwnerAccount, ...]

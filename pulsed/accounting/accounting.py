@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.accounting.account import AccountedGpu, Accounts, Extremes, OwnerAccount, OwnerEvent
+from pulsed.accounting.account import AccountedGpu, Accounts, OwnerAccount, OwnerEvent
 from pulsed.accounting.counter_vector import increase, observed
+from pulsed.accounting.extremes import Extremes
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.counters import CounterSnapshot

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from statistics import correlation, median, pstdev
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import Extremes, OwnerAccount, OwnerEvent
+from pulsed.accounting.account import OwnerAccount, OwnerEvent
 from pulsed.accounting.accounting import LEAK_SECONDS, NOBODY, OwnedGpu, OwnerAccounting
+from pulsed.accounting.extremes import Extremes
 from pulsed.accounting.hangs import FINDING_SECONDS, first_text, stall_limit, stall_state, stall_text, stop_of
 from pulsed.accounting.steps import GpuStep, step_of
 from pulsed.model.computed_tick import ComputedTick

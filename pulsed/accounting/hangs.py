@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import WARM_UP_SECONDS, WORKING_DRAM_RATIO, Extremes, GpuAccount
+from pulsed.accounting.account import GpuAccount
+from pulsed.accounting.extremes import WARM_UP_SECONDS, WORKING_DRAM_RATIO, Extremes
 from pulsed.accounting.steps import GpuStep
 from pulsed.model.vocabulary import Value
 

@@ -18,7 +18,6 @@ from pulsed.accounting.account import (
     MAX_EVENTS,
     RAISED,
     VIOLATIONS,
-    Extremes,
     GpuAccount,
     JobHostUsage,
     OwnerAccount,
@@ -27,6 +26,7 @@ from pulsed.accounting.account import (
 )
 from pulsed.accounting.activity import MAX_SUM, Moments, Timeline
 from pulsed.accounting.counter_vector import dump, load
+from pulsed.accounting.extremes import Extremes
 from pulsed.json_text import json_text
 from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.owner import Owner

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerEvent
+from pulsed.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.accounting.activity import Moments
 from pulsed.accounting.counter_vector import load
+from pulsed.accounting.extremes import Extremes
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.present.api.account_documents import account_document

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import (
-    VIOLATIONS,
-    WARM_UP_SECONDS,
-    GpuAccount,
-    JobHostUsage,
-    OwnerAccount,
-    OwnerCondition,
-)
+from pulsed.accounting.account import VIOLATIONS, GpuAccount, JobHostUsage, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
+from pulsed.accounting.extremes import WARM_UP_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
