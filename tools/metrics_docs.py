@@ -143,7 +143,11 @@ def _plain_rules() -> Iterator[str]:
 
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield f"\n`make hardware` compares the rules with [known kernels](support/hardware/README.md){ran}."
+    yield f"\n`make hardware` compares the rules and MFU with [known kernels](support/hardware/README.md){ran}."
+    yield (
+        "`pulsed_gpu_mfu_ratio` is as published (arXiv 2605.20799): on GEMMs of H100 within 2 points of MFU, after a"
+        " correction for tiles that counters do not allow; over 608 jobs r = 0.78."
+    )
 
 
 def _counted() -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""`make hardware`: play the known kernels on this machine's first GPU, keep the readings, and print the table.
+"""`make hardware`: play the known kernels on this machine's first GPU, keep the readings, and print the table and what
+sampling costs.
 
 Exit codes: 0 all agree, 1 some do not, 2 not possible here.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from support.hardware.judge import evaluate
 from support.hardware.kernels import KERNELS
+from support.hardware.price import price, rounds_per_second
 from support.hardware.readings import READINGS
 from support.hardware.runner import NotPossible, run, usual_source
 from support.hardware.table import document, summary
@@ -24,11 +26,12 @@ def main() -> int:
     given = parser.parse_args()
     try:
         kept = run(given.folder, given.seconds, given.source, lambda kernel: print(kernel.name, flush=True))
+        rates = rounds_per_second(given.seconds, given.source, lambda text: print(text, flush=True))
     except NotPossible as error:
         print(error, file=sys.stderr)
         return 2
     done, seen = evaluate(kept)
-    print(f"\n{document([(done, seen)])}\n\n{summary(seen)}\nReadings: {kept}")
+    print(f"\n{document([(done, seen)])}\n\n{summary(seen)}\n{price(rates)}\nReadings: {kept}")
     return 0 if set(seen) == {k.name for k in KERNELS} and not any(each.problems for each in seen.values()) else 1
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from pulsed.compute.products import tensor_peak_of
 from pulsed.compute.settings import PRESETS
-from pulsed.compute.tensor_throughput import tensor_throughput_ratio
+from pulsed.compute.tensor_throughput import mfu_ratio, tensor_throughput_ratio
 from pulsed.model.vocabulary import POSITION
 from support.hardware.cuda import GpuFacts
 from support.hardware.kernels import KERNELS, KnownKernel, Range
@@ -30,6 +31,7 @@ AGREEMENT: Mapping[str, Range] = {
     # dcgmproftester's tolerance is 10 %. mma.sync reaches some 60 % of the peak of wgmma on Hopper, while the pipe may
     # count as active all the time; more than what is active cannot have been computed.
     "tensor": (0.5, 1.1),
+    "mfu": (0.5, 1.1),
     "fp32": (0.9, 1.1),
     "fp64": (0.9, 1.1),
     # Device memory is also busy between transfers, and PCIe counts headers.
@@ -51,8 +53,9 @@ class Seen(NamedTuple):
     Attributes:
         workload_class: the most frequent class of its samples; empty without samples.
         means: of canonical names and `real_utilization_ratio`, `tensor_throughput_ratio`, here over the highest clock;
-            those that most samples have.
-        counted: of `PIPES`, `dram` and `pcie` (bytes/s), what the kernel did over the peak at the highest clock.
+            and `mfu_ratio`; those that most samples have.
+        counted: of `PIPES`, `dram` and `pcie` (bytes/s), what the kernel did over the peak at the highest clock; as
+            `mfu` its FLOP/s over the data sheet's peak, where that is known.
         counted_utilization: real utilization of what was counted; None if a peak is not known.
         problems: what does not agree, a sentence each.
     """
@@ -85,6 +88,8 @@ def counted_work(
         counted["dram"] = work.bytes * played.rounds / seconds / (memory_clock * 2 * gpu.bus_bits / 8)
         for pipe, peak in zip(PIPES, PEAKS.get(gpu.capability, ()), strict=False):
             counted[pipe] = getattr(work, pipe) * played.rounds / seconds / (gpu.sms * peak * clock)
+        if data_sheet := tensor_peak_of(gpu.name):
+            counted["mfu"] = work.tensor * played.rounds / seconds / data_sheet.flops
     return counted
 
 
@@ -119,6 +124,7 @@ def _means(found: Sequence[Sample]) -> Mapping[str, float]:
     columns = {name: [sample.reading[position] for sample in found] for name, position in POSITION.items()}
     columns["real_utilization_ratio"] = [sample.result.real_utilization.ratio for sample in found]
     columns["tensor_throughput_ratio"] = [tensor_throughput_ratio(sample.reading, None) for sample in found]
+    columns["mfu_ratio"] = [mfu_ratio(sample.reading, sample.result) for sample in found]
     present = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return {name: fmean(values) for name, values in present.items() if len(values) > len(found) / 2}
 
@@ -147,6 +153,7 @@ def _of_work(
     clock = means.get("sm_clock_hertz", 0.0) / means.get("sm_clock_max_hertz", 1.0)
     read = {pipe: means.get(f"{pipe}_active_ratio", 0.0) * clock for pipe in PIPES}
     read |= {"tensor": means.get("tensor_throughput_ratio", 0.0), "dram": means.get("dram_active_ratio", 0.0)}
+    read["mfu"] = means.get("mfu_ratio", 0.0)
     read["pcie"] = means.get("pcie_receive_bytes_per_second", 0.0)
     for name, work in counted.items():
         low, high = AGREEMENT[name]

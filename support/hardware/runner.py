@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +63,11 @@ def run(
     gpu = find_gpu()
     with tempfile.TemporaryDirectory() as work:
         record = Path(work, RECORD)
-        command = [sys.executable, "-m", "pulsed", "record", str(record), "--source", source, *options]
-        with (
-            tempfile.TemporaryFile("w+") as log,
-            subprocess.Popen(command, stdout=log, stderr=log, env=environment()) as recorder,
-        ):
-            try:
-                _wait_for_data(record, recorder)
-                played = [_play(kernel, seconds, started) for kernel in kernels]
-            except NotPossible as error:
-                log.seek(0)
-                raise NotPossible(f"{error}\n{log.read()}".strip()) from error
-            finally:
-                recorder.terminate()
+        played = []
+        with recording(record, source, options):
+            for kernel in kernels:
+                started(kernel)
+                played.append(play_in_child(kernel, seconds))
         found = samples(record, gpu.uuid)
         if not found:
             raise NotPossible(f"source {source} has no whole GPU {gpu.uuid}; kernels are not played in MIG instances")
@@ -87,8 +80,30 @@ def run(
     return kept
 
 
-def _play(kernel: KnownKernel, seconds: float, started: Callable[[KnownKernel], None]) -> Played:
-    started(kernel)
+@contextlib.contextmanager
+def recording(record: Path, source: str, options: Sequence[str] = ()) -> Iterator[None]:
+    """Run `pulsed record` until the block ends, which begins with the first data.
+
+    Raises:
+        NotPossible: the source does not read the GPU; the log is added to one that the block raises.
+    """
+    command = [sys.executable, "-m", "pulsed", "record", str(record), "--source", source, *options]
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment()) as recorder,
+    ):
+        try:
+            _wait_for_data(record, recorder)
+            yield
+        except NotPossible as error:
+            log.seek(0)
+            raise NotPossible(f"{error}\n{log.read()}".strip()) from error
+        finally:
+            recorder.terminate()
+
+
+def play_in_child(kernel: KnownKernel, seconds: float) -> Played:
+    """Play a kernel in a process of its own; raises `NotPossible` if it fails."""
     return Played(**_child(kernel.name, str(seconds)))
 
 

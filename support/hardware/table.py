@@ -19,11 +19,16 @@ _SHORT = {
 }
 
 
+RATIOS = (("tensor", "tensor_throughput_ratio"), ("mfu", "mfu_ratio"))
+"""What is read of counted work, by the name of the work."""
+
 HEAD = """\
 # Known kernels
 
 `make hardware` plays twelve small kernels on the first GPU of a node, 10 s each, and compares class, inputs and counted
-work with what the documented meaning of the counters requires. It needs profiling counters, compute capability 8.0, and
+work with what the documented meaning of the counters requires, also the estimate of model FLOP utilization. Then it
+measures the throughput that sampling every second and every 100 ms costs. A GEMM by cuBLAS and a power limit, for which
+that estimate is published, are not part of it. It needs profiling counters, compute capability 8.0, and
 a GPU without other work and MIG instances.
 
 Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
@@ -65,7 +70,7 @@ def summary(seen: Mapping[str, Seen]) -> str:
     for name, each in seen.items():
         counted = {key: value for key, value in each.counted.items() if value}
         words = [f"{key} {_number(key, value)} counted" for key, value in counted.items()]
-        words += [f"tensor_throughput_ratio {each.means['tensor_throughput_ratio']:.2f}"] if "tensor" in counted else []
+        words += [f"{ratio} {each.means[ratio]:.2f}" for key, ratio in RATIOS if key in counted and ratio in each.means]
         if each.counted_utilization is not None:
             words.append(f"real utilization {each.counted_utilization:.2f} by counted work")
         lines += [f"{name}: {', '.join(words) or 'nothing counted'}", *(f"  DIFFERS: {text}" for text in each.problems)]

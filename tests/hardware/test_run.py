@@ -12,6 +12,7 @@ from support.hardware import runner
 from support.hardware.cuda import GpuFacts
 from support.hardware.judge import PEAKS, PIPES, evaluate
 from support.hardware.kernels import KERNELS, KnownKernel
+from support.hardware.price import INTERVALS, price, rounds_per_second
 from support.hardware.ptx import ENTRIES, WARP
 from support.hardware.readings import READINGS, kept_runs, read_run, write_run
 from support.hardware.table import document, summary
@@ -114,6 +115,7 @@ def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path
     _, seen = evaluate(kept)
     problems = {name: " / ".join(each.problems) for name, each in seen.items()}
     assert problems["tensor_heavy"].startswith("tensor: 0.2")
+    assert "mfu: 0.2" in problems["tensor_heavy"]
     assert "class memory_bound in " in problems["fp64"]
     assert "fp64_active_ratio 0, expected 0.8 to 1" in problems["fp64"]
     assert problems["stream"] == "no samples in its time"
@@ -179,3 +181,21 @@ def test_the_known_kernels_on_this_gpu(tmp_path: Path) -> None:
     kept = runner.run(tmp_path, 10.0, runner.usual_source(), lambda kernel: print(kernel.name, file=sys.stderr))
     done, seen = evaluate(kept)
     assert not any(each.problems for each in seen.values()), f"{document([(done, seen)])}\n{summary(seen)}"
+
+
+@pytest.mark.long
+def test_the_price_of_sampling_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin) -> None:
+    cuda.set(round_ns=1000)
+    started: list[str] = []
+    rates = rounds_per_second(0.3, "nvml", started.append)
+    assert list(rates) == [*INTERVALS]
+    assert min(rates.values()) > 0
+    assert started[:3] == [
+        "tensor_heavy, not sampled",
+        "tensor_heavy, sampled every 1s",
+        "tensor_heavy, sampled every 100ms",
+    ]
+    assert price({"": 100.0, "1s": 100.0, "100ms": 98.0}).splitlines() == [
+        "sampled every 1s: +0.00 % of throughput lost",
+        "sampled every 100ms: +2.00 % of throughput lost",
+    ]

@@ -14,6 +14,7 @@ from pulsed.commands.doctor.machine import NVML
 from pulsed.commands.doctor.report import Report, examine
 from pulsed.configuration import Config
 from pulsed.printable import clean
+from pulsed.reader.settings import PRICE
 from pulsed.translate.fields import ExporterVersion
 
 
@@ -70,6 +71,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"                the kernel log, for exact times of XIDs, can be read: {machine['kernel_log']}"
     else:
         yield "                the kernel log, for exact times of XIDs, is not read (health.kernel_log)"
+    if report["interval_seconds"] is not None and report["interval_seconds"] < 1.0:
+        yield f"interval        {report['interval_seconds']:g} s. {PRICE}"
     for sources in _equal_ones(report["sources"]):
         yield ""
         yield from _head_lines(sources)

@@ -43,6 +43,7 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
     return {
         "version": __version__,
         "machine": asdict(machine) | shown,
+        "interval_seconds": config.source.interval,
         "sources": [_source(probe, config, machine.dcgm) for probe in probes],
         "shards": asdict(asyncio.run(check_shards(config, shards))) if shards else None,
         "attribution": [asdict(check) for check in attribution],

@@ -103,6 +103,12 @@ def test_the_command(format: str) -> None:
     assert (finished.returncode, finished.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(("interval", "is_told"), [("100ms", True), ("1s", False)])
+def test_the_price_of_a_short_interval_is_told(interval: str, is_told: bool) -> None:
+    finished = pulsed("doctor", "--source", "demo", f"--set=source.interval={interval}")
+    assert ("2 % of the latency of decoding" in finished.stdout) == is_told
+
+
 def test_only_what_is_asked_for_is_looked_at(tmp_path: Path) -> None:
     dcgmi = install(tmp_path, Scenario())
     with serving(page()) as (url,):
