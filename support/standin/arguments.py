@@ -87,14 +87,12 @@ def dmon_command(release: tuple[int, ...]) -> Subcommand:
     options = (
         Option("i", names, "entityId"),
         Option("g", ("group-id",), "groupId"),
-        Option("f", ("field-group-id",), "fieldGroupId", integer=True),
         Option("e", ("field-id",), "fieldId"),
         Option("d", ("delay",), "delay", integer=True),
         Option("c", ("count",), "count", integer=True),
-        Option("l", ("list",)),
         _HOST,
     )
-    return Subcommand("dmon", options, ("field-group-id", "field-id", "list"))
+    return Subcommand("dmon", options, ("field-id",))
 
 
 def discovery_command(release: tuple[int, ...]) -> Subcommand:
@@ -169,7 +167,7 @@ class DmonOptions:
     """What `dcgmi dmon` was asked for.
 
     Attributes:
-        fields: the list after `-e`; empty when `-f` was given.
+        fields: the list after `-e`.
         delay: milliseconds.
         count: ticks; 0 is without end.
     """
@@ -178,10 +176,8 @@ class DmonOptions:
     entities: str
     group: str
     fields: str
-    field_group: int
     delay: int
     count: int
-    is_list: bool
 
 
 def dmon_options(release: tuple[int, ...], arguments: Sequence[str]) -> DmonOptions:
@@ -195,25 +191,18 @@ def dmon_options(release: tuple[int, ...], arguments: Sequence[str]) -> DmonOpti
     entity_key = command.options[0].key
     if "group-id" in given and entity_key in given:
         raise rejected(f"Only one of --{entity_key} and --group-id can be provided")
-    if "list" in given and len(given.keys() - {"host"}) > 1:
-        raise rejected("Invalid parameters with list arg. Usage : dmon -l")
-    count, delay, field_group = (
-        int(given.get(key, default)) for key, default in (("count", "0"), ("delay", "1000"), ("field-group-id", "0"))
-    )
-    for name, number in (("count", count), ("field-group-id", field_group)):
-        if number < 0:
-            raise rejected("Positive value expected, negative value found", name)
+    count, delay = int(given.get("count", "0")), int(given.get("delay", "1000"))
+    if count < 0:
+        raise rejected("Positive value expected, negative value found", "count")
     if delay < 1:
         raise rejected("Invalid value", "delay")
-    if "field-id" in given and not given["field-id"][:1].isdigit():
+    if not given["field-id"][:1].isdigit():
         raise rejected("Invalid value", "field-id")
     return DmonOptions(
         given.get("host", "localhost"),
         given.get(entity_key, "-1"),
         given.get("group-id", "-1"),
-        given.get("field-id", ""),
-        field_group,
+        given["field-id"],
         delay,
         count,
-        "list" in given,
     )

@@ -12,7 +12,7 @@ from support.dmon_writer import FAILURES
 from support.standin.arguments import WrongUsage, discovery_command, dmon_options, parsed
 from support.standin.discovery import hierarchy, listing, long_version, short_version
 from support.standin.dmon import BAD_PARAMETER, Dmon
-from support.standin.home import Home, Start
+from support.standin.home import Home
 from support.standin.process import STDERR, STDOUT, Process
 from support.standin.scenario import Scenario
 
@@ -20,7 +20,7 @@ _BANNER_SINCE = (4, 4, 2)
 _LOCAL = "localhost"
 
 
-def _banner(scenario: Scenario, host: str, connected: bool) -> str:
+def _banner(scenario: Scenario, host: str) -> str:
     """What dcgmi says of CUDA_VISIBLE_DEVICES in its environment (dcgmi/Environment.cpp)."""
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None or scenario.release < _BANNER_SINCE:
@@ -34,19 +34,15 @@ def _banner(scenario: Scenario, host: str, connected: bool) -> str:
         f"Unset {name} on dcgmi process. Set {name} on nv-hostengine to select GPUs.\n\n"
         f"Variable Name: {name}\nHost: {host}\nHostengine Process Value: (not set)\nDcgmi Process Value: {value}\n"
         "Status: Failed to get hostengine environment variable\n"
-        + (f"Please set the {name} env on nv-hostengine\n" if connected else "")
+        + (f"Please set the {name} env on nv-hostengine\n" if scenario.engine else "")
         + "\n"
     )
 
 
-def _is_reachable(scenario: Scenario, before: Sequence[Start]) -> bool:
-    return scenario.engine and len(before) >= scenario.engine_away_starts and time.time() >= scenario.engine_away_until
-
-
-def _require_engine(process: Process, host: str, reachable: bool) -> None:
+def _require_engine(process: Process, host: str, scenario: Scenario) -> None:
     if host == "unix://":
         process.write('Missing hostname after "unix://".\n', STDERR)
-    if not reachable or host == "unix://":
+    if not scenario.engine or host == "unix://":
         failure = FAILURES["no_engine"]
         process.fail(failure.text.replace(_LOCAL, host), failure.result, STDOUT)
 
@@ -64,19 +60,18 @@ def main(home: str, arguments: Sequence[str]) -> NoReturn:
     process.ignore(scenario.ignored_signals)
     if scenario.slow_start:
         time.sleep(scenario.slow_start)
-    reachable = _is_reachable(scenario, before)
     if tuple(arguments) == ("--version",):
         process.fail(short_version(scenario), 0, STDOUT)
-    process.write(_banner(scenario, _LOCAL, reachable), STDERR)
+    process.write(_banner(scenario, _LOCAL), STDERR)
     subcommand, *rest = arguments or ("",)
     try:
         if subcommand == "-v":
-            process.fail(long_version(scenario, reachable), 0, STDOUT)
+            process.fail(long_version(scenario), 0, STDOUT)
         if subcommand == "discovery":
-            _discover(process, scenario, rest, reachable)
+            _discover(process, scenario, rest)
         if subcommand == "dmon":
             options = dmon_options(scenario.release, rest)
-            _require_engine(process, options.host, reachable)
+            _require_engine(process, options.host, scenario)
             nth = sum(start.arguments[:1] == ("dmon",) for start in before)
             Dmon(folder, process, scenario, options, nth).run()
     except WrongUsage as error:
@@ -84,9 +79,9 @@ def main(home: str, arguments: Sequence[str]) -> NoReturn:
     process.fail("ERROR: Invalid subsystem.\n\n", BAD_PARAMETER, STDOUT)
 
 
-def _discover(process: Process, scenario: Scenario, arguments: Sequence[str], reachable: bool) -> NoReturn:
+def _discover(process: Process, scenario: Scenario, arguments: Sequence[str]) -> NoReturn:
     given = parsed(discovery_command(scenario.release), arguments)
-    _require_engine(process, given.get("host", _LOCAL), reachable)
+    _require_engine(process, given.get("host", _LOCAL), scenario)
     if "compute-hierarchy" in given:
         process.fail(hierarchy(scenario), 0, STDOUT)
     process.fail(listing(scenario, "all" in given), 0, STDOUT)

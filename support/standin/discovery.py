@@ -107,7 +107,7 @@ def short_version(scenario: Scenario) -> str:
     return f"\ndcgmi  version: {scenario.version}\n\n"
 
 
-def long_version(scenario: Scenario, connected: bool) -> str:
+def long_version(scenario: Scenario) -> str:
     """`dcgmi -v`: how dcgmi was built, and the engine where one answers; exit 0 in any case."""
     build = (
         f"Version : {scenario.version}\nBuild ID : 24637\nBuild Date : 2026-01-09\nBuild Type : Release\n"
@@ -116,4 +116,4 @@ def long_version(scenario: Scenario, connected: bool) -> str:
         "Build Platform : Linux 5.15.0-generic x86_64\nCRC : 209ebd9bbc4f1659ac404093f5f6f040\n"
     )
     local = "Local build info:\n" if scenario.release >= (4, 7) else ""
-    return local + build + (f"\nHostengine build info:\n{build}" if connected else "")
+    return local + build + (f"\nHostengine build info:\n{build}" if scenario.engine else "")

@@ -24,32 +24,9 @@ NOT_CONFIGURED = -5
 _FIRST_REPEAT, _REPEAT = 15, 14
 _POLL = 0.02
 _FLOOD_LINES = 4000
-_TTY_COLUMNS = 80
 
 _GARBAGE = "2026-01-01 00:00:00.000 ERROR [4711:4712] [[Core]] Got error -21 from the connection\n"
 _BINARY = bytes(range(256)) * 4
-
-
-def field_list(scenario: Scenario) -> str:
-    """`dcgmi dmon -l` where stdout is no terminal. Long names are DCGM's enum names, which its own tags resemble."""
-    if scenario.era == "A":
-        line = "_" * 83 + " \n"
-        text = line + f"{'Long Name':>40}{'Short Name':>20}{'Field Id':>15}\n" + line
-        for known in known_fields(scenario.release):
-            text += f"{_tag(known):<40}{known.field.short:>20}{known.field.id:>15}\n"
-        return text
-    long_width = _TTY_COLUMNS - 30
-    line = "_" * _TTY_COLUMNS + "\n"
-    text = line + f"{'Long Name':<{long_width}}{'Short Name':<20}{'Field ID':<10}\n" + line
-    for known in known_fields(scenario.release):
-        tag = _tag(known)
-        shown = tag if len(tag) <= long_width else tag[: long_width - 3] + "..."
-        text += f"{shown:<{long_width}} {known.field.short:<20}{known.field.id}\n"
-    return text
-
-
-def _tag(known: KnownField) -> str:
-    return known.name.removeprefix("DCGM_FI_").removeprefix("DEV_").lower()
 
 
 class Dmon:
@@ -71,9 +48,6 @@ class Dmon:
 
     def run(self) -> NoReturn:
         """Do it all and exit."""
-        if self._options.is_list:
-            self._process.write(field_list(self._scenario))
-            self._process.leave(0)
         rows = self._rows()
         fields = self._fields()
         header = header_text(self._era, [known.field for known in fields])
@@ -114,7 +88,7 @@ class Dmon:
             self._complain(f"Error: Expected a numerical groupId. Instead got '{group}'\n" if old else text)
 
     def _fields(self) -> list[KnownField]:
-        numbers: Sequence[int] = self._field_ids() if self._options.fields else self._group_of_fields()
+        numbers = self._field_ids()
         known = {field.field.id: field for field in known_fields(self._scenario.release, frozenset(numbers))}
         for number in numbers:
             if number not in known or number in self._scenario.missing_fields:
@@ -131,14 +105,6 @@ class Dmon:
                 self._complain(f"Error: Expected numerical fieldId. Got '{token}' instead.\n")
             numbers.append(int(digits) & 0xFFFF)
         return numbers
-
-    def _group_of_fields(self) -> Sequence[int]:
-        number = self._options.field_group
-        if number in self._scenario.field_groups:
-            return self._scenario.field_groups[number]
-        about = f"Unable to retrieve information about field group {number}."
-        error = "Return: -5" if self._era.right else "Error: -5:"
-        return self._complain(f"{'Error: ' if self._era.right else ''}{about} {error} The Field Group is not found\n")
 
     def _watch(self, rows: Sequence[Row], fields: Sequence[KnownField]) -> None:
         asked = {known.field.id for known in fields}
@@ -164,8 +130,6 @@ class Dmon:
             if self._home.changed():
                 self._follow(self._home.read())
                 page = Page(self._scenario, labels, fields)
-            if self._scenario.latency:
-                time.sleep(self._scenario.latency)
             now = time.time()
             text = self._spoil(page.tick(now, tick), tick)
             if text is None:

@@ -132,19 +132,9 @@ def _fits(text: str, number: int) -> bool:
 
 def _ordered(scenario: Scenario, rows: list[Row]) -> list[Row]:
     """Era A prints by kind and entity id; B a hash's order, in captures descending, but sorted under MIG; C sorts."""
-    order = scenario.row_order
-    if not order and scenario.era == "B" and not any(gpu.instances for gpu in scenario.gpus):
-        order = "descending"
-    if order == "descending":
+    if scenario.era == "B" and not any(gpu.instances for gpu in scenario.gpus):
         return rows[::-1]
-    if scenario.era == "A" and not order:
+    if scenario.era == "A":
         kinds = ("GPU", "GPU-I", "GPU-CI")
         return sorted(rows, key=lambda row: (kinds.index(row.label.split()[0]), int(row.label.split()[1])))
     return rows
-
-
-def shuffled(count: int, tick: int) -> list[int]:
-    """Places in an order that is another one in every tick, and the same in every run."""
-    import random  # takes 5 ms to load, and few scenarios shuffle
-
-    return random.Random(tick).sample(range(count), count)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from support.dmon_writer import ABSENT, ERAS, Absent, Era, Field, cell, row_text, value_text
 from support.standin.board import Row, signal_of
-from support.standin.entities import all_rows, shuffled
+from support.standin.entities import all_rows
 from support.standin.fields import NOT_OF_A_GPU, KnownField
 from support.standin.scenario import GPM_ARCHES, PROFILING, Scenario
 from support.standin.signals import Clock, Constant, Counter, Noise, Signal, Square
@@ -99,14 +99,10 @@ class Page:
             if any(signal is not ABSENT for _, signal in columns):
                 self._rows.append(_RowText(era, row.label, columns, row.gpu.arch in GPM_ARCHES))
         self._every = scenario.update_every
-        self._is_shuffled = scenario.row_order == "shuffled"
         self._baseline_ticks = scenario.gpm_ticks
 
     def tick(self, now: float, tick: int) -> str:
         """The rows at a time, as the engine's cache has them; empty when no entity has any value."""
         if self._every:
             now = int(now / self._every) * self._every
-        texts = [row.text(now, tick, tick < self._baseline_ticks) for row in self._rows]
-        if self._is_shuffled:
-            texts = [texts[place] for place in shuffled(len(texts), tick)]
-        return "".join(texts)
+        return "".join([row.text(now, tick, tick < self._baseline_ticks) for row in self._rows])

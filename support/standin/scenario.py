@@ -125,8 +125,6 @@ class Scenario:
         driver: version of NVIDIA's driver.
         booted: Unix time at which energy was 0; a later one is a reloaded driver.
         groups: entities of groups for `-g`, besides the built-in 0 and 1.
-        field_groups: field ids of field groups for `-f`.
-        row_order: by default what the version does; `shuffled` is another order in every tick.
         missing_fields: ids that this version does not know, besides those that it really does not know.
         blank_fields: ids that answer `N/A`.
         all_blank: every number is `N/A`, as with an engine under a service account.
@@ -134,10 +132,7 @@ class Scenario:
         refusals: the first that applies counts.
         faults: the first that applies counts.
         engine: whether the host engine runs. A child that loses it dies as dcgmi does.
-        engine_away_starts: so many first starts of any subcommand find no engine.
-        engine_away_until: Unix time until when starts find no engine.
         slow_start: seconds before anything is printed.
-        latency: seconds that the engine takes for the values of each tick.
         update_every: seconds between updates of the engine's cache; faster reads see values again.
         burst: ticks that are held back and written together.
         ignored_signals: names without SIG, e.g. INT and TERM, that do nothing.
@@ -153,8 +148,6 @@ class Scenario:
     driver: str = "570.124.06"
     booted: float = field(default_factory=lambda: time.time() - _UPTIME)
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    field_groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    row_order: Literal["", "sorted", "descending", "shuffled"] = ""
     missing_fields: tuple[int, ...] = ()
     blank_fields: tuple[int, ...] = ()
     all_blank: bool = False
@@ -162,10 +155,7 @@ class Scenario:
     refusals: tuple[Refusal, ...] = ()
     faults: tuple[Fault, ...] = ()
     engine: bool = True
-    engine_away_starts: int = 0
-    engine_away_until: float = 0.0
     slow_start: float = 0.0
-    latency: float = 0.0
     update_every: float = 0.1
     burst: int = 1
     ignored_signals: tuple[str, ...] = ()

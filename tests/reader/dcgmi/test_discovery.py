@@ -179,9 +179,8 @@ def test_what_dmon_must_be_started_again_for() -> None:
 
 @pytest.mark.parametrize("version", ["2.1.4", "3.3.9", "4.5.3", "4.7.0"])
 def test_both_versions_are_read(version: str) -> None:
-    scenario = Scenario(version=version)
-    assert parse_versions(long_version(scenario, connected=True)) == (version, version)
-    assert parse_versions(long_version(scenario, connected=False)) == (version, "")
+    assert parse_versions(long_version(Scenario(version=version))) == (version, version)
+    assert parse_versions(long_version(Scenario(version=version, engine=False))) == (version, "")
     assert parse_versions("dcgmi: command not found") == ("", "")
 
 
