@@ -69,7 +69,11 @@ class HostWatch:
         try:
             while True:
                 if self._config is not None:
-                    await self._look(self._config)
+                    try:
+                        await self._look(self._config)
+                    except Exception:
+                        log.exception("internal error in a look at the host; please report it")
+                        self._store.set_host(None, None)
                     await aligned_sleep(self._config.host.interval)
         finally:
             self._kernel_log.close()

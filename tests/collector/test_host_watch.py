@@ -1,0 +1,37 @@
+"""Looks at this host go on whatever one of them meets; the rest is tested through the whole program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from pulsed.collector.host_watch import HostWatch
+from pulsed.configuration import load
+from pulsed.model.target_store import Target, TargetStore
+from support.host_tree import HostTree
+
+
+async def test_an_internal_error_ends_one_look_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    HostTree(tmp_path)
+    store, looks = TargetStore("n", [Target("dcgmi", "localhost", 1.0, 3.0)]), asyncio.Semaphore(0)
+
+    async def catch_up() -> None:
+        looks.release()
+        if store.node_health is None and not caplog.records:
+            raise RuntimeError("broken")
+
+    store.catch_up = catch_up
+    watch = HostWatch(store)
+    watch.apply(load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {}))
+    task = asyncio.create_task(watch.run())
+    for _ in range(3):
+        await looks.acquire()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert "broken" in caplog.text
+    assert store.node_health is not None
+    assert store.node_health.state == "ok", "no process is stuck"
