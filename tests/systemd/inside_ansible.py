@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -27,6 +28,7 @@ BEFORE = FOLDER / "before"
 (PACKAGE,) = (FOLDER / "dist").iterdir()
 """A wheel or a deb."""
 
+TARGETS = FOLDER / "targets.json"
 CONFIG = {"source": {"kind": "demo"}, "state_dir": "/var/lib/pulsed"}
 CONFIGURE = "--tags=configuration"
 DROP_IN = Path("/etc/systemd/system/pulsed.service.d/kernel-log.conf")
@@ -155,6 +157,26 @@ def upgrade() -> str:
     return f"{changed} changes"
 
 
+def shards() -> str:
+    """Processes share the exporters of a list; fewer of them, or one, replace them."""
+    TARGETS.write_text('[{"targets": ["localhost:1", "localhost:2"]}]')
+    exporter = {"discovery": "file", "file": {"files": str(TARGETS)}}
+    config = CONFIG | {"source": {"kind": "exporter", "exporter": exporter}}
+    for count in (2, 1, 0):
+        changed, output = playbook(CONFIGURE, pulsed_shards=count, pulsed_config=config, pulsed_ready_seconds=0)
+        assert changed, output
+        changed, output = playbook(CONFIGURE, pulsed_shards=count, pulsed_config=config, pulsed_ready_seconds=0)
+        assert changed == 0, output
+        active = run(
+            "systemctl", "list-units", "--plain", "--no-legend", "--state=active", "pulsed*.service", check=False
+        )
+        names = [f"pulsed@{number}.service" for number in range(count)] or ["pulsed.service"]
+        assert [line.split()[0] for line in active.splitlines()] == names
+        for port in range(9410, 9410 + count):
+            until(partial(page, port=port), f"a page at {port}")
+    return "two, one and none"
+
+
 def remove() -> str:
     """Configuration and state stay; a purge leaves no file and no user, and a second one changes nothing."""
     until(STATE.exists, "the state file")
@@ -181,6 +203,7 @@ STEPS = (
     not_ready,
     access,
     upgrade,
+    shards,
     remove,
 )
 
