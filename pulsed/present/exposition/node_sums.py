@@ -234,21 +234,17 @@ def node_lines(
     memory: SeriesMemory,
     openmetrics: bool,
 ) -> Iterator[str]:
-    """Yield the text of each family of these names that has samples, of the nodes of these targets."""
+    """Yield the lines of the families of these names that have samples, of the nodes of these targets."""
     numbers = _merged(targets)
     places = [(place, label_pairs(zip(("node", "model"), place, strict=True))) for place in sorted(numbers)]
     for family in NODE_FAMILIES:
         if family.name in names:
             samples = _gauge_samples(family, numbers) if family.type == "gauge" else _totals(family, counters, memory)
-            text = "".join(
-                [
-                    f"{family.name}{{{pairs}{_own(family, state)}}} {number!r}\n"
-                    for place, pairs in places
-                    for state, number in samples(place)
-                ]
-            )
-            if text:
-                yield header(family.name, family.type, family.help, openmetrics) + text
+            head = header(family.name, family.type, family.help, openmetrics)
+            for place, pairs in places:
+                for state, number in samples(place):
+                    yield f"{head}{family.name}{{{pairs}{_own(family, state)}}} {number!r}\n"
+                    head = ""
 
 
 def _own(family: NodeFamily, state: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
+from itertools import chain
 from math import inf
 
 from pulsed.background import TURN_SECONDS, in_background
@@ -31,7 +32,7 @@ from pulsed.present.exposition.series_memory import SeriesMemory
 from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_lines
 from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.exposition.text_format import END, header
+from pulsed.present.exposition.text_format import END, header, pieces
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
@@ -164,8 +165,9 @@ class Pages:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
                 draft = BytesIO()
-                seconds = _run(self._render(draft, self._fresh(now), now, openmetrics, WHOLE))
-                page = self._ended(draft, seconds, now, openmetrics, WHOLE)
+                self._telemetry.observe("present", _run(self._render(draft, self._fresh(now), now, openmetrics, WHOLE)))
+                _run(self._end(draft, now, openmetrics, WHOLE))
+                page = draft.getvalue()
             self._pages[key] = page
         return page
 
@@ -200,7 +202,9 @@ class Pages:
             seconds = await _run_in_turns(steps)
         else:
             seconds = await in_background(partial(_run, steps))
-        return self._ended(draft, seconds, now, openmetrics, part)
+        self._telemetry.observe("present", seconds)
+        await _run_in_turns(self._end(draft, now, openmetrics, part))
+        return draft.getvalue()
 
     def _recommend_parts(self, gpus: int) -> None:
         """Log once that a large page is better read in parts."""
@@ -211,14 +215,14 @@ class Pages:
             )
         self._recommends_parts = gpus <= MANY_GPUS
 
-    def _ended(self, page: BytesIO, seconds: float, now: float, openmetrics: bool, part: PagePart) -> bytes:
-        """Return a page, rendered in so many seconds, with pulsed's own families and the last line."""
-        self._telemetry.observe("present", seconds)
+    def _end(self, page: BytesIO, now: float, openmetrics: bool, part: PagePart) -> Iterator[None]:
+        """Add pulsed's own families and the last line in many short steps."""
         if part.daemon:
-            page.write(self._telemetry.render(now, openmetrics=openmetrics))
+            for piece in self._telemetry.render(now, openmetrics=openmetrics):
+                page.write(piece)
+                yield
         if openmetrics:
             page.write(END)
-        return page.getvalue()
 
     def _render(
         self, page: BytesIO, ticks: Sequence[TargetTick], now: float, openmetrics: bool, part: PagePart
@@ -244,13 +248,13 @@ class Pages:
                 place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions, self._node_counters)
                 yield
             counts = [place.counts for place, _ in fresh]
-            summaries = summary_lines(
-                settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics
-            )
-            page.write("".join(summaries).encode("utf-8", "replace"))
             nodes = [count.nodes for count in counts]
-            for text in node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics):
-                page.write(text.encode("utf-8", "replace"))
+            texts = chain(
+                summary_lines(settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics),
+                node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics),
+            )
+            for piece in pieces(texts):
+                page.write(piece)
                 yield
         if part.targets == ():
             return

@@ -165,11 +165,11 @@ def summary_lines(
         PEAKS: lambda: _peaks(frozenset().union(*[target.models for target in targets]), peaks),
     }
     for summary, rows in makers.items():
-        if summary.name in names and (
-            found := [f"{_series(summary, values, suffix)} {number!r}\n" for values, number, suffix in rows()]
-        ):
-            yield header(summary.name, summary.type, summary.help, openmetrics)
-            yield from found
+        if summary.name in names:
+            head = header(summary.name, summary.type, summary.help, openmetrics)
+            for values, number, suffix in rows():
+                yield f"{head}{_series(summary, values, suffix)} {number!r}\n"
+                head = ""
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Literal, cast
 
 from prometheus_client import Metric
@@ -20,6 +21,9 @@ MetricType = Literal["gauge", "counter", "histogram", "info", "unknown"]
 
 END = b"# EOF\n"
 """The last line of an OpenMetrics page."""
+
+PIECE_LINES = 500
+"""Lines that are made at once: about a millisecond."""
 
 _TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}
 _SUFFIXES = {"counter": "_total", "info": "_info"}
@@ -64,6 +68,14 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
         yield header(name, cast("MetricType", family.type), family.documentation, openmetrics)
         for sample in family.samples:
             yield f"{_series(sample.name, tuple(sample.labels.items()))} {sample.value!r}\n"
+
+
+def pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yield the text of lines, encoded, some lines at a time."""
+    rest = iter(texts)
+    while piece := "".join(islice(rest, PIECE_LINES)):
+        # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
+        yield piece.encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=32768)

@@ -11,10 +11,12 @@ import pytest
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import Series
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.present.exposition import page
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.page_parts import GROUP_TARGETS, PageParts, PartKind
+from pulsed.present.exposition.page_parts import GROUP_TARGETS, WHOLE, PageParts, PartKind
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.text_format import PIECE_LINES
 from tests.present.boards import SETTLED, busy_gpus, gpu, mig, store_of, target, tick
 from tests.present.strategies import NOW
 
@@ -56,6 +58,24 @@ def test_the_parts_have_the_series_of_the_page(by: PartKind, packed: bool) -> No
     found = [line for name in names for line in series(part_of(pages, name, packed=packed))]
     assert sorted(found) == sorted(series(whole))
     assert "pulsed_gpu_info" not in part_of(pages, "daemon")
+
+
+async def test_the_sums_of_many_nodes_are_rendered_in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step ends a turn of the event loop here, which the test counts."""
+    monkeypatch.setattr(page, "TURN_SECONDS", -1.0)
+    pages = pages_of(store_of(*map(exporter, range(300))), PageSettings(catalog("fleet")))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    body = await pages.serve(NOW, openmetrics=False, gzip=False, part=pages.parts.part("daemon", NOW) or WHOLE)
+    counting.cancel()
+    assert turns > 300 + body.count(b"\n") / PIECE_LINES > 310
 
 
 def test_a_node_has_the_gpus_of_all_its_targets() -> None:
