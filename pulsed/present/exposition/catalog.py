@@ -83,7 +83,6 @@ _LEAN: Mapping[str, Form | None] = {
     "resource_saturation_ratio": None,  # activity over pulsed_resource_peak_ratio
     "real_utilization_bound_ratio": "differing",
     "saturation_bound_ratio": "differing",
-    "tensor_throughput_ratio": None,  # mfu_ratio
     **{f"{link}_{way}_bytes_per_second": None for link in ("pcie", "nvlink") for way in ("transmit", "receive")},
     "memory_free_bytes": None,
     **dict.fromkeys(_RECENT, "recent"),

@@ -218,7 +218,7 @@ def test_findings_are_series_of_gpus() -> None:
     spins = WORKS._replace(dram_active_ratio=0.0, graphics_engine_active_ratio=1.0, power_watts=200.0)
     published = Published()
     published.node.interval = 10.0
-    published.sees(((ANN,), WORKS), (None, WORKS), times=20)
+    published.sees(((ANN,), WORKS), (None, WORKS), times=40)
     labels = {"node": "here", "gpu": "0", "uuid": "GPU-0"}
     assert published.series()["pulsed_gpu_hang_suspected"] == [(labels, 0)]
     assert "pulsed_gpu_straggler" not in published.series()
