@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import ref
 
 from pulsed.accounting.account import AccountedGpu, Accounts, OwnerAccount, OwnerEvent
 from pulsed.accounting.counter_vector import increase, observed
@@ -54,7 +55,7 @@ class _TargetView:
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
-    swept: ComputedTick | None = None
+    swept: Callable[[], ComputedTick | None] = lambda: None  # a reference would keep it in memory
     swept_at: float = 0.0
     leaked: frozenset[GpuKey] = frozenset()
     _held_since: dict[GpuKey, float] = field(default_factory=dict)
@@ -148,8 +149,8 @@ class OwnerAccounting:
         first call on that finds no newer tick.
         """
         for view in list(self._views.values()):
-            if view.swept is not view.tick:
-                view.swept, view.swept_at = view.tick, now
+            if view.swept() is not view.tick:
+                view.swept, view.swept_at = ref(view.tick), now
             elif now - view.swept_at > _silent_seconds(view.tick):
                 self._drop(view)
         self._owners.sweep(self._views)
