@@ -49,6 +49,7 @@ _SWITCH = "|".join(
     for word in ("true", "t", "yes", "y", "on", "false", "f", "no", "n", "off")
 )
 _DURATION = r"^ *([0-9]{1,12}(\.[0-9]+)?(ms|s|m|h|d))+ *$"
+_GPU_COUNT = r"^auto$|^ *0*[1-9][0-9]* +[^ ,][^,]*(, *0*[1-9][0-9]* +[^ ,][^,]*)*$"
 _SIZE = r"^ *[0-9]{1,15}(\.[0-9]+)? ?([kKMG]?B|[KMG]iB?)? *$"
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -60,7 +61,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "ratio": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
     "duration": {"type": ["number", "string", "null"], "exclusiveMinimum": 0, "pattern": _DURATION},
     "duration or 0": {"type": ["number", "string", "null"], "minimum": 0, "pattern": f"{_DURATION}|^0$"},
-    "gpu count": {"type": ["integer", "string", "null"]},
+    "gpu count": {"type": ["integer", "string", "null"], "minimum": 1, "pattern": _GPU_COUNT},
     "size": {"type": ["integer", "string", "null"], "minimum": 1, "pattern": _SIZE},
 }
 """Schemas of values by the name of their kind. They refuse nothing that the daemon takes; it checks the rest."""
