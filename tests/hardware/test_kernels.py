@@ -59,6 +59,8 @@ def test_shapes(name: str, sms: int, threads_per_sm: int, shape: tuple[int, int]
 def test_counted_work(kernel: str, rounds: int, pipe: str, share: float) -> None:
     counted = counted_work(BY_NAME[kernel], played(kernel, rounds=rounds), H100, 1.98e9, 2.619e9)
     assert counted.pop(pipe) == pytest.approx(share, rel=1e-6)
+    of_data_sheet = 132 * 4096 * 1.98e9 / 989.4e12  # its peak is for 1,830 MHz
+    assert counted.pop("mfu") == pytest.approx(share * of_data_sheet if pipe == "tensor" else 0.0, rel=1e-6)
     assert not any(counted.values())
 
 
