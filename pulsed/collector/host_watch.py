@@ -43,11 +43,11 @@ class HostWatch:
 
     Args:
         store: has the targets, and takes what was found.
+        config: by which it looks, until `apply` gives another one.
     """
 
-    def __init__(self, store: TargetStore) -> None:
+    def __init__(self, store: TargetStore, config: Config) -> None:
         self._store = store
-        self._config: Config | None = None
         self._evaluator = NodeEvaluator()
         self._bus: SharedCall[tuple[PciGpu, ...] | None] = SharedCall("host-bus")
         self._processes: SharedCall[tuple[StuckProcess, ...] | None] = SharedCall("host-processes")
@@ -56,6 +56,7 @@ class HostWatch:
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
         """By PCI address, the last message about a start that failed."""
+        self.apply(config)
 
     def apply(self, config: Config) -> None:
         """Look by this configuration from the next look on."""
@@ -68,13 +69,12 @@ class HostWatch:
         """Look regularly, until cancelled."""
         try:
             while True:
-                if self._config is not None:
-                    try:
-                        await self._look(self._config)
-                    except Exception:
-                        log.exception("internal error in a look at the host; please report it")
-                        self._store.set_host(None, None)
-                    await aligned_sleep(self._config.host.interval)
+                try:
+                    await self._look(self._config)
+                except Exception:
+                    log.exception("internal error in a look at the host; please report it")
+                    self._store.set_host(None, None)
+                await aligned_sleep(self._config.host.interval)
         finally:
             self._kernel_log.close()
             for thread in (self._bus, self._processes, self._ports, self._log):

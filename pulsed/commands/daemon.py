@@ -150,7 +150,7 @@ class Daemon:
             self._known.loaded if self._known else None,
             lambda: self._events.has_tick_subscribers,
         )
-        self._host_watch = HostWatch(self._store)
+        self._host_watch = HostWatch(self._store, config)
         self._ended = EndedAccounts()
         self._accounting = OwnerAccounting(
             self._collectors.attribution.ended_at, self._end_account, self._resume_account

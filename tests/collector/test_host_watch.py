@@ -24,8 +24,7 @@ async def test_an_internal_error_ends_one_look_only(tmp_path: Path, caplog: pyte
             raise RuntimeError("broken")
 
     store.catch_up = catch_up
-    watch = HostWatch(store)
-    watch.apply(load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {}))
+    watch = HostWatch(store, load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {}))
     task = asyncio.create_task(watch.run())
     for _ in range(3):
         await looks.acquire()
