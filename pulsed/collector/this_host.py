@@ -124,7 +124,7 @@ def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
 
 
 def is_of_this_host(config: Config, target: str) -> bool:
-    """Return whether the GPUs of a target are those of this host, as far as the configuration tells."""
+    """Return whether the GPUs of a target are those of this host, according to the configuration."""
     is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
     return not discovers_fleet(config) and (is_here or discovers_exporters(config))
 

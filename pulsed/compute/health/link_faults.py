@@ -20,7 +20,7 @@ LINK_DOWN = 149
 
 
 class DownReason(NamedTuple):
-    """Why a link is down, as an advice; `is_harmless` if NVIDIA asks for no reset."""
+    """The reason why a link is down, with what to do; `is_harmless` if NVIDIA requires no reset."""
 
     advice: str
     is_harmless: bool = False

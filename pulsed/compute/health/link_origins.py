@@ -14,7 +14,7 @@ from pulsed.compute.health.xid_log import XidRecord
 from pulsed.model.gpu import Device
 
 WINDOW = 60.0
-"""Seconds: NVIDIA looks for a link that went down within 30 s, and an exporter may tell it 30 s later."""
+"""Seconds: NVIDIA's guide searches 30 s for the link that went down, and an exporter may report it 30 s later."""
 
 
 class ReportedFault(NamedTuple):

@@ -231,7 +231,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
         "A GPU on the PCI bus is not shown by the source",
-        "crit: the kernel log says why the driver could not start it (`RmInitAdapter failed`, `fallen off the bus` and "
+        "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and "
         "others), without a source that delivers within the last 10 minutes; warn: the driver lists it, or it has no "
         "driver and the log has such a message without an address. Not one that another driver has (vfio-pci), that is "
         "withheld from this container, or that is `gpu_lost`; not with the key `gpus`",
