@@ -44,7 +44,7 @@ MAY_IMPORT = {
         "discovery translate.fields"
     ),
     "attribution": "errors grpc_call protobuf regular_file pauses daemon_thread settings kubernetes model",
-    "host": "settings model attribution",
+    "host": "regular_file settings model attribution",
     "translate": "errors model translate.units translate.fields attribution",
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",

@@ -16,6 +16,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.health import Health
+from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -190,15 +191,6 @@ class GpuAccount:
             known.until = None
             if RAISED.index(state) > RAISED.index(known.state):
                 known.state, known.message, known.remedy = state, message, remedy
-
-
-@dataclass(frozen=True, slots=True)
-class JobHostUsage:
-    """What the control group of a job or pod has used of its host, page cache included; None where unknown."""
-
-    cpu_seconds: Value = None
-    memory_peak_bytes: Value = None
-    memory_limit_bytes: Value = None
 
 
 @dataclass(slots=True, eq=False)

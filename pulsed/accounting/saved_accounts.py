@@ -19,7 +19,6 @@ from pulsed.accounting.account import (
     RAISED,
     VIOLATIONS,
     GpuAccount,
-    JobHostUsage,
     OwnerAccount,
     OwnerCondition,
     OwnerEvent,
@@ -29,6 +28,7 @@ from pulsed.accounting.counter_vector import dump, load
 from pulsed.accounting.extremes import Extremes
 from pulsed.json_text import json_text
 from pulsed.model.gpu import Device, Entity, EntityKind
+from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 

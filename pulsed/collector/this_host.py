@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.model.raw_tick import Epoch
+from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback
@@ -127,6 +128,11 @@ def is_of_this_host(config: Config, target: str) -> bool:
     """Return whether the GPUs of a target are those of this host, according to the configuration."""
     is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
     return not discovers_fleet(config) and (is_here or discovers_exporters(config))
+
+
+def are_of_this_host(config: Config, targets: Sequence[Target]) -> bool:
+    """Return whether there are targets, and the GPUs of all are those of this host, as then are their owners."""
+    return bool(targets) and all(is_of_this_host(config, target.name) for target in targets)
 
 
 def kernel_log_of(config: Config) -> str:

@@ -26,7 +26,7 @@ from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.host_watch import HostWatch
-from pulsed.collector.job_cgroups import read_regularly
+from pulsed.collector.job_host_usage import JobHostReader
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import discovers_exporters, node_name
@@ -155,6 +155,7 @@ class Daemon:
         self._accounting = OwnerAccounting(
             self._collectors.attribution.ended_at, self._end_account, self._resume_account
         )
+        self._job_host = JobHostReader(self._store, self._accounting, config)
         self._workloads = WorkloadTotals()
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
@@ -209,7 +210,7 @@ class Daemon:
         background = [
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
-            asyncio.create_task(read_regularly(self._accounting)),
+            asyncio.create_task(self._job_host.run()),
             asyncio.create_task(self._remote_write.run()),
             asyncio.create_task(self._otlp.run()),
             asyncio.create_task(self._reports.run()),
@@ -295,6 +296,7 @@ class Daemon:
         self._publish(config)
         self._app.max_requests = config.max_requests
         self._host_watch.apply(config)
+        self._job_host.apply(config)
         self._config = config
         self._app.reset_api()
 

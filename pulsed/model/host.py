@@ -1,4 +1,5 @@
-"""What a host has beside the samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports.
+"""What a host has beside the samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports, use by
+jobs.
 
 A part that cannot be read is None, which is never the same as empty.
 """
@@ -6,9 +7,11 @@ A part that cannot be read is None, which is never the same as empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.vocabulary import Value
 
 
 class PciGpu(NamedTuple):
@@ -108,3 +111,12 @@ class ShownGpu(NamedTuple):
     address: str
     model: str
     is_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobHostUsage:
+    """What the control group of a job or pod has used of its host, page cache included; None where unknown."""
+
+    cpu_seconds: Value = None
+    memory_peak_bytes: Value = None
+    memory_limit_bytes: Value = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, GpuAccount, JobHostUsage, OwnerAccount, OwnerCondition
+from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.extremes import WARM_UP_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.gpu import Device, node_of
+from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.present.account_totals import coverage, with_totals

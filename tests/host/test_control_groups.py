@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.accounting.account import JobHostUsage
-from pulsed.collector.job_cgroups import read_usage
+from pulsed.host.control_groups import read_usage
+from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 
 JOB = Owner("slurm_job", "4711")
@@ -17,8 +17,9 @@ V2 = {"cpu.stat": "usage_usec 90000000\nuser_usec 1\n", "memory.current": "3e9",
 
 def made(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+        file = root / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     return root
 
 
@@ -55,11 +56,11 @@ def under(folder: str, files: dict[str, str]) -> dict[str, str]:
 def test_usage_is_that_of_the_control_group(
     tmp_path: Path, owner: Owner, files: dict[str, str], usage: JobHostUsage | None
 ) -> None:
-    assert read_usage(owner, root=made(tmp_path, files)) == usage
+    assert read_usage(made(tmp_path, files), owner) == usage
 
 
 def test_without_a_peak_of_the_kernel_the_highest_one_seen_counts(tmp_path: Path) -> None:
-    folder = made(tmp_path, under("system.slice/slurmstepd.scope/job_4711", V2))
-    before = read_usage(JOB, root=folder)
-    (folder / "system.slice/slurmstepd.scope/job_4711/memory.current").write_text("1e9")
-    assert read_usage(JOB, before, folder) == JobHostUsage(90.0, 3e9, None)
+    folder = "system.slice/slurmstepd.scope/job_4711"
+    before = read_usage(made(tmp_path, under(folder, V2)), JOB)
+    made(tmp_path, {f"{folder}/memory.current": "1e9"})
+    assert read_usage(tmp_path, JOB, before) == JobHostUsage(90.0, 3e9, None)

@@ -1,24 +1,18 @@
-"""Host CPU time and memory of jobs and pods, from their control groups on this host, version 2 or 1.
+"""Host CPU time and memory of jobs and pods, from their control groups in /sys/fs/cgroup, version 2 or 1.
 
 Slurm's `task/cgroup` and the kubelet make the groups. Where they are not there or cannot be read, nothing is known.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pulsed.accounting.account import JobHostUsage, OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
-from pulsed.pauses import aligned_sleep
 from pulsed.regular_file import read_regular
-
-CGROUPS = Path("/sys/fs/cgroup")
-READ_SECONDS = 15.0
 
 _SLURM = ("system.slice/*slurmstepd.scope/job_{}", "slurm*/uid_*/job_{}")
 _PODS = ("kubepods.slice/kubepods-pod{}.slice", "kubepods.slice/*/kubepods-*-pod{}.slice")
@@ -30,41 +24,28 @@ _UNLIMITED = 2.0**60
 """Version 1 shows the largest page number for no limit."""
 
 
-def read_usage(owner: Owner, before: JobHostUsage | None = None, root: Path = CGROUPS) -> JobHostUsage | None:
+def read_usage(root: Path, owner: Owner, before: JobHostUsage | None = None) -> JobHostUsage | None:
     """Return what the control group of a job or pod has used; None without one that can be read.
 
     Args:
+        root: folder with `sys` of the host.
         before: an earlier one of this owner: kernels before 5.19 have no peak, so that the highest one seen counts.
     """
-    patterns = list(_patterns(owner))
-    cpu = _first(_numbers(root, patterns, "cpu.stat", "usage_usec"), 1e-6)
+    groups, patterns = root / "sys/fs/cgroup", list(_patterns(owner))
+    cpu = _first(_numbers(groups, patterns, "cpu.stat", "usage_usec"), 1e-6)
     if cpu is None:
-        cpu = _first(_numbers(root, [f"cpu*/{each}" for each in patterns], "cpuacct.usage"), 1e-9)
+        cpu = _first(_numbers(groups, [f"cpu*/{each}" for each in patterns], "cpuacct.usage"), 1e-9)
     in_memory = [f"memory/{each}" for each in patterns]
     peak = _first((
-        *_numbers(root, patterns, "memory.peak"),
-        *_numbers(root, in_memory, "memory.max_usage_in_bytes"),
-        *_numbers(root, patterns, "memory.current"),
+        *_numbers(groups, patterns, "memory.peak"),
+        *_numbers(groups, in_memory, "memory.max_usage_in_bytes"),
+        *_numbers(groups, patterns, "memory.current"),
     ))  # fmt: skip
-    limit = _first((*_numbers(root, patterns, "memory.max"), *_numbers(root, in_memory, "memory.limit_in_bytes")))
+    limit = _first((*_numbers(groups, patterns, "memory.max"), *_numbers(groups, in_memory, "memory.limit_in_bytes")))
     if cpu is None and peak is None:
         return None
     known = [each for each in (peak, before.memory_peak_bytes if before is not None else None) if each is not None]
     return JobHostUsage(cpu, max(known, default=None), limit if limit is not None and limit < _UNLIMITED else None)
-
-
-async def read_regularly(accounting: OwnerAccounting) -> None:
-    """Read the control groups of running owners every `READ_SECONDS`, in a thread, until cancelled."""
-    while True:
-        await aligned_sleep(READ_SECONDS)
-        accounts = [account for account in accounting.unfinished if account.holding]
-        for account, usage in await asyncio.to_thread(_read_all, accounts):
-            account.host = usage
-
-
-def _read_all(accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:
-    found = [(account, read_usage(account.owner, account.host)) for account in accounts]
-    return [(account, usage) for account, usage in found if usage is not None]
 
 
 def _patterns(owner: Owner) -> Iterator[str]:
@@ -75,10 +56,10 @@ def _patterns(owner: Owner) -> Iterator[str]:
         yield from (each.format(owner.uid) for each in _PODS_BY_NAME)
 
 
-def _numbers(root: Path, patterns: Iterable[str], file: str, key: str = "") -> Iterator[float]:
+def _numbers(groups: Path, patterns: Iterable[str], file: str, key: str = "") -> Iterator[float]:
     """Yield a number of each control group that has it: the content of a file, or behind a key."""
     for pattern in patterns:
-        for path in root.glob(f"{pattern}/{file}"):
+        for path in groups.glob(f"{pattern}/{file}"):
             try:
                 words = read_regular(path, 65536).split()
                 yield float(words[words.index(key.encode()) + 1] if key else words[0])

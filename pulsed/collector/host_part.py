@@ -1,0 +1,48 @@
+"""A part of this host, which is read in a thread of its own, as the read may hang."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pulsed.daemon_thread import SharedCall
+from pulsed.pauses import within
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+READ_SECONDS = 10.0
+"""A part that takes longer to read is unknown; its thread goes on."""
+
+
+class HostPart(Generic[_T]):
+    """A part of this host.
+
+    Args:
+        name: for the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: SharedCall[_T] = SharedCall(f"host {name}")
+        self._is_failing = False
+
+    async def read(self, read: Callable[[], _T]) -> _T | None:
+        """Return what a function returns in the thread; None if it fails or hangs, which is logged once."""
+        try:
+            found = await within(READ_SECONDS, self._thread.call(read))
+        except (OSError, asyncio.TimeoutError) as error:
+            if not self._is_failing:
+                fields = {"part": self._name, "error": str(error) or "it hangs"}
+                log.warning("a part of the host cannot be read", extra=fields)
+            self._is_failing = True
+            return None
+        self._is_failing = False
+        return found
+
+    def close(self) -> None:
+        """End the thread after the read that runs."""
+        self._thread.close()

@@ -1,0 +1,69 @@
+"""Reads regularly what jobs use of this host, where its own GPUs are read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.collector.host_part import HostPart
+from pulsed.collector.this_host import are_of_this_host
+from pulsed.configuration import Config
+from pulsed.host.control_groups import read_usage
+from pulsed.model.host import JobHostUsage
+from pulsed.model.target_store import TargetStore
+from pulsed.pauses import aligned_sleep
+
+log = logging.getLogger(__name__)
+
+
+class JobHostReader:
+    """Reads what jobs use of this host.
+
+    Args:
+        store: has the targets.
+        accounting: has the accounts of the jobs, and takes what was found.
+        config: by which it reads, until `apply` gives another one.
+    """
+
+    def __init__(self, store: TargetStore, accounting: OwnerAccounting, config: Config) -> None:
+        self._store, self._accounting = store, accounting
+        self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
+        self.apply(config)
+
+    def apply(self, config: Config) -> None:
+        """Read by this configuration from the next reading on."""
+        self._config = config
+
+    async def run(self) -> None:
+        """Read regularly, until cancelled."""
+        try:
+            while True:
+                await aligned_sleep(self._config.host.job_interval)
+                try:
+                    await self.read()
+                except Exception:
+                    log.exception("internal error in a reading of what jobs use of the host; please report it")
+        finally:
+            self.close()
+
+    async def read(self) -> None:
+        """Read once; nothing where the jobs may be those of other hosts."""
+        if not are_of_this_host(self._config, self._store.targets):
+            return
+        root = Path(self._config.host.root)
+        accounts = list(dict.fromkeys([each.account for each in self._accounting.owned()]))
+        if accounts:
+            for account, usage in await self._groups.read(lambda: _read_groups(root, accounts)) or ():
+                account.host = usage
+
+    def close(self) -> None:
+        """End the threads."""
+        self._groups.close()
+
+
+def _read_groups(root: Path, accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:
+    found = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
+    return [(account, usage) for account, usage in found if usage is not None]
