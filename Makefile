@@ -5,7 +5,8 @@
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
-#   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
+#   make hardware            known kernels on this node's GPU (4 min): classes and readings against what they must be;
+#                            POWER_LIMIT=60, as root, also with the power limit at 60 %
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute and translate that the unit tests must notice
@@ -59,7 +60,7 @@ kubernetes:
 	$(PYTHON) -m support.kubernetes.build_servers
 
 hardware: $(VENV)/.dev
-	$(VENV)/bin/python -m support.hardware $(ARGS)
+	$(VENV)/bin/python -m support.hardware $(if $(POWER_LIMIT),--power-limit $(POWER_LIMIT)) $(ARGS)
 
 # What is found is in build/fuzz/findings.
 fuzz: $(VENV)/.fuzz

@@ -1,8 +1,9 @@
-/* A stand-in for NVIDIA's libcuda.so.1, of our own making, with the calls that known kernels need. A launch lasts as long as
- * its parameter says and counts rounds as the kernel would. Calls out of order, dead handles and memory that is not allocated
- * are counted as misuses, beside the error that a driver returns.
+/* A stand-in for NVIDIA's libcuda.so.1 and libcublas.so, of our own making, with the calls that known kernels need. A launch
+ * lasts as long as its parameter says and counts rounds as the kernel would. Calls out of order, dead handles and memory that
+ * is not allocated are counted as misuses, beside the error that a driver returns.
  *
- * STANDIN_CUDA_ERROR="FUNCTION CODE" fails. STANDIN_CUDA_ROUND_NS is the time of a round, STANDIN_CUDA_COPY the bytes/s of a copy.
+ * STANDIN_CUDA_ERROR="FUNCTION CODE" fails. STANDIN_CUDA_ROUND_NS is the time of a round, STANDIN_CUDA_COPY the bytes/s of a copy,
+ * STANDIN_CUDA_FLOPS the FLOP/s of a GEMM; those that the host sends late are made up for, so that it depends on no other load.
  * STANDIN_CUDA_REPORT is a file with "HELD MISUSES LAUNCHES" when the process ends. With -DCUDA_H, cuda.h checks all types.
  */
 #include <stdint.h>
@@ -30,7 +31,7 @@ struct CUfunc_st { CUmodule module; };
 static struct { char *begin; size_t size; int on_host; } memory[SLOTS];
 static struct CUmod_st modules[SLOTS];
 static struct CUfunc_st functions[SLOTS];
-static int initialized, contexts, misuses, launches, function_count;
+static int initialized, contexts, handles, misuses, launches, function_count;
 static __thread CUcontext current;
 static struct timespec ends;
 
@@ -38,7 +39,7 @@ static double setting(const char *name, double otherwise) { return getenv(name) 
 
 __attribute__((destructor)) static void report(void) {
   FILE *f = getenv("STANDIN_CUDA_REPORT") ? fopen(getenv("STANDIN_CUDA_REPORT"), "w") : NULL;
-  int held = contexts;
+  int held = contexts + handles;
   for (int i = 0; i < SLOTS; i++) held += (memory[i].begin != NULL) + (modules[i].text != NULL);
   if (f) fprintf(f, "%d %d %d\n", held, misuses, launches), fclose(f);
 }
@@ -55,10 +56,14 @@ static CUresult failed(const char *function, int needs_context) {
 }
 #define ENTER(needs_context) do { CUresult e_ = failed(__func__, needs_context); if (e_) return e_; } while (0)
 
-static void wait_seconds(double seconds) {
-  clock_gettime(CLOCK_MONOTONIC, &ends);
+static void extend(double seconds) {
   double end = ends.tv_sec + ends.tv_nsec * 1e-9 + seconds;
   ends.tv_sec = (time_t)end, ends.tv_nsec = (long)((end - ends.tv_sec) * 1e9);
+}
+
+static void wait_seconds(double seconds) {
+  clock_gettime(CLOCK_MONOTONIC, &ends);
+  extend(seconds);
 }
 
 /* The bytes from an address to the end of its allocation; 0 if there is none. */
@@ -165,6 +170,29 @@ CUresult cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
     return misuse(BAD_ADDRESS);
   *(uint64_t *)(uintptr_t)p[0] += (uint64_t)(x * threads / 32 * (p[5] / setting("STANDIN_CUDA_ROUND_NS", 1000)));
   wait_seconds(p[5] * 1e-9);
+  launches++;
+  return 0;
+}
+
+/* cuBLAS; its statuses are other numbers than the driver's. */
+enum { NOT_INITIALIZED = 1, INVALID_VALUE = 7, BF16 = 14, COMPUTE_32F = 68, GEMM_DEFAULT = -1 };
+
+static int lacks_handle(void *handle) { return handle == &handles && handles ? 0 : misuse(NOT_INITIALIZED); }
+
+const char *cublasGetStatusString(int status) { return status == NOT_INITIALIZED ? "the library was not initialized" : "stand-in"; }
+int cublasCreate_v2(void **out) { ENTER(1); handles++; *out = &handles; return 0; }
+int cublasDestroy_v2(void *handle) { ENTER(1); return lacks_handle(handle) || !handles-- ? NOT_INITIALIZED : 0; }
+int cublasGetVersion_v2(void *handle, int *out) { ENTER(1); *out = 120804; return lacks_handle(handle); }
+int cublasGemmEx(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int a_type,
+                 int lda, const void *b, int b_type, int ldb, const void *beta, void *c, int c_type, int ldc, int compute, int algorithm) {
+  ENTER(1);
+  if (lacks_handle(handle)) return NOT_INITIALIZED;
+  if (transpose_a || transpose_b || m < 1 || n < 1 || k < 1 || lda < m || ldb < k || ldc < m || a_type != BF16 || b_type != BF16 ||
+      c_type != BF16 || compute != COMPUTE_32F || algorithm != GEMM_DEFAULT || *(const float *)alpha != 1 || *(const float *)beta)
+    return misuse(INVALID_VALUE);
+  if (room((uint64_t)a, 0) < 2ul * lda * k || room((uint64_t)b, 0) < 2ul * ldb * n || room((uint64_t)c, 0) < 2ul * ldc * n)
+    return misuse(INVALID_VALUE);
+  extend(2.0 * m * n * k / setting("STANDIN_CUDA_FLOPS", 1e15));
   launches++;
   return 0;
 }

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from support.hardware.cublas import VARIABLE as CUBLAS
 from support.tools import shared_library
 
 SOURCE = Path(__file__).with_name("libcuda.c")
 
 
 class CudaStandin:
-    """A stand-in for processes that are started with its variables, which are set in this process.
+    """A stand-in for processes that are started with its variables, which are set in this process. It is cuBLAS, too.
 
     Args:
         folder: where it is compiled to, beside other libraries of the driver.
@@ -23,11 +24,12 @@ class CudaStandin:
         self.library = folder / "libcuda.so.1"
         if not self.library.exists():
             shared_library(SOURCE, self.library)
+        monkeypatch.setenv(CUBLAS, str(self.library))
         monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
         self.set(report=str(report))
 
     def set(self, **values: object) -> None:
-        """Set its variables: `error` ("FUNCTION CODE"), `round_ns`, `copy` (bytes/s)."""
+        """Set its variables: `error` ("FUNCTION CODE"), `round_ns`, `copy` (bytes/s), `flops` (FLOP/s)."""
         for name, value in values.items():
             self._monkeypatch.setenv(f"STANDIN_CUDA_{name.upper()}", str(value))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import NamedTuple
 
@@ -84,11 +84,19 @@ class Gpu:
             f"GPU-{uuid.UUID(bytes=identity.raw)}", name.value.decode(), sms, threads, bits, f"{major}.{minor}"
         )
 
+    def at_end(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function that frees something before everything that was allocated earlier is freed."""
+        self._stack.callback(function, *arguments)
+
+    def wait(self) -> None:
+        """Wait for the end of what was launched."""
+        _call(self._library, "cuCtxSynchronize")
+
     def kernel(self, module: str, name: str) -> c_void_p:
         """Compile a PTX module and return one of its kernels."""
         loaded, function = c_void_p(), c_void_p()
         _call(self._library, "cuModuleLoadData", byref(loaded), module.encode())
-        self._stack.callback(self._library.cuModuleUnload, loaded)
+        self.at_end(self._library.cuModuleUnload, loaded)
         _call(self._library, "cuModuleGetFunction", byref(function), loaded, name.encode())
         return function
 
@@ -96,7 +104,7 @@ class Gpu:
         """Return the address of so many bytes of device memory, all 0."""
         address = c_uint64()
         _call(self._library, "cuMemAlloc_v2", byref(address), size)
-        self._stack.callback(self._library.cuMemFree_v2, address)
+        self.at_end(self._library.cuMemFree_v2, address)
         _call(self._library, "cuMemsetD8_v2", address, 0, size)
         return address.value
 
@@ -104,7 +112,7 @@ class Gpu:
         """Return so many bytes of pinned host memory, which copies read at the speed of the link."""
         pointer = c_void_p()
         _call(self._library, "cuMemAllocHost_v2", byref(pointer), size)
-        self._stack.callback(self._library.cuMemFreeHost, pointer)
+        self.at_end(self._library.cuMemFreeHost, pointer)
         return pointer
 
     def launch(self, kernel: c_void_p, blocks: int, threads: int, parameters: Sequence[int]) -> None:
@@ -112,12 +120,12 @@ class Gpu:
         values = [c_uint64(value) for value in parameters]
         pointers = (c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         _call(self._library, "cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
-        _call(self._library, "cuCtxSynchronize")
+        self.wait()
 
     def copy_in(self, address: int, host: c_void_p, size: int) -> None:
         """Copy host memory to the device, and wait for the end."""
         _call(self._library, "cuMemcpyHtoD_v2", address, host, size)
-        _call(self._library, "cuCtxSynchronize")
+        self.wait()
 
     def number(self, address: int) -> int:
         """Return a 64-bit number of device memory."""

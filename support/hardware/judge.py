@@ -15,7 +15,6 @@ from pulsed.model.vocabulary import POSITION
 from support.hardware.cuda import GpuFacts
 from support.hardware.kernels import KERNELS, KnownKernel, Range
 from support.hardware.play import Played
-from support.hardware.ptx import ENTRIES
 from support.hardware.readings import RECORD, Run, Sample, during, read_run, samples
 
 PEAKS = {
@@ -28,23 +27,26 @@ PEAKS = {
 PIPES = ("tensor", "fp32", "fp64")
 
 AGREEMENT: Mapping[str, Range] = {
-    # dcgmproftester's tolerance is 10 %. mma.sync reaches some 60 % of the peak of wgmma on Hopper, while the pipe may
-    # count as active all the time; more than what is active cannot have been computed.
-    "tensor": (0.5, 1.1),
-    "mfu": (0.5, 1.1),
+    # dcgmproftester's tolerance is 10 %.
     "fp32": (0.9, 1.1),
     "fp64": (0.9, 1.1),
     # Device memory is also busy between transfers, and PCIe counts headers.
     "dram": (0.8, 1.1),
     "pcie": (0.8, 1.1),
 }
-"""Work that was counted over the reading of it."""
+"""Work that was counted over the reading of it; for tensor pipes, each kernel has its own."""
 
 UTILIZATION_TOLERANCE = 0.1
 """Between real utilization and the same sum over counted work."""
 
 INTEGRAL_TOLERANCE = 0.1
 """Of the integral of SM activity, relative to the schedule."""
+
+POWER_CAP = 0x4
+"""The bit of `clocks_event_reasons` (nvml.h: nvmlClocksEventReasonSwPowerCap)."""
+
+CAPPED_CLOCK, CAPPED_TENSOR = 0.97, 0.1
+"""Highest SM clock with the power limit lowered over that without, and the most that tensor activity differs."""
 
 
 class Seen(NamedTuple):
@@ -53,11 +55,12 @@ class Seen(NamedTuple):
     Attributes:
         workload_class: the most frequent class of its samples; empty without samples.
         means: of canonical names and `real_utilization_ratio`, `tensor_throughput_ratio`, here over the highest clock;
-            and `mfu_ratio`; those that most samples have.
+            `mfu_ratio`, and `power_cap_ratio`, of samples; those that most samples have.
         counted: of `PIPES`, `dram` and `pcie` (bytes/s), what the kernel did over the peak at the highest clock; as
             `mfu` its FLOP/s over the data sheet's peak, where that is known.
-        counted_utilization: real utilization of what was counted; None if a peak is not known.
+        counted_utilization: real utilization of what was counted; None if a peak, or what SMs did, is not known.
         problems: what does not agree, a sentence each.
+        library: that computed it, with its version; empty if none did.
     """
 
     workload_class: str
@@ -65,6 +68,7 @@ class Seen(NamedTuple):
     counted: Mapping[str, float]
     counted_utilization: float | None
     problems: tuple[str, ...]
+    library: str = ""
 
 
 def busy_share(kernel: KnownKernel, played: Played) -> float:
@@ -83,8 +87,8 @@ def counted_work(
     """
     seconds = played.ended - played.begun
     counted = {"pcie": played.copied_bytes / seconds}
-    if kernel.entry and clock and memory_clock:
-        work = ENTRIES[kernel.entry].work
+    work = kernel.work()
+    if work and clock and memory_clock:
         counted["dram"] = work.bytes * played.rounds / seconds / (memory_clock * 2 * gpu.bus_bits / 8)
         for pipe, peak in zip(PIPES, PEAKS.get(gpu.capability, ()), strict=False):
             counted[pipe] = getattr(work, pipe) * played.rounds / seconds / (gpu.sms * peak * clock)
@@ -101,7 +105,7 @@ def look(kernel: KnownKernel, played: Played, gpu: GpuFacts, found: Sequence[Sam
     clock, memory_clock = means.get("sm_clock_max_hertz", 0.0), means.get("memory_clock_max_hertz", 0.0)
     counted = counted_work(kernel, played, gpu, clock, memory_clock)
     utilization = None
-    if "tensor" in counted or not kernel.entry:
+    if not kernel.gemm and ("tensor" in counted or not kernel.entry):
         weights, busy = PRESETS["ai"], busy_share(kernel, played)
         utilization = (
             weights.sm * busy * kernel.used_sms(gpu.sms) / gpu.sms
@@ -116,7 +120,7 @@ def look(kernel: KnownKernel, played: Played, gpu: GpuFacts, found: Sequence[Sam
         *_of_work(kernel, means, counted, utilization),
         *_of_integral(kernel, played, gpu, found),
     ]
-    return Seen(most, means, counted, utilization, tuple(problems))
+    return Seen(most, means, counted, utilization, tuple(problems), played.library)
 
 
 def _means(found: Sequence[Sample]) -> Mapping[str, float]:
@@ -124,12 +128,16 @@ def _means(found: Sequence[Sample]) -> Mapping[str, float]:
     columns = {name: [sample.reading[position] for sample in found] for name, position in POSITION.items()}
     columns["real_utilization_ratio"] = [sample.result.real_utilization.ratio for sample in found]
     columns["tensor_throughput_ratio"] = [tensor_throughput_ratio(sample.reading, None) for sample in found]
+    reasons = [sample.reading.clocks_event_reasons for sample in found]
+    columns["power_cap_ratio"] = [None if each is None else float(int(each) & POWER_CAP != 0) for each in reasons]
     columns["mfu_ratio"] = [mfu_ratio(sample.reading, sample.result) for sample in found]
     present = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return {name: fmean(values) for name, values in present.items() if len(values) > len(found) / 2}
 
 
 def _of_class(kernel: KnownKernel, found: Sequence[Sample], most: str, times: int) -> Iterator[str]:
+    if not kernel.workload_class:
+        return
     if most != kernel.workload_class:
         yield f"class {most} in {times} of {len(found)} samples"
     held = found[-1].result.held
@@ -156,7 +164,7 @@ def _of_work(
     read["mfu"] = means.get("mfu_ratio", 0.0)
     read["pcie"] = means.get("pcie_receive_bytes_per_second", 0.0)
     for name, work in counted.items():
-        low, high = AGREEMENT[name]
+        low, high = AGREEMENT.get(name, kernel.tensor_work)
         if work and not low * read[name] <= work <= high * read[name]:
             yield f"{name}: {work:.4g} counted, {read[name]:.4g} read"
     ratio = means.get("real_utilization_ratio")
@@ -176,11 +184,25 @@ def _of_integral(kernel: KnownKernel, played: Played, gpu: GpuFacts, found: Sequ
         yield f"{active:.3f} s of SM activity in {seconds:.1f} s, {schedule * seconds:.3f} s by schedule"
 
 
+def _of_cap(free: Mapping[str, float], capped: Mapping[str, float]) -> Iterator[str]:
+    """Yield where the means with the power limit lowered are not as expected by those without."""
+    clock, before = capped.get("sm_clock_hertz", 0.0), free.get("sm_clock_hertz", 0.0)
+    if not clock <= CAPPED_CLOCK * before:
+        yield f"SM clock {clock / 1e6:.0f} MHz, {before / 1e6:.0f} MHz with the usual power limit"
+    tensor, before = capped.get("tensor_active_ratio", 0.0), free.get("tensor_active_ratio", 0.0)
+    if abs(tensor - before) > CAPPED_TENSOR:
+        yield f"tensor_active_ratio {tensor:.4g}, {before:.4g} with the usual power limit"
+
+
 def evaluate(folder: Path) -> tuple[Run, Mapping[str, Seen]]:
     """Play a run through the pipeline; return it, and what it has of each kernel."""
     run = read_run(folder)
     found = samples(folder / RECORD, run.gpu.uuid)
     kernels = {kernel.name: kernel for kernel in KERNELS}
-    return run, {
+    seen = {
         played.kernel: look(kernels[played.kernel], played, run.gpu, during(found, played)) for played in run.played
     }
+    for name, each in seen.items():
+        if free := seen.get(kernels[name].uncapped):
+            seen[name] = each._replace(problems=(*each.problems, *_of_cap(free.means, each.means)))
+    return run, seen

@@ -1,4 +1,4 @@
-"""The twelve known kernels: what each does, and what its readings must be by what the hardware counts.
+"""The known kernels: what each does, and what its readings must be by what the hardware counts.
 
 The expectations follow from the documented meaning of the counters (DCGM's and GPM's: SM activity counts SMs with a
 resident warp, whether it computes or waits; a pipe is active in cycles in which it works), not from measurements.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsed.compute.settings import PRESETS
-from support.hardware.ptx import ENTRIES
+from support.hardware.ptx import ENTRIES, Work
 
 Range = tuple[float, float]
 """Lowest and highest value that agrees."""
@@ -30,7 +30,7 @@ class KnownKernel(NamedTuple):
 
     Attributes:
         does: what it does, for readers.
-        workload_class: which its samples must have.
+        workload_class: which its samples must have; empty: any.
         bottleneck: of that class.
         inputs: by canonical name. Tensor, FP64 and memory activity that is not named is `NEVER`.
         entry: of `ENTRIES`; empty: no kernel.
@@ -40,6 +40,9 @@ class KnownKernel(NamedTuple):
         busy: seconds of a launch.
         period: seconds from launch to launch; 0: one follows the other.
         copies: whether it copies from host to device instead.
+        gemm: N of the GEMM that it computes by cuBLAS instead. It is skipped where that is not possible.
+        uncapped: the same kernel without a power limit, if this one is played with the power limit lowered.
+        tensor_work: work of tensor pipes that was counted over the reading of it, which is MFU over its estimate.
     """
 
     name: str
@@ -54,12 +57,23 @@ class KnownKernel(NamedTuple):
     busy: float = WHOLE
     period: float = 0.0
     copies: bool = False
+    gemm: int = 0
+    uncapped: str = ""
+    # dcgmproftester's tolerance is 10 %. mma.sync reaches some 60 % of the peak of wgmma on Hopper, while the pipe may
+    # count as active all the time; more than what is active cannot have been computed.
+    tensor_work: Range = (0.5, 1.1)
 
     def launch_shape(self, sms: int, threads_per_sm: int) -> tuple[int, int]:
         """Return blocks and threads of a block for a GPU with so many SMs; all of them run at once."""
         entry = ENTRIES[self.entry]
         fitting = min(entry.blocks_per_sm, threads_per_sm // entry.threads)
         return max(1, round(self.sms * sms)) * (self.blocks or fitting), entry.threads
+
+    def work(self) -> Work | None:
+        """Return what a round does; None if there are no rounds."""
+        if self.gemm:
+            return Work(tensor=2 * self.gemm**3)
+        return ENTRIES[self.entry].work if self.entry else None
 
     def used_sms(self, sms: int) -> int:
         """Return how many SMs have a block: blocks go to SMs without one first."""
@@ -82,6 +96,14 @@ class KnownKernel(NamedTuple):
 
 
 _BUSY = {_GR: ALWAYS, _SM: ALWAYS}
+
+# 2,048 tiles of 128 x 256 leave less than a seventh of 108 to 148 SMs idle at the end; what L2 does not hold is read
+# again.
+_LARGE = {_GR: ALWAYS, _SM: (0.85, 1.0), _TENSOR: (0.5, 1.0), _DRAM: (0.0, 0.5)}
+
+# Published for H100 GEMMs (arXiv 2605.20799): 1.9 points of padded tiles, which are 5 % of an MFU of 0.4, and 0.22
+# points of noise from sampling the clock.
+_LARGE_WORK = (0.95, 1.02)
 
 KERNELS = (
     KnownKernel("idle", "a context, no work", "idle", "idle", {_GR: NEVER, _SM: NEVER}),
@@ -170,5 +192,34 @@ KERNELS = (
         "fp32",
         busy=0.02,
         period=0.2,
+    ),
+    KnownKernel(
+        "gemm_8192",
+        "BF16 GEMM by cuBLAS, N = 8192",
+        "tensor_heavy_compute",
+        "compute",
+        _LARGE,
+        gemm=8192,
+        tensor_work=_LARGE_WORK,
+    ),
+    # Few tiles for the SMs, and launches that may take longer than the work. Tiles of 96 to 224 rows or columns, which
+    # cuBLAS has, pad 512 by up to 31 % in each dimension.
+    KnownKernel(
+        "gemm_512",
+        "the same, N = 512",
+        "",
+        "",
+        {_GR: (0.1, 1.0), _SM: (0.01, 1.0), _TENSOR: (0.002, 0.5)},
+        gemm=512,
+    ),
+    KnownKernel(
+        "gemm_8192_capped",
+        "N = 8192 with the power limit lowered: the SM clock falls, tensor activity does not",
+        "tensor_heavy_compute",
+        "compute",
+        _LARGE | {"power_cap_ratio": (0.5, 1.0)},
+        gemm=8192,
+        uncapped="gemm_8192",
+        tensor_work=_LARGE_WORK,
     ),
 )

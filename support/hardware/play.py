@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+from support.hardware.cublas import GEMMS, Gemm
 from support.hardware.cuda import CudaFailed, Gpu, first_gpu
 from support.hardware.kernels import KERNELS, WHOLE, KnownKernel
 from support.hardware.ptx import PERIOD_NS, text
@@ -24,9 +27,10 @@ class Played(NamedTuple):
     Attributes:
         begun: Unix time of the first launch.
         ended: Unix time of the end of the last one.
-        launches: how many.
-        rounds: of all warps, as the kernel counted them.
+        launches: how many; of kernels of our own.
+        rounds: of all warps, as the kernel counted them; of cuBLAS, its GEMMs.
         copied_bytes: from host to device.
+        library: cuBLAS with its version, if it computed.
     """
 
     kernel: str
@@ -35,6 +39,7 @@ class Played(NamedTuple):
     launches: int
     rounds: int
     copied_bytes: int
+    library: str = ""
 
 
 def play(gpu: Gpu, kernel: KnownKernel, seconds: float) -> Played:
@@ -43,9 +48,14 @@ def play(gpu: Gpu, kernel: KnownKernel, seconds: float) -> Played:
     Raises:
         CudaFailed: a call fails.
     """
-    launches = rounds = copied = 0
+    step: Callable[[], object] = partial(time.sleep, min(WHOLE, seconds))
+    library = ""
     if kernel.copies:
         host, device = gpu.host_memory(BUFFER_BYTES), gpu.memory(BUFFER_BYTES)
+        step = partial(gpu.copy_in, device, host, BUFFER_BYTES)
+    elif kernel.gemm:
+        gemm = Gemm(gpu, kernel.gemm)
+        step, library = gemm.multiply, gemm.library
     elif kernel.entry:
         facts = gpu.facts()
         function = gpu.kernel(text(kernel.entry), kernel.entry)
@@ -55,22 +65,18 @@ def play(gpu: Gpu, kernel: KnownKernel, seconds: float) -> Played:
         source, target = gpu.memory(size), gpu.memory(size)
         times = (round(kernel.busy * 1e9), round(kernel.on * PERIOD_NS))
         parameters = (counter, results, source, target, size // 16 - 1, *times)
+        step = partial(gpu.launch, function, blocks, threads, parameters)
+    steps = 0
     begun, start = time.time(), time.monotonic()
-    while (elapsed := time.monotonic() - start) < seconds:
-        if kernel.copies:
-            gpu.copy_in(device, host, BUFFER_BYTES)
-            copied += BUFFER_BYTES
-        elif kernel.entry:
-            gpu.launch(function, blocks, threads, parameters)
-            launches += 1
-        if wait := kernel.period and max(0.0, launches * kernel.period - (time.monotonic() - start)):
+    while time.monotonic() - start < seconds:
+        step()
+        steps += 1
+        if wait := kernel.period and max(0.0, steps * kernel.period - (time.monotonic() - start)):
             time.sleep(wait)
-        elif not kernel.copies and not kernel.entry:
-            time.sleep(min(WHOLE, seconds - elapsed))
     ended = begun + time.monotonic() - start
-    if kernel.entry:
-        rounds = gpu.number(counter)
-    return Played(kernel.name, begun, ended, launches, rounds, copied)
+    launches = steps if kernel.entry else 0
+    rounds = gpu.number(counter) if kernel.entry else steps * GEMMS if kernel.gemm else 0
+    return Played(kernel.name, begun, ended, launches, rounds, steps * BUFFER_BYTES if kernel.copies else 0, library)
 
 
 def main() -> int:

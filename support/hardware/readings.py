@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ class Run(NamedTuple):
         date: such as `2026-01-31`.
         source: kind of the source.
         played: one per kernel.
+        skipped: reasons, by the name of a kernel.
     """
 
     gpu: GpuFacts
@@ -43,6 +44,7 @@ class Run(NamedTuple):
     date: str
     source: str
     played: Sequence[Played]
+    skipped: Mapping[str, str]
 
 
 class Sample(NamedTuple):

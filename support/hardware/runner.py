@@ -26,6 +26,10 @@ class NotPossible(Exception):
     """There is no GPU, or no source that reads it."""
 
 
+class NotRestored(Exception):
+    """The GPU is left with a lowered power limit."""
+
+
 def find_gpu() -> GpuFacts:
     """Return the facts of the first GPU.
 
@@ -47,6 +51,7 @@ def run(
     started: Callable[[KnownKernel], None],
     kernels: Sequence[KnownKernel] = KERNELS,
     options: Sequence[str] = (),
+    power_limit: float | None = None,
 ) -> Path:
     """Play kernels one after the other, and keep the readings.
 
@@ -56,23 +61,31 @@ def run(
         source: kind of the source.
         started: called before each kernel.
         options: more options of `pulsed record`.
+        power_limit: in percent of the default, for kernels with the power limit lowered; None: they are skipped.
 
     Raises:
-        NotPossible: there is no GPU, a kernel fails, or the source does not read the GPU.
+        NotPossible: there is no GPU, a kernel of our own fails, or the source does not read the GPU.
+        NotRestored: the power limit stays lowered.
     """
     gpu = find_gpu()
     with tempfile.TemporaryDirectory() as work:
         record = Path(work, RECORD)
-        played = []
+        played, skipped = [], {}
         with recording(record, source, options):
             for kernel in kernels:
                 started(kernel)
-                played.append(play_in_child(kernel, seconds))
+                try:
+                    with lowered_power_limit(gpu.uuid, power_limit) if kernel.uncapped else contextlib.nullcontext():
+                        played.append(play_in_child(kernel, seconds))
+                except NotPossible as error:
+                    if not kernel.gemm:
+                        raise
+                    skipped[kernel.name] = " ".join(str(error).split())
         found = samples(record, gpu.uuid)
         if not found:
             raise NotPossible(f"source {source} has no whole GPU {gpu.uuid}; kernels are not played in MIG instances")
         date = time.strftime("%Y-%m-%d", time.gmtime(played[0].begun))
-        done = Run(gpu, found[0].driver, date, source, played)
+        done = Run(gpu, found[0].driver, date, source, played, skipped)
         kept = folder / re.sub(r"[^A-Za-z0-9.]+", "-", f"{gpu.name} {done.driver} {source} {date}")
         kept.mkdir(parents=True, exist_ok=True)
         shutil.copy(record, kept / RECORD)
@@ -100,6 +113,32 @@ def recording(record: Path, source: str, options: Sequence[str] = ()) -> Iterato
             raise NotPossible(f"{error}\n{log.read()}".strip()) from error
         finally:
             recorder.terminate()
+
+
+@contextlib.contextmanager
+def lowered_power_limit(uuid: str, percent: float | None) -> Iterator[None]:
+    """Lower the power limit of a GPU until the block ends, or this process does, in whatever way.
+
+    Raises:
+        NotPossible: it cannot be lowered.
+        NotRestored: it was, and cannot be restored.
+    """
+    if percent is None:
+        raise NotPossible("no POWER_LIMIT is given")
+    lowered = False
+    command = [sys.executable, "-m", "support.hardware.power", uuid, str(percent)]
+    pipe = subprocess.PIPE
+    try:
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment()) as holder:
+            assert holder.stdout is not None
+            line = holder.stdout.readline()
+            lowered = line == "\n"
+            if not lowered:
+                raise NotPossible(line.strip() or "the power limit cannot be lowered")
+            yield
+    finally:
+        if lowered and holder.returncode:
+            raise NotRestored(f"the power limit of {uuid} is not restored")
 
 
 def play_in_child(kernel: KnownKernel, seconds: float) -> Played:

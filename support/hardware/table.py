@@ -16,6 +16,7 @@ _SHORT = {
     "pcie_receive_bytes_per_second": "PCIe",
     "sm_active_ratio": "SM",
     "sm_occupancy_ratio": "occupancy",
+    "power_cap_ratio": "power cap reported in",
 }
 
 
@@ -25,11 +26,19 @@ RATIOS = (("tensor", "tensor_throughput_ratio"), ("mfu", "mfu_ratio"))
 HEAD = """\
 # Known kernels
 
-`make hardware` plays twelve small kernels on the first GPU of a node, 10 s each, and compares class, inputs and counted
-work with what the documented meaning of the counters requires, also the estimate of model FLOP utilization. Then it
-measures the throughput that sampling every second and every 100 ms costs. A GEMM by cuBLAS and a power limit, for which
-that estimate is published, are not part of it. It needs profiling counters, compute capability 8.0, and
-a GPU without other work and MIG instances.
+`make hardware` plays twelve small kernels, and GEMMs by cuBLAS, on the first GPU of a node, 10 s each, and compares
+class, inputs and counted work with what the documented meaning of the counters requires, also the estimate of model
+FLOP utilization (MFU). Then it measures the throughput that sampling every second and every 100 ms costs. It needs
+profiling counters, compute capability 8.0, and a GPU without other work and MIG instances.
+
+cuBLAS 12 or 13 is searched for in the CUDA toolkit and among Python's packages; `CUBLAS=/path/to/libcublas.so.12`, an
+argument of make, sets it. A GEMM is 2 N³ floating-point operations: those of a second over the peak of the data sheet
+are its MFU. The estimate may be higher, because the padding of tiles counts as activity, most of all with small
+matrices. Expected differences are those published for H100 (arXiv 2605.20799) and the tiles that cuBLAS has.
+
+`make hardware POWER_LIMIT=60`, as root, also lowers the power limit to 60 % of its default, or to the lowest that the
+GPU accepts, for one of the GEMMs. It is restored afterwards, also when the run is interrupted or killed. GEMMs that
+cannot be played are skipped; the table has the reason.
 
 Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
 table, correct rules or peaks with that evidence, not the expectations.
@@ -52,11 +61,11 @@ def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
         f"|{'---|' * (4 + len(runs))}",
     ]
     for kernel in KERNELS:
-        columns = [_seen(kernel, seen[kernel.name]) if kernel.name in seen else "not run" for _, seen in runs]
+        columns = [_column(kernel, run, seen) for run, seen in runs]
         cells = (
             f"`{kernel.name}`",
             kernel.does,
-            f"`{kernel.workload_class}`",
+            f"`{kernel.workload_class}`" if kernel.workload_class else "any",
             _expected(kernel),
             *columns,
         )
@@ -70,7 +79,7 @@ def summary(seen: Mapping[str, Seen]) -> str:
     for name, each in seen.items():
         counted = {key: value for key, value in each.counted.items() if value}
         words = [f"{key} {_number(key, value)} counted" for key, value in counted.items()]
-        words += [f"{ratio} {each.means[ratio]:.2f}" for key, ratio in RATIOS if key in counted and ratio in each.means]
+        words += [f"{ratio} {each.means[ratio]:.3g}" for key, ratio in RATIOS if key in counted and ratio in each.means]
         if each.counted_utilization is not None:
             words.append(f"real utilization {each.counted_utilization:.2f} by counted work")
         lines += [f"{name}: {', '.join(words) or 'nothing counted'}", *(f"  DIFFERS: {text}" for text in each.problems)]
@@ -78,12 +87,24 @@ def summary(seen: Mapping[str, Seen]) -> str:
 
 
 def _expected(kernel: KnownKernel) -> str:
-    return ", ".join(f"{_name(name)} {_range(name, bounds)}" for name, bounds in kernel.inputs.items())
+    words = [f"{_name(name)} {_range(name, bounds)}" for name, bounds in kernel.inputs.items()]
+    if kernel.gemm:
+        words.append("MFU over its estimate {:g}..{:g}".format(*kernel.tensor_work))
+    return ", ".join(words)
+
+
+def _column(kernel: KnownKernel, run: Run, seen: Mapping[str, Seen]) -> str:
+    if kernel.name in seen:
+        return _seen(kernel, seen[kernel.name])
+    return ": ".join(("not run", *filter(None, [run.skipped.get(kernel.name)])))
 
 
 def _seen(kernel: KnownKernel, seen: Seen) -> str:
     names = [*kernel.inputs, "real_utilization_ratio"]
     words = [f"{_name(name)} {_number(name, seen.means[name])}" for name in names if name in seen.means]
+    if kernel.gemm:
+        found = (("MFU", seen.counted.get("mfu")), ("estimated", seen.means.get("mfu_ratio")))
+        words += [f"{word} {_number('mfu', value)}" for word, value in found if value is not None] + [seen.library]
     return ", ".join([f"`{seen.workload_class or 'nothing'}`", *words]) + ("; differs" if seen.problems else "")
 
 

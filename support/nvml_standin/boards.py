@@ -119,7 +119,7 @@ def hopper(index: int = 0) -> Answers:
         **dict.fromkeys((f"fi.{number}" for number in (230, 173, 269, 270, 271)), 0),
         "fi.185": 640_250,
         "fi.187": 200_000,
-        "power.limit": 700_000,
+        **dict.fromkeys(("power.limit", "fi.188", "fi.189", "fi.190"), 700_000),
         **dict.fromkeys((f"fi.{number}" for number in (188, 189, 190, 192)), 700_000),
         "gpm": 1,
         **gpm("gpm", gr=98.7, sm=88.3, tensor=61.2, dram=54.7),

@@ -234,6 +234,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
   *h = handle_of(i, 0);
   return i < get("", "count", 0) ? 0 : INVALID;
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **h) {
+  ENTER(NULL);
+  for (unsigned i = 0; i < get("", "count", 0); i++) {
+    const char *each = string(owner_of(*h = handle_of(i, 0)), "uuid");
+    if (each && !strcmp(each, uuid)) return 0;
+  }
+  return NOT_FOUND;
+}
 int nvmlDeviceGetUUID(void *h, char *out, unsigned size) { ENTER(h); return put(string(owner_of(h), "uuid"), out, size); }
 int nvmlDeviceGetName(void *h, char *out, unsigned size) { ENTER(h); return put(string(owner_of(h), "name"), out, size); }
 int nvmlDeviceGetPciInfo_v3(void *h, char *out) { ENTER(h); return put(string(owner_of(h), "pci"), out + 36, 32); }
@@ -256,6 +264,27 @@ GIVES_OF(nvmlDeviceGetTemperatureThreshold, "threshold", unsigned)
 GIVES(nvmlDeviceGetCurrentClocksThrottleReasons, "reasons", uint64_t)
 GIVES(nvmlDeviceGetPowerUsage, "power", unsigned)
 GIVES(nvmlDeviceGetEnforcedPowerLimit, "power.limit", unsigned)
+GIVES(nvmlDeviceGetPowerManagementLimit, "power.limit", unsigned)
+GIVES(nvmlDeviceGetPowerManagementDefaultLimit, "fi.189", unsigned)
+int nvmlDeviceGetPowerManagementLimitConstraints(void *h, unsigned *lowest, unsigned *highest) {
+  ENTER(h);
+  UINT(h, "fi.187", lowest);
+  UINT(h, "fi.188", highest);
+  return 0;
+}
+/* The limits that were set are lines "UUID MILLIWATTS" of the file "SCENARIO.limits". */
+int nvmlDeviceSetPowerManagementLimit(void *h, unsigned milliwatts) {
+  char path[4096];
+  ENTER(h);
+  const char *owner = owner_of(h);
+  if (milliwatts < get(owner, "fi.187", 0) || milliwatts > get(owner, "fi.188", 0)) return INVALID;
+  snprintf(path, sizeof path, "%s.limits", getenv("STANDIN_NVML_SCENARIO"));
+  FILE *f = fopen(path, "a");
+  if (!f) return UNKNOWN;
+  fprintf(f, "%s %u\n", string(owner, "uuid"), milliwatts);
+  fclose(f);
+  return 0;
+}
 GIVES(nvmlDeviceGetTotalEnergyConsumption, "energy", uint64_t)
 GIVES(nvmlDeviceGetPerformanceState, "pstate", unsigned)
 GIVES(nvmlDeviceGetFanSpeed, "fan", unsigned)

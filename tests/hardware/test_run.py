@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from support.cuda_standin.library import CudaStandin
+from support.daemon import environment
 from support.hardware import runner
+from support.hardware.__main__ import main
 from support.hardware.cuda import GpuFacts
-from support.hardware.judge import PEAKS, PIPES, evaluate
+from support.hardware.judge import PEAKS, PIPES, POWER_CAP, evaluate
 from support.hardware.kernels import KERNELS, KnownKernel
 from support.hardware.price import INTERVALS, price, rounds_per_second
 from support.hardware.ptx import ENTRIES, WARP
@@ -21,6 +26,7 @@ from support.nvml_standin.library import SCENARIO, NvmlStandin
 from support.standin.install import install
 from support.standin.scenario import Gpu, Scenario
 from support.standin.signals import Constant, Signal
+from support.waiting import SECONDS, until
 
 GPM = {
     "graphics_engine_active_ratio": 1,
@@ -34,7 +40,7 @@ GPM = {
 FIELDS = {name: 1001 + place for place, name in enumerate(GPM)}
 """DCGM's fields."""
 
-CLOCK, MEMORY_CLOCK = 1.98e9, 2.619e9
+CLOCK, CAPPED_CLOCK, MEMORY_CLOCK = 1.98e9, 1.2e9, 2.619e9
 COPY = 6e9
 
 
@@ -51,6 +57,9 @@ def readings_of(kernel: KnownKernel, gpu: GpuFacts) -> dict[str, float]:
     """Return ratios that the schedule makes exact, and others in the middle of what is expected."""
     sm = busy(kernel) * kernel.used_sms(gpu.sms) / gpu.sms
     exact = {"graphics_engine_active_ratio": busy(kernel), "sm_active_ratio": sm}
+    if kernel.gemm:
+        # So few small ones that the host is not too slow for them.
+        exact = {"tensor_active_ratio": 0.005} if kernel.gemm == 512 else {}
     middle = {name: sum(kernel.inputs[name]) / 2 for name in GPM if name in kernel.inputs}
     usual = {"fp32_active_ratio": sm * (kernel.entry == "fp32")}
     return dict.fromkeys(GPM, 0.0) | usual | middle | exact
@@ -84,6 +93,8 @@ def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path
 
     def script(kernel: KnownKernel) -> None:
         values = readings_of(kernel, gpu)
+        clock = CAPPED_CLOCK if kernel.uncapped else CLOCK
+        driver.gpus[0] |= {"clock.1": clock / 1e6, "reasons": POWER_CAP if kernel.uncapped else 0}
         driver.gpus[0] |= {f"gpm.{number}": values[name] * 100 for name, number in GPM.items()}
         driver.gpus[0] |= {
             "encoder": 0,
@@ -93,22 +104,28 @@ def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path
             "gpm.21": COPY / 2**20 if kernel.copies else 0,
         }
         driver.write()
+        cuda.set(flops=values["tensor_active_ratio"] * gpu.sms * PEAKS[gpu.capability][0] * clock)
         cuda.set(copy=SURPLUS * COPY, round_ns=nanoseconds_of_a_round(kernel, gpu, values) if kernel.entry else 1)
 
-    kept = runner.run(tmp_path, 3.0, "nvml", script, options=("--set", "source.interval=200ms"))
+    kept = runner.run(tmp_path, 3.0, "nvml", script, options=("--set", "source.interval=200ms"), power_limit=60.0)
     done, seen = evaluate(kept)
     assert summary(seen).count("DIFFERS") == 0, summary(seen)
     assert list(seen) == [kernel.name for kernel in KERNELS]
+    assert not done.skipped
+    assert limits(driver) == [420_000, 700_000]
+    assert document([(done, seen)]).count(", cuBLAS 12.8.4") == 3
     assert (done.gpu.name, done.driver, done.source) == ("NVIDIA H100 80GB HBM3", driver.driver, "nvml")
     assert kept.name.startswith("NVIDIA-H100-80GB-HBM3-580.105.08-nvml-20")
     assert "| `one_sm` |" in document([(done, seen)])
     # What a kernel did is not what was read: less work, another kernel's readings, or no readings at all.
-    tensor, fp64, stream, bursts = (done.played[at] for at in (1, 3, 5, 10))
+    tensor, fp64, stream, bursts, gemm, capped = (done.played[at] for at in (1, 3, 5, 10, 12, 14))
     wrong = [
         tensor._replace(rounds=tensor.rounds // 3),
         fp64._replace(begun=stream.begun, ended=stream.ended),
         stream._replace(begun=0.0, ended=10.0),
         bursts._replace(launches=bursts.launches // 2),
+        gemm._replace(rounds=gemm.rounds * 9 // 10),
+        capped._replace(begun=gemm.begun, ended=gemm.ended),
     ]
     write_run(kept, done._replace(played=wrong))
     assert read_run(kept).played == wrong
@@ -120,6 +137,10 @@ def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path
     assert "fp64_active_ratio 0, expected 0.8 to 1" in problems["fp64"]
     assert problems["stream"] == "no samples in its time"
     assert "s of SM activity in" in problems["short_bursts"]
+    assert problems["gemm_8192"].startswith("tensor: 0.67")
+    assert "mfu: 0.7" in problems["gemm_8192"]
+    assert "power_cap_ratio 0, expected 0.5 to 1" in problems["gemm_8192_capped"]
+    assert "SM clock 1980 MHz, 1980 MHz with the usual power limit" in problems["gemm_8192_capped"]
 
 
 def test_a_source_without_profiling_counters(cuda: CudaStandin, driver: NvmlStandin, tmp_path: Path) -> None:
@@ -153,6 +174,96 @@ def test_a_kernel_that_fails_ends_the_run(cuda: CudaStandin, driver: NvmlStandin
     assert not (tmp_path / "readings").exists()
 
 
+def test_a_gemm_that_fails_is_skipped(cuda: CudaStandin, driver: NvmlStandin, tmp_path: Path) -> None:
+    """The power limit is restored then, too."""
+    cuda.set(error="cublasGemmEx 13")
+    kernels = [kernel for kernel in KERNELS if kernel.name == "idle" or kernel.gemm]
+    options = ("--set", "source.interval=200ms")
+    kept = runner.run(tmp_path, 2.0, "nvml", lambda kernel: None, kernels, options, power_limit=60.0)
+    done, seen = evaluate(kept)
+    assert list(seen) == ["idle"]
+    assert done.skipped == {
+        kernel.name: f"{kernel.name} cublasGemmEx: error 13, stand-in" for kernel in kernels if kernel.gemm
+    }
+    assert "| not run: gemm_512 cublasGemmEx: error 13, stand-in |" in document([(done, seen)])
+    assert limits(driver) == [420_000, 700_000]
+
+
+def limits(driver: NvmlStandin) -> list[int]:
+    """Return the power limits that were set, in milliwatts."""
+    path = driver.scenario.with_name(f"{driver.scenario.name}.limits")
+    return [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("percent", "before", "lowered"),
+    [(60.0, 700_000, 420_000), (10.0, 700_000, 200_000), (60.0, 300_000, 300_000)],
+    ids=["of the default", "the lowest", "not raised"],
+)
+def test_the_power_limit(driver: NvmlStandin, cuda: CudaStandin, percent: float, before: int, lowered: int) -> None:
+    driver.gpus[0]["power.limit"] = before
+    driver.write()
+    with runner.lowered_power_limit(boards.uuid_of(0), percent):
+        assert limits(driver) == [lowered]
+    assert limits(driver) == [lowered, before]
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "message"),
+    [
+        ("SetPowerManagementLimit", 4, "the power limit cannot be lowered, which needs root: Insufficient Permissions"),
+        ("GetPowerManagementLimitConstraints", 3, "the power limit cannot be lowered, which needs root: Not Supported"),
+        ("GetHandleByUUID", 6, "the power limit cannot be lowered, which needs root: Not Found"),
+    ],
+)
+def test_a_power_limit_that_cannot_be_lowered(
+    driver: NvmlStandin, cuda: CudaStandin, function: str, code: int, message: str
+) -> None:
+    driver.write(**{f"nvmlDevice{function}.error": code})
+    with pytest.raises(runner.NotPossible, match=message), runner.lowered_power_limit(boards.uuid_of(0), 60.0):
+        pytest.fail("it is not lowered")
+    assert limits(driver) == []
+
+
+def test_a_power_limit_that_cannot_be_restored(
+    driver: NvmlStandin, cuda: CudaStandin, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        pytest.raises(runner.NotRestored, match=f"the power limit of {boards.uuid_of(0)} is not restored"),
+        runner.lowered_power_limit(boards.uuid_of(0), 60.0),
+    ):
+        driver.write(**{"nvmlDeviceSetPowerManagementLimit.error": 15})
+    assert f"use nvidia-smi --id={boards.uuid_of(0)} --power-limit=700" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_power_limit_is_restored_after_a_signal(driver: NvmlStandin, cuda: CudaStandin, number: int) -> None:
+    """Signals of a terminal, and of systemd and Slurm at first, go to all processes; a kill goes to the run alone."""
+    code = (
+        "import time; from support.hardware.runner import lowered_power_limit\n"
+        f"with lowered_power_limit('{boards.uuid_of(0)}', 60.0): print(flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"\n"
+        assert limits(driver) == [420_000]
+        send = os.kill if number == signal.SIGKILL else os.killpg
+        send(run.pid, number)
+        assert run.wait(SECONDS) == -number
+        until(lambda: limits(driver) == [420_000, 700_000])
+
+
+@pytest.mark.parametrize("text", ["0", "101", "nan", "much"])
+def test_a_power_limit_that_is_not_a_percentage(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--power-limit", text])
+    assert "--power-limit" in capsys.readouterr().err
+
+
 def test_a_source_that_does_not_work_ends_the_run(cuda: CudaStandin, driver: NvmlStandin, tmp_path: Path) -> None:
     driver.write(all_error=9)
     with pytest.raises(runner.NotPossible, match=r"(?s)the source delivers nothing.*driver"):
@@ -167,9 +278,8 @@ def test_readings_from_hardware_have_the_expected_classes() -> None:
         )
     for folder in folders:
         run, seen = evaluate(folder)
-        assert {name: each.workload_class for name, each in seen.items()} == {
-            k.name: k.workload_class for k in KERNELS
-        }, run
+        expected = {kernel.name: kernel.workload_class for kernel in KERNELS if kernel.name not in run.skipped}
+        assert {name: expected[name] and each.workload_class for name, each in seen.items()} == expected, run
 
 
 @pytest.mark.long
