@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from pulsed.accounting.activity import Moments, Timeline
+from pulsed.accounting.balance import Balance
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
 from pulsed.accounting.extremes import Extremes
 from pulsed.model.computed_tick import ComputedTick
@@ -214,6 +215,7 @@ class OwnerAccount:
         absent_ticks: ticks since it had a GPU.
         timeline: of the real utilization of its GPUs.
         host: what it used of this host, as last read.
+        balance: of its GPUs and the network of this host.
     """
 
     owner: Owner
@@ -230,6 +232,7 @@ class OwnerAccount:
     absent_ticks: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     host: JobHostUsage | None = None
+    balance: Balance = field(default_factory=Balance)
 
     @property
     def begun(self) -> float:

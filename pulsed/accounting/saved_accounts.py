@@ -24,6 +24,7 @@ from pulsed.accounting.account import (
     OwnerEvent,
 )
 from pulsed.accounting.activity import MAX_SUM, Moments, Timeline
+from pulsed.accounting.balance import Balance
 from pulsed.accounting.counter_vector import dump, load
 from pulsed.accounting.extremes import Extremes
 from pulsed.json_text import json_text
@@ -67,6 +68,12 @@ class _SavedTimeline:
 
 
 @dataclass(frozen=True, slots=True)
+class _SavedBalance:
+    sums: dict[str, tuple[_Sum, _Sum, _Sum, _Sum, _Sum, _Sum]] = field(default_factory=dict)
+    shared_seconds: _Sum = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class _SavedOwner:
     """An account as `dump_account` returns it. Numbers of all its parts are finite."""
 
@@ -81,6 +88,7 @@ class _SavedOwner:
     elapsed: _Amount | None = None  # of an earlier version, whose durations followed the wall clock
     timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
     host: JobHostUsage | None = None
+    balance: _SavedBalance = field(default_factory=_SavedBalance)
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
@@ -100,6 +108,7 @@ def dump_account(account: OwnerAccount) -> SavedAccount:
         "elapsed": account.elapsed,
         "timeline": account.timeline.dump(),
         "host": None if account.host is None else asdict(account.host),
+        "balance": account.balance.dump(),
         "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
     }
 
@@ -117,6 +126,7 @@ def load_account(saved: object) -> OwnerAccount:
         account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
         account.host = found.host
         account.timeline = Timeline.load(found.timeline.width, found.timeline.buckets)
+        account.balance = Balance.load(found.balance.sums, found.balance.shared_seconds)
         for saved_gpu in found.gpus:
             each = _load_gpu(saved_gpu, found.last_seen)
             each.is_announced = found.end is None

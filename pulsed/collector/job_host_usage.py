@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.balance_recorder import BalanceRecorder
+from pulsed.accounting.host_network import TRAFFIC
 from pulsed.collector.host_part import HostPart
 from pulsed.collector.this_host import are_of_this_host
+from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.configuration import Config
 from pulsed.host.control_groups import read_usage
-from pulsed.model.host import JobHostUsage
+from pulsed.host.infiniband import read_ports
+from pulsed.model.host import InfinibandPort, JobHostUsage
 from pulsed.model.target_store import TargetStore
 from pulsed.pauses import aligned_sleep
 
@@ -31,6 +37,8 @@ class JobHostReader:
     def __init__(self, store: TargetStore, accounting: OwnerAccounting, config: Config) -> None:
         self._store, self._accounting = store, accounting
         self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
+        self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
+        self._balances = BalanceRecorder()
         self.apply(config)
 
     def apply(self, config: Config) -> None:
@@ -51,17 +59,29 @@ class JobHostReader:
 
     async def read(self) -> None:
         """Read once; nothing where the jobs may be those of other hosts."""
-        if not are_of_this_host(self._config, self._store.targets):
+        config, targets = self._config, self._store.targets
+        owned = self._accounting.owned() if are_of_this_host(config, targets) else ()
+        accounts = list(dict.fromkeys([each.account for each in owned]))
+        if not accounts:
+            self._balances = BalanceRecorder()
             return
-        root = Path(self._config.host.root)
-        accounts = list(dict.fromkeys([each.account for each in self._accounting.owned()]))
-        if accounts:
-            for account, usage in await self._groups.read(lambda: _read_groups(root, accounts)) or ():
-                account.host = usage
+        root = Path(config.host.root)
+        usages, traffic = await asyncio.gather(
+            self._groups.read(lambda: _read_groups(root, accounts)),
+            self._ports.read(lambda: (time.monotonic(), read_ports(root, TRAFFIC))),
+        )
+        for account, usage in usages or ():
+            account.host = usage
+        limit = GAP_INTERVALS * max(config.host.job_interval, *(target.interval for target in targets))
+        if traffic is not None:
+            self._balances.take_ports(*traffic, limit)
+        self._accounting.settle(accounts)
+        self._balances.take(accounts, limit)
 
     def close(self) -> None:
         """End the threads."""
         self._groups.close()
+        self._ports.close()
 
 
 def _read_groups(root: Path, accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:

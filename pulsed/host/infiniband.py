@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from pulsed.host.pci_bus import text_of
@@ -12,24 +13,25 @@ _RATE = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?) Gb/sec")
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
-def read_ports(root: Path) -> tuple[InfinibandPort, ...] | None:
+def read_ports(root: Path, counters: Collection[str] = PORT_COUNTERS) -> tuple[InfinibandPort, ...] | None:
     """Return the ports in the order of their names; None if there is no sysfs to see.
 
     Args:
         root: folder with `sys` of the host.
+        counters: those of `PORT_COUNTERS` to read.
     """
     if not (root / "sys/class").is_dir():
         return None
-    return tuple([_port(folder) for folder in sorted((root / "sys/class/infiniband").glob("*/ports/[0-9]*"))])
+    return tuple([_port(folder, counters) for folder in sorted((root / "sys/class/infiniband").glob("*/ports/[0-9]*"))])
 
 
-def _port(folder: Path) -> InfinibandPort:
+def _port(folder: Path, counters: Collection[str]) -> InfinibandPort:
     device = folder.parent.parent
     rate = _RATE.match(text_of(folder / "rate"))
-    counters = {
+    counted = {
         name: int(text) * counter.unit
         for name, counter in PORT_COUNTERS.items()
-        if _NUMBER.fullmatch(text := text_of(folder / counter.path))
+        if name in counters and _NUMBER.fullmatch(text := text_of(folder / counter.path))
     }
     return InfinibandPort(
         device.name,
@@ -38,7 +40,7 @@ def _port(folder: Path) -> InfinibandPort:
         _word(folder / "state"),
         _word(folder / "phys_state"),
         float(rate[1]) * 1e9 / 8 if rate else None,
-        counters,
+        counted,
     )
 
 

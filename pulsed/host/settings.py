@@ -19,5 +19,7 @@ class HostSettings(Settings):
     )
     interval: Duration = setting(60.0, "Time between two looks for the checks of the node.")
     job_interval: Duration = setting(
-        15.0, "Time between two readings of what jobs use of the host: CPU time and memory of their control groups."
+        15.0,
+        "Time between two readings of what jobs use of the host: CPU time and memory of their control groups, and the "
+        "traffic of its InfiniBand ports; the resolution of their balance.",
     )

@@ -14,6 +14,9 @@ from pulsed.settings import Factor, Settings, Text, setting
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
 
+MISSING = "-"
+"""What is not known, in tables."""
+
 
 def seconds(part: Account, name: str) -> float:
     """Return a counter of seconds; 0 if it is null, as the time without its input is another counter."""

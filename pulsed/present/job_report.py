@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from pulsed.json_text import duration_text
 from pulsed.present.demo_notice import demo_lines, has_demo
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.present.job_balance import balance_rows, network_shares, shared_ratio
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
+    MISSING,
     Account,
     by_state,
     gpu_name,
@@ -31,7 +33,6 @@ from pulsed.present.job_numbers import (
 from pulsed.present.job_statistics import JOB_QUANTITIES, known_ratio, sparkline
 from pulsed.printable import clean
 
-MISSING = "-"
 GIBIBYTE = 2**30
 MAX_GPU_ROWS = 32
 """GPUs with a row of their own in a report; the rest is one row."""
@@ -54,7 +55,8 @@ def job_report(account: Account) -> str:
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += _row("Host", _host(account))
-    lines += ["", *_statistic_rows(account), "", *_gpu_rows(account, time, energy), ""]
+    tables = map(list, (_statistic_rows(account), _balance_rows(account), _gpu_rows(account, time, energy)))
+    lines += ["", *(line for table in tables if table for line in (*table, ""))]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
     lines += _list("What to do", problems or [_no_advice(account)])
     lines += _list("Not known", list(_unknown(account)))
@@ -104,6 +106,11 @@ def _statistic_rows(account: Account) -> Iterator[str]:
             note = f"known for {percent(known)} of the time" if known < 1.0 - MAX_UNKNOWN_RATIO else ""
             rows.append([title, f"{found['mean'] / size:.0f} {unit}", *spreads, note])
     return aligned(rows) if len(rows) > 1 else iter(())
+
+
+def _balance_rows(account: Account) -> Iterator[str]:
+    rows = balance_rows(account)
+    return aligned(rows) if rows else iter(())
 
 
 def _classes(total: Account, unit: _Unit) -> str:
@@ -241,6 +248,8 @@ def _unknown(account: Account) -> Iterator[str]:
     if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
         least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))
         yield f"who did what on shared GPUs: {least:.0f} to {most:.0f} seconds of full use are this owner's"
+    if (shared := shared_ratio(account)) > 0.0:
+        yield f"whose traffic the network's is: other owners had GPUs of its nodes for {percent(shared)} of the time"
     if account["boundary_seconds"] >= 1.0:
         yield f"{account['boundary_seconds']:.0f} s of samples in which it got or lost a GPU; they are in no sum"
     yield ("" if _host(account) else "host CPU and memory; ") + "whether this is good for this program"
@@ -262,6 +271,7 @@ def job_line(account: Account) -> str:
     total, gpus = account["total"], account["gpus"]
     used = None if without_energy(gpus) else joules(total)
     held = by_state(total, "idle_seconds").get("held", 0.0)
+    network = network_shares(account)
     numbers: Mapping[str, float | None] = {
         "h": total["gpu_seconds"] / 3600.0,
         "ru": mean([total], "real_utilization"),
@@ -269,6 +279,8 @@ def job_line(account: Account) -> str:
         "kwh": None if used is None else used / JOULES_PER_KWH,
         "mem": max(memory_ratios(gpus), default=None),
         **{word: account.get("statistics", {}).get(name, {}).get("mean") for word, name in LINE_STATISTICS.items()},
+        "net": network.mean,
+        "net_wait": network.waiting,
     }
     flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
     fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={len(gpus)}"]

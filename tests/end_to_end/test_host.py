@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import time
@@ -14,6 +15,7 @@ from support.daemon import Daemon, pulsed, serving
 from support.host_tree import HostTree
 from support.standin.install import Standin
 from support.standin.scenario import Gpu, Scenario
+from support.standin.signals import Constant
 from support.waiting import until
 
 BUSES = ("1b", "3b", "5e")
@@ -156,6 +158,56 @@ def test_infiniband_links_that_go_down_slow_down_and_have_errors_are_named(
         assert problem(daemon, "ib_link_down")["message"].endswith(": mlx5_0/1")
         assert problem(daemon, "ib_link_degraded")["message"].endswith(": mlx5_1/1 (100 of 400 Gbit/s)")
         assert problem(daemon, "ib_errors")["message"].endswith(": mlx5_0/1 (1 times that the link went down)")
+
+
+def test_the_balance_of_a_job_has_what_the_network_did_while_sms_waited(
+    tmp_path: Path, standin: Standin, tree: HostTree
+) -> None:
+    """SMs work without traffic, then wait while two ports receive; beside it what the job used of the host's CPUs."""
+    jobs, received = tmp_path / "jobs", itertools.count(step=10_000_000)
+    jobs.mkdir()
+    (jobs / "0").write_text("job_id=4711\n")
+    tree.write("sys/fs/cgroup/system.slice/slurmstepd.scope/job_4711/cpu.stat", "usage_usec 90000000\n")
+    name = "network_receive_bytes_per_second"
+    keys = {"host.job_interval": "200ms", "attribution.jobs.directories": jobs, "attribution.jobs.interval": "50ms"}
+
+    def set_ports() -> None:
+        count = next(received)
+        for device in ("mlx5_0", "mlx5_1"):
+            tree.set_port(device, port_rcv_data=count, port_xmit_data=0)
+
+    def host() -> Any:
+        """Return what the job used of its host; nothing before anything is known."""
+        answer = daemon.get("/jobs/4711")
+        return next(iter(answer.json()["hosts"] if answer.status == 200 else ()), {"balance": {}})
+
+    def balance(member: str) -> float:
+        return float(host()["balance"].get(name, {}).get(member, 0.0))
+
+    def is_received() -> bool:
+        set_ports()
+        return balance("waiting_integral") > 1e9
+
+    set_ports()
+    standin.change(load=Constant(1.0))
+    with serving(tmp_path, *flags(standin, tree, **keys)) as daemon:
+        until(lambda: balance("working_seconds") > 1.0)
+        assert balance("integral") == 0.0
+        standin.change(load=Constant(0.0))
+        until(lambda: daemon.get("/gpus/0").json()["metrics"]["sm_active_ratio"] == 0.0)
+        before = balance("waiting_seconds")
+        until(lambda: balance("waiting_seconds") > before + 0.5)  # no interval has both
+        until(is_received)
+        found = host()
+        assert found["cpu_seconds"] == 90.0
+        sums = found["balance"][name]
+        assert sums["waiting_integral"] > 2.0 * sums["working_integral"]
+        rate = found["balance"]["network_rate_bytes_per_second"]
+        assert rate["integral"] == pytest.approx(rate["seconds"] * 2 * 5e10)
+        assert found["network_shared_seconds"] == 0.0
+        assert found["balance"]["dram_active_ratio"]["seconds"] > 1.0
+        report = pulsed("job", "4711", f"http://{daemon.address}").stdout
+        assert re.search(r"network received by a node .*% of the rate of its ports", report)
 
 
 def test_gpus_of_others_are_no_fault(tmp_path: Path, standin: Standin, tree: HostTree) -> None:

@@ -19,6 +19,8 @@ def test_ports_have_state_rate_and_counters_as_far_as_they_are_there(tmp_path: P
     tree.write("sys/class/infiniband/mlx5_1/ports/1/counters/link_downed", "garbage\n")
     tree.write("sys/class/infiniband/irdma0/ports/1/state", "4: ACTIVE\n")
     tree.write("sys/class/infiniband/irdma0/ports/1/hw_counters/rnr_nak_retry_err", "7\n")
+    only = (read_ports(tmp_path, {"receive_bytes"}) or ())[2]
+    assert only.counters == {"receive_bytes": 4000}
     assert read_ports(tmp_path) == (
         InfinibandPort("irdma0", "1", "irdma0 ", "ACTIVE", "", None, {"rnr_nak_retry_errors": 7}),
         InfinibandPort("mlx5_0", "1", "MT_0000000838 InfiniBand", "DOWN", "Polling", 1.25e9, {}),

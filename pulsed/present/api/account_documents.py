@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.balance import BALANCED, Balance, BalanceSums
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.extremes import WARM_UP_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts
@@ -287,6 +288,7 @@ _COST = Shape(
 class _Host(NamedTuple):
     node: str
     usage: JobHostUsage
+    balance: Balance
 
 
 _HOST = Shape(
@@ -295,8 +297,20 @@ _HOST = Shape(
     Member("cpu_seconds", float | None, of="usage.cpu_seconds"),
     Member("memory_peak_bytes", float | None, "with page cache", "usage.memory_peak_bytes"),
     Member("memory_limit_bytes", float | None, "null without a limit", "usage.memory_limit_bytes"),
+    Member(
+        "balance",
+        mapped(shape_of("BalanceShape", BalanceSums)),
+        f"{', '.join(BALANCED)}; absent if never known. Per second of a GPU, and of the host for its network",
+        "balance.sums",
+    ),
+    Member(
+        "network_shared_seconds",
+        float,
+        "of those with a known network, the ones in which another owner had GPUs of the host, too",
+        "balance.shared_seconds",
+    ),
 )
-"""What the control group of a job or pod has used of a host."""
+"""What a job or pod has used of a host, by its control group, and what happened there meanwhile."""
 
 
 class _Shown(NamedTuple):
@@ -307,8 +321,9 @@ class _Shown(NamedTuple):
 
     @property
     def hosts(self) -> list[_Host]:
-        """What it used of this host."""
-        return [] if self.account.host is None else [_Host(self.here, self.account.host)]
+        """What it used of this host, if anything is known of it."""
+        usage, balance = self.account.host, self.account.balance
+        return [_Host(self.here, usage or JobHostUsage(), balance)] if usage is not None or balance.sums else []
 
     @property
     def state(self) -> str:
@@ -330,7 +345,7 @@ ACCOUNT = Shape(
         "real utilization since `begin`, in at most 64 buckets: known GPU seconds, and its integral over them",
         lambda shown: timeline_numbers(shown.account.timeline),
     ),
-    Member("hosts", listed(_HOST), "from its control groups; empty where they cannot be read"),
+    Member("hosts", listed(_HOST), "what it used of them; empty if nothing is known"),
     # What follows is of `with_totals`.
     Member("gpu_count", int, of=None),
     Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),

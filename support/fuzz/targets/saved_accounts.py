@@ -10,6 +10,7 @@ from typing import Any
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.balance_recorder import BalanceRecorder
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account
 from pulsed.collector.account_files import AccountFiles
 from pulsed.present.api.account_documents import account_document
@@ -76,9 +77,10 @@ def _verify(data: bytes, outcome: Any) -> None:
 def _seeds() -> Iterator[bytes]:
     for path in _FOLDER.iterdir():
         path.unlink()
-    run = _Run()
+    run, balances = _Run(), BalanceRecorder()
     for owners in [(A,), (A, B), (A,), (), (), ()]:
         run.node.sees((owners, BUSY), ((B,), BUSY))
+        balances.take(run.node.accounting.running, limit=45.0)
     run.files.write()
     ended = [json.dumps(dump_account(each)).encode() for each in run.ended.find()]
     yield b"\n".join([_RUNNING.read_bytes(), *ended])
@@ -101,6 +103,7 @@ SAVED_ACCOUNTS = FuzzTarget(
         *(b'{"version":1,"accounts":[', b'"owner":{"kind":"slurm_job","id":"a"}', b'"gpus":[{"device":{', b'"end":'),
         *(b'"extremes":{', b'"energy":[1,2]', b'"violations":{', b'"events":[[', b'"alone":{"observed_seconds":1}'),
         *(b'"moments":{"power_watts":[1,2,3]}', b'"timeline":{"width":1,"buckets":[[1,2]]}'),
+        b'"balance":{"sums":{"dram_active_ratio":[1,1,1,1,1,1]},"shared_seconds":1}',
         *(b"NaN", b"Infinity", b"1e308", b"null", b"true", b"[]", b"{}", b"-1", b'"b"', b"\\ud800", b"\n"),
     ),
     mutate_json,
