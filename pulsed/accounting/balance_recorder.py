@@ -36,13 +36,10 @@ class BalanceRecorder:
         before, self._before = self._before, {}
         for account in accounts:
             gpus = gpu_totals(gpu.estimate for gpu in account.gpus.values())
-            reading: tuple[float, Sequence[float]] = (account.now, [*gpus, *self._network.totals_at(account.now)])
+            reading = self._before[account] = (account.now, [*gpus, *self._network.totals_at(account.now)])
             last = before.get(account)
-            if last is not None and last[0] == reading[0]:  # no sample since
-                reading = last
-            elif last is not None and reading[0] - last[0] <= limit:
+            if last is not None and 0.0 < reading[0] - last[0] <= limit:
                 is_shared = any(other is not account and other.owner != NOBODY for other in accounts)
                 account.balance.take(
                     [new - old for old, new in zip(last[1], reading[1], strict=True)], is_shared=is_shared
                 )
-            self._before[account] = reading

@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.accounting.balance import NETWORK, Balance, BalanceSums
 from pulsed.accounting.balance_recorder import BalanceRecorder
+from pulsed.accounting.host_network import HostNetwork
 from pulsed.accounting.saved_accounts import dump_account, load_account
 from pulsed.model.host import InfinibandPort
 from pulsed.model.owner import Owner
@@ -127,11 +128,38 @@ def test_readings_that_do_not_belong_together_add_nothing(
     assert host.of(A, NVLINK) is not None
 
 
-def test_a_gap_adds_nothing() -> None:
+def test_a_gap_between_readings_of_ports_costs_the_network_only() -> None:
     host = Host()
-    for seconds in (EVERY, 46, EVERY):
-        host.passes(((A,), gpu(1.0)), traffic=GB, seconds=seconds)
+    for at in range(6):
+        for _ in range(EVERY):
+            host.node.sees(((A,), gpu(1.0)))
+        if at not in (1, 2, 3):  # the ports of a hanging adapter
+            host.recorder.take_ports(host.node.clock, [port("mlx5_0", at * EVERY * GB)], LIMIT)
+        host.recorder.take(host.node.accounting.running, LIMIT)
     assert host.of(A, RECEIVED) == pytest.approx((15.0, 15 * GB, 15.0, 15 * GB, 0.0, 0.0))
+    assert host.of(A, NVLINK) == pytest.approx((75.0, 0.0, 75.0, 0.0, 0.0, 0.0))
+
+
+def test_a_gap_between_samples_adds_nothing() -> None:
+    host = Host()
+    host.passes(((A,), gpu(1.0)), traffic=GB)
+    for _ in range(4):
+        host.node.clock += EVERY
+        host.received += EVERY * GB
+        host.reads(port("mlx5_0", host.received))
+    for _ in range(2):
+        host.passes(((A,), gpu(1.0)), traffic=GB)
+    assert host.of(A, RECEIVED) == pytest.approx((15.0, 15 * GB, 15.0, 15 * GB, 0.0, 0.0))
+
+
+def test_totals_of_the_network_are_interpolated_between_readings() -> None:
+    network = HostNetwork()
+    assert network.totals_at(5.0)[:2] == [0.0, 0.0]
+    for now, received in ((10.0, 0.0), (20.0, GB), (40.0, 5 * GB)):
+        network.add(now, [port("mlx5_0", received)], LIMIT)
+    found = [network.totals_at(now)[:2] for now in (0.0, 10.0, 15.0, 35.0, 40.0, 50.0)]
+    totals = [(0.0, 0.0), (0.0, 0.0), (5.0, 0.5 * GB), (25.0, 4 * GB), (30.0, 5 * GB), (30.0, 5 * GB)]
+    assert found == [pytest.approx(each) for each in totals]
 
 
 @pytest.mark.parametrize(
