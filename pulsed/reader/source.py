@@ -59,16 +59,16 @@ class LimitedSource(Protocol):
 
 @runtime_checkable
 class HoldingSource(Protocol):
-    """A source whose output is stamped when it arrives and may be parsed later.
+    """A source whose output is stamped when it arrives and may be parsed, or handed over, later.
 
     Attributes:
-        hold: returns the seconds that output may wait to be parsed; 0 by default.
+        hold: returns the seconds that output may wait; 0 by default.
     """
 
     hold: Callable[[], float]
 
     def release(self) -> Sequence[RawTick]:
-        """Parse what waits; return the ticks that `read` has not returned yet, which it then does not return.
+        """Return the ticks that wait and that `read` has not returned yet, which it then does not return.
 
         Their clock is `time.monotonic`.
         """

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from pulsed.reader.nvml.calls import SPACED, FieldValue, GpmMetric
+from pulsed.reader.nvml.calls import FieldValue, GpmMetric
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import (
     ENDED,
@@ -156,9 +156,6 @@ class GpmSampler:
     def read(self, now: float, values: Values) -> Steps:
         """Take a sample and set the values since the one before; there are none without a pair, as in the first tick.
 
-        Samples must be more than 0.1 s apart (nvml.h). At 10 Hz, therefore, one is taken with every second tick, and
-        its values hold for two: all time is covered once.
-
         Args:
             now: seconds of a clock that never steps.
 
@@ -166,8 +163,6 @@ class GpmSampler:
             NVMLError: no sample could be taken, or none compared.
         """
         oldest, before = self._samples
-        if now - before.time < SPACED:
-            return
         values.update(dict.fromkeys(self.names))
         oldest.time = -math.inf
         self._fill(oldest)

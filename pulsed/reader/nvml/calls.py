@@ -13,13 +13,8 @@ from typing import Any, NamedTuple
 
 from pulsed.reader.nvml.library import CORRUPTED_INFOROM, FUNCTION_NOT_FOUND, Handle, call
 
-EVERY = FAST, SPACED, SECOND, SLOW, RARE = 0.0, 0.11, 1.0, 10.0, 60.0
-"""How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval.
-
-SPACED is for what the driver counts or averages over a second, and for the memory's temperature: at up to 9 Hz with
-every tick, at 10 Hz with every second one, as profiling counters are. The values hold for two ticks then; counters lose
-nothing.
-"""
+EVERY = FAST, SECOND, SLOW, RARE = 0.0, 1.0, 10.0, 60.0
+"""How often something is read, seconds; 0: with every read of the driver. SLOW is the configured slow interval."""
 
 _MEBIBYTE = 1048576.0
 
@@ -136,8 +131,8 @@ CALLS: tuple[DriverCall, ...] = (
     _row(SECOND, "VIDEO_CLOCK", _get("ClockInfo", 3)),
     _row(FAST, "CLOCKS_EVENT_REASONS", _get("CurrentClocksEventReasons"), _get("CurrentClocksThrottleReasons")),
     _row(SECOND, "GPU_TEMP", _get("TemperatureV", 0), _get("Temperature", 0)),
-    _row(SPACED, "POWER_USAGE", _get("PowerUsage", divide=1000.0), is_backup=True),
-    _row(SPACED, "TOTAL_ENERGY_CONSUMPTION", _get("TotalEnergyConsumption"), is_backup=True),
+    _row(FAST, "POWER_USAGE", _get("PowerUsage", divide=1000.0), is_backup=True),
+    _row(FAST, "TOTAL_ENERGY_CONSUMPTION", _get("TotalEnergyConsumption"), is_backup=True),
     _row(SECOND, "GPU_UTIL MEM_COPY_UTIL", _get("UtilizationRates", parts="gpu memory")),
     _row(SECOND, "ENC_UTIL", _get("EncoderUtilization")),
     _row(SECOND, "DEC_UTIL", _get("DecoderUtilization")),
@@ -211,16 +206,16 @@ class FieldValue(NamedTuple):
 
 
 FIELD_VALUES: tuple[FieldValue, ...] = (
-    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", SPACED, type=_UNSIGNED_INT),  # driver 545 states double
-    FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", SPACED),
-    FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", SPACED, 1000.0),
-    FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", SPACED, 1000.0),
-    FieldValue(202, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", SPACED, scope=ALL_LINKS),
-    FieldValue(204, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", SPACED, scope=ALL_LINKS),
-    FieldValue(138, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", SPACED, 1 / 1024, ALL_LINKS),
-    FieldValue(139, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", SPACED, 1 / 1024, ALL_LINKS),
-    FieldValue(74, "DCGM_FI_DEV_POWER_VIOLATION", SPACED),
-    FieldValue(75, "DCGM_FI_DEV_THERMAL_VIOLATION", SPACED),
+    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", FAST, type=_UNSIGNED_INT),  # driver 545 states double
+    FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", FAST),
+    FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", FAST, 1000.0),
+    FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", FAST, 1000.0),
+    FieldValue(202, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, scope=ALL_LINKS),
+    FieldValue(204, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, scope=ALL_LINKS),
+    FieldValue(138, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, 1 / 1024, ALL_LINKS),
+    FieldValue(139, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, 1 / 1024, ALL_LINKS),
+    FieldValue(74, "DCGM_FI_DEV_POWER_VIOLATION", FAST),
+    FieldValue(75, "DCGM_FI_DEV_THERMAL_VIOLATION", FAST),
     FieldValue(76, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", SLOW),
     FieldValue(77, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", SLOW),
     FieldValue(78, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", SLOW),

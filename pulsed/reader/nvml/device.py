@@ -205,7 +205,7 @@ class _CallGroup:
 
 
 def _period(every: float, settings: NvmlSettings) -> float:
-    """Return the seconds between two reads of what is read so often; `FAST` for all that is due with every tick."""
+    """Return the seconds between two reads of what is read so often; `FAST` for all that is always due."""
     seconds = settings.slow_interval if every == SLOW else every
     return seconds if seconds > settings.interval else FAST
 

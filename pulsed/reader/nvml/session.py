@@ -34,6 +34,13 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
 RELEASE_SECONDS = 0.9
 """Least time between two looks for the release file: with each of ten ticks a second, they would cost as many calls."""
 
+READ_SECONDS = 0.11
+"""Least time between two reads of the driver: samples of profiling counters must be more than 0.1 s apart (nvml.h).
+
+At up to 9 Hz it is read with every tick, at 10 Hz with every second one. The tick between is the same sample again as a
+whole: old activity beside a new clock would count as measured anew. All time is covered once; counters lose nothing.
+"""
+
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
 _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
@@ -79,6 +86,8 @@ class DriverSession:
         self._xids = XidCounts()
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
+        self._sample: Sample | None = None
+        self._sampled = 0.0
         self._laid_out: object = None
         self._list_due = self._release_due = self._places_due = 0.0
         self._retry_at: float | None = None
@@ -86,7 +95,7 @@ class DriverSession:
         self.profiling_errors: Mapping[str, str] = {}
 
     def tick(self) -> Sample:
-        """Read all GPUs.
+        """Read all GPUs, or return the last sample again, see `READ_SECONDS`.
 
         Raises:
             SourceError: NVML cannot be used; the next call initializes it again.
@@ -96,6 +105,8 @@ class DriverSession:
         now = self._clock()
         if now >= self._release_due:
             self._check_release(now)
+        if self._sample is not None and now - self._sampled < READ_SECONDS:
+            return self._sample
         if self._retry_at is not None and now >= self._retry_at:
             self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
             self.close()
@@ -104,7 +115,8 @@ class DriverSession:
             if self._nvml is None:
                 nvml.nvmlInitWithFlags(NO_GPUS)
                 self._nvml = nvml
-            return self._tick(nvml, now)
+            self._sample, self._sampled = self._read(nvml, now), now
+            return self._sample
         except nvml.NVMLError as error:
             self.close()
             raise source_error(error.value) from error
@@ -130,7 +142,7 @@ class DriverSession:
         with contextlib.suppress(nvml.NVMLError):  # the driver may be gone already
             nvml.nvmlShutdown()
 
-    def _tick(self, nvml: ModuleType, now: float) -> Sample:
+    def _read(self, nvml: ModuleType, now: float) -> Sample:
         if now >= self._list_due:
             self._list(nvml, now)
         deque(zip_longest(*(reader.read(now) for reader in self._readers if not reader.gone)), maxlen=0)
@@ -203,6 +215,7 @@ class DriverSession:
                 reader.close()
         self._xids.close()
         self._readers, self._blocks, self._layout, self.is_open = [], [], None, False
+        self._sample = None
         self._process_lists, self._processes = [], None
 
     def _handle_gone(self, now: float) -> None:

@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import math
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
-from typing import TypeVar
+from functools import cache, partial
 
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
@@ -23,15 +23,14 @@ from pulsed.errors import (
     NvmlError,
     NvmlMissing,
     NvmlRefused,
+    SourceError,
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.pauses import next_multiple, within
-from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
+from pulsed.reader.nvml.session import TARGET, DriverSession
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
-
-T = TypeVar("T")
 
 FIRST_SECONDS = 60.0
 """Patience with the first tick: the driver takes 30 s to initialize eight GPUs without persistence mode."""
@@ -52,8 +51,11 @@ def driver_thread() -> DaemonThread:
 class NvmlSource:
     """The GPUs of this machine, read from the driver at a fixed cadence.
 
+    A `HoldingSource`: its thread reads all ticks of a batch before the event loop wakes up.
+
     Args:
         thread: runs the calls; None: the one of this process.
+        pause: sleeps in that thread.
     """
 
     kind = "nvml"
@@ -70,6 +72,7 @@ class NvmlSource:
         TooManyGpus,
     )
     restarts = 0
+    hold: Callable[[], float] = staticmethod(float)
 
     def __init__(
         self,
@@ -79,12 +82,14 @@ class NvmlSource:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._settings = settings or NvmlSettings()
         self.interval = max(LEAST_INTERVAL, self._settings.interval)
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
-        self._clock, self._wall, self._sleep = clock, wall, sleep
+        self._clock, self._wall, self._sleep, self._pause = clock, wall, sleep, pause
+        self._batch: deque[RawTick | SourceError] = deque()
         begun = f"{wall():.3f}"  # the last XID and the counts of XIDs are since then
         self._epoch = Epoch(engine=begun, exporter=begun)
         self._next = -math.inf
@@ -107,46 +112,87 @@ class NvmlSource:
             DriverHung: the driver does not answer; nothing is read until it does.
             SourceError: NVML cannot be used; the next call initializes it again.
         """
-        delay = self._next - self._clock()
-        await self._sleep(max(0.0, delay))
-        is_missed = delay <= -self.interval
-        self._next = next_multiple(self.interval, self._clock()) if is_missed else self._next + self.interval
-        patience = self._settings.patience
-        if not self._session.is_open:
-            patience = max(FIRST_SECONDS, patience)
-        wall, clock, sample = await self._run(self._tick, patience)
-        return RawTick(
-            TARGET,
-            wall,
-            clock,
-            self.interval,
-            sample.layout,
-            sample.values,
-            processes=sample.processes,
-            epoch=self._epoch,
-        )
+        while not self._batch:
+            await self._sleep(self._next_pause())
+            hold, patience = self.hold(), self._settings.patience
+            if not self._session.is_open:
+                hold, patience = 0.0, max(FIRST_SECONDS, patience)
+            batch = self._batch = deque()
+            try:
+                await self._run(partial(self._read_batch, batch, hold), patience, hold)
+            except DriverHung as error:
+                self._batch = deque((*batch, error))
+            except asyncio.CancelledError:
+                self._batch = batch.copy()
+                raise
+        outcome = self._batch.popleft()
+        if isinstance(outcome, SourceError):
+            raise outcome
+        return outcome
+
+    def release(self) -> Sequence[RawTick]:
+        """Return the ticks that are read and not given yet, see `HoldingSource`."""
+        released: list[RawTick] = []
+        while self._batch and isinstance(tick := self._batch[0], RawTick):
+            released.append(tick)
+            self._batch.popleft()
+        return released
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
+        self._batch = deque()
         with contextlib.suppress(DriverHung):
             await self._run(self._session.close, CLOSE_SECONDS, is_final=True)
 
-    def _tick(self) -> tuple[float, float, Sample]:
-        wall, clock = self._wall(), self._clock()
-        return wall, clock, self._session.tick()
+    def _next_pause(self) -> float:
+        """Return the seconds to the next scheduled moment, and schedule the one after it."""
+        now = self._clock()
+        delay = self._next - now
+        is_missed = delay <= -self.interval
+        self._next = next_multiple(self.interval, now) if is_missed else self._next + self.interval
+        return max(0.0, delay)
 
-    async def _run(self, function: Callable[[], T], patience: float, *, is_final: bool = False) -> T:
-        """Run a function in the driver's thread and return its result.
+    def _read_batch(self, batch: deque[RawTick | SourceError], hold: float) -> None:
+        """Append ticks until the first one that waits cannot wait for the next, or until the batch is given up.
 
-        A function that has not begun after `patience` seconds never begins, unless it `is_final`; the result of one
-        that is running is dropped.
+        Args:
+            hold: seconds that a tick may wait.
+        """
+        first = math.inf
+        while batch is self._batch:
+            wall, clock = self._wall(), self._clock()
+            try:
+                layout, values, processes = self._session.tick()
+            except SourceError as error:
+                batch.append(error)
+                return
+            if not batch:
+                first = clock
+            batch.append(
+                RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
+            )
+            if batch is not self._batch or clock - first + self.interval > hold:
+                return
+            self._pause(self._next_pause())
+
+    async def _run(
+        self, function: Callable[[], None], patience: float, pauses: float = 0.0, *, is_final: bool = False
+    ) -> None:
+        """Run a function in the driver's thread.
+
+        A function that has not begun in time never begins, unless it `is_final`; the result of one that is running is
+        dropped.
+
+        Args:
+            patience: seconds for the driver.
+            pauses: most seconds that the function sleeps.
 
         Raises:
-            DriverHung: there is no result after `patience` seconds.
+            DriverHung: the function has not returned in time.
         """
         call = self._thread.submit(function)
         try:
-            return await within(patience, call.result)
+            await within(patience + pauses, call.result)
         except asyncio.TimeoutError as error:
             raise DriverHung(
                 f"NVIDIA's driver has not answered for {patience:g} s",

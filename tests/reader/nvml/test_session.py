@@ -112,20 +112,33 @@ def test_at_10_hz_pairs_of_samples_are_further_apart_than_100_ms(nvml: LoadedSta
         assert values == [0.883, 0.5, 0.5, 0.5], "every second tick has a sample, whose values hold for two"
 
 
-def test_at_10_hz_power_and_energy_are_read_with_the_profiling_counters(nvml: LoadedStandin) -> None:
+def test_at_10_hz_every_second_tick_is_the_sample_before_as_a_whole(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper()]
     found = []
     with reading(NvmlSettings(interval=0.1)) as reader:
         for number in range(5):
             nvml.gpus[0] |= {"fi.185": 1000 * number, "fi.83": 1000 * number, "clock.1": number}
             nvml.write()
+            calls = nvml.count("calls")
             now = reader.numbers(0.1)["0"]
             found.append((now["power_watts"], now["energy_joules_total"], now["sm_clock_hertz"] / 1e6))
-    assert found == [(0, 0, 0), (0, 0, 1), (2, 2, 2), (2, 2, 3), (4, 4, 4)]
+            assert (nvml.count("calls") > calls) == (number % 2 == 0)
+    assert found == [(0, 0, 0), (0, 0, 0), (2, 2, 2), (2, 2, 2), (4, 4, 4)]
+
+
+def test_at_10_hz_no_sample_outlives_its_session(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write()
+    with reading(NvmlSettings(interval=0.1)) as reader:
+        reader.tick(0.1)
+        reader.session.close()
+        nvml.write(all_error=9)
+        with pytest.raises(DriverUnavailable):
+            reader.tick(0.1)
 
 
 @pytest.mark.parametrize("interval", [0.2, 0.5, 1.0])
-def test_at_5_hz_and_slower_power_is_read_with_every_tick(nvml: LoadedStandin, interval: float) -> None:
+def test_at_5_hz_and_slower_the_driver_is_read_with_every_tick(nvml: LoadedStandin, interval: float) -> None:
     nvml.gpus = [boards.hopper()]
     with reading(NvmlSettings(interval=interval)) as reader:
         for number in range(4):
