@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from operator import itemgetter
 from typing import NamedTuple
 
 from pulsed.accounting.activity import Moments, Timeline
@@ -277,7 +278,7 @@ class AccountedGpu:
         position: in the ticks of the target.
         owners: of the segment.
         base: its counters at the start of the segment; None before the first.
-        reading: at the start of the segment.
+        violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
         extremes: of the segment.
         moments: of the segment.
         observed: seconds of observed time up to the newest sample.
@@ -291,7 +292,7 @@ class AccountedGpu:
     position: int = 0
     owners: Accounts = ()
     base: CounterSnapshot | None = None
-    reading: Reading | None = None
+    violations: tuple[Value, ...] = ()
     extremes: Extremes = field(default_factory=Extremes)
     moments: Moments = field(default_factory=Moments)
     observed: float = 0.0
@@ -313,12 +314,16 @@ class AccountedGpu:
             if ratio is not None and seconds > 0.0:
                 account.timeline.add(account.elapsed, seconds, share, ratio)
 
+    def start(self, base: CounterSnapshot, reading: Reading) -> None:
+        """Start a segment at a sample."""
+        self.base, self.violations = base, _violations(reading)
+
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it goes on."""
         if self.base is None or self.base is last:
             return
         counters = increase(self.base, last)
-        violations = _violations(self.reading, reading)
+        violations = tuple(map(_gain, self.violations, _violations(reading)))
         for owner in self.owners:
             account = owner.on(self.device)
             account.device = self.device
@@ -330,7 +335,7 @@ class AccountedGpu:
                 account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
                 account.energy = (joules, owner.last_seen)
-        self.base, self.reading = last, reading
+        self.start(last, reading)
         self.extremes = self.extremes.next_segment()
         self.moments = Moments()
 
@@ -353,13 +358,9 @@ class AccountedGpu:
                 on_gpu.boundary = added(on_gpu.boundary, counters)
 
 
-def _violations(before: Reading | None, now: Reading) -> tuple[Value, ...]:
-    """Return the increases of the GPU's own counters; None where one is unknown or fell."""
-    if before is None:
-        return ()
-    pairs = [(before[POSITION[name]], now[POSITION[name]]) for name in VIOLATIONS]
-    return tuple([_gain(old, new) for old, new in pairs])
+_violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))
 
 
 def _gain(old: Value, new: Value) -> Value:
+    """Return the increase of a counter of the GPU; None where it is unknown or fell."""
     return new - old if old is not None and new is not None and 0.0 <= old <= new < inf else None

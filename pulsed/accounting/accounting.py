@@ -236,24 +236,22 @@ class OwnerAccounting:
             owners: that have the GPU now.
             passing: that had it since the tick before, but in neither of both.
         """
-        now, reading = tick.results[position].counters, tick.readings[position]
-        last = self._last(gpu)
-        if last is None and gpu.base is not None and gpu.reading is not None:  # it was away
-            last = (gpu.base, gpu.reading)
+        now, last = tick.results[position].counters, self._last(gpu)
+        known = gpu.base if last is None else last[0]  # without a last one it was away
         before, gpu.device = gpu.owners, tick.devices[position]
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
         gpu.is_known = gpu.device.owners is not None
-        follows = last is not None and gpu.base is not None and last[0].created == now.created
+        follows = known is not None and gpu.base is not None and known.created == now.created
         if follows and set(owners) == set(before) and not passing:
             gpu.position = position
             return
         if last is not None:
             gpu.close(*last)
         gpu.position = position
-        if follows and last is not None:
-            gpu.charge_boundary(owners, passing, increase(last[0], now))
-        gpu.base, gpu.reading = now, reading
+        if follows and known is not None:
+            gpu.charge_boundary(owners, passing, increase(known, now))
+        gpu.start(now, tick.readings[position])
         gpu.observed = observed(now.values)
         for account in before:
             if account not in owners:

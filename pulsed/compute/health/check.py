@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import DAY, NEW, Rule, RuleState
+from pulsed.compute.health.rule import DAY, Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.model.health import STATES, CheckState, State
@@ -98,42 +99,37 @@ def check(
 
 
 class GpuCheck:
-    """A check of one GPU, with the states of its rules in their order, and the number of its events so far.
+    """A check of one GPU, and the number of its events so far.
 
-    Its state is the same object while nothing in it changes.
+    Its methods take the states of its rules in their order. Its state is the same object while nothing in it changes.
 
     Attributes:
         history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("_decider", "check", "events", "history", "rules", "state")
+    __slots__ = ("_decider", "check", "events", "history", "state")
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.rules = [NEW] * len(check.rules)
         self.state = _shared(CheckState(check.id, "unknown"))
         self.events = 0
         self.history: tuple[float, ...] = ()
         self._decider: tuple[int, int | None, tuple[str, ...]] = _NOTHING_DECIDES
 
-    @property
-    def is_covered(self) -> bool:
-        """Whether it has its inputs: those of one of its rules."""
-        return any([rule.is_covered for rule in self.rules])  # noqa: C419  # no generator: this is a hot path
-
-    def severity(self, inputs: GpuInputs) -> int:
+    def severity(self, rules: Sequence[RuleState], inputs: GpuInputs) -> int:
         """Return the severity that its rules have now; -1 for unknown."""
         if self._is_superseded(inputs):
             return -1
-        return max([rule.severity for rule in self.rules])
+        return max([rule.severity for rule in rules])
 
-    def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
+    def conclude(self, rules: Sequence[RuleState], inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
         """Update the state from the rules; return whether anything in it changed.
 
         A guest is a GPU that is a share of a board. The time of the sample is in Unix seconds, and by the GPU's clock.
         """
-        check, old, covered = self.check, self.state, self.is_covered
-        severities = [rule.severity for rule in self.rules]
+        check, old = self.check, self.state
+        covered = any([rule.is_covered for rule in rules])  # noqa: C419  # no generator: this is a hot path
+        severities = [rule.severity for rule in rules]
         severity = max(severities)
         worst = severities.index(severity)
         applies = covered or not (
@@ -144,12 +140,12 @@ class GpuCheck:
         )
         if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
-        rule = self.rules[worst]
+        rule = rules[worst]
         if severity > 0:
             decider = (worst, rule.xid, (rule.detail, *rule.suspects))
         else:
             decider = (0, None, (rule.ignored,)) if severity == 0 and rule.ignored else _NOTHING_DECIDES
-        last_event = self._last_event(time, now)
+        last_event = self._last_event(rules, time, now)
         if decider == self._decider and (severity, covered, applies, last_event) == (
             old.severity,
             old.covered,
@@ -197,8 +193,8 @@ class GpuCheck:
     def _is_superseded(self, inputs: GpuInputs) -> bool:
         return bool(self.check.superseded_by) and inputs.value(self.check.superseded_by) is not None
 
-    def _last_event(self, time: float, now: float) -> float | None:
-        moments = [rule.event_at for rule in self.rules if rule.event_at is not None]
+    def _last_event(self, rules: Sequence[RuleState], time: float, now: float) -> float | None:
+        moments = [rule.event_at for rule in rules if rule.event_at is not None]
         if not moments:
             return None
         before, last_event = self.state.last_event, time - (now - max(moments))

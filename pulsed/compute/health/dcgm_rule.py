@@ -32,6 +32,8 @@ _TRAFFIC = (
 class DetailedLevel(Level):
     """A level whose message names what decided: `measure` sets `RuleState.detail`."""
 
+    is_pure = False
+
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         before = (state.detail, state.ignored)

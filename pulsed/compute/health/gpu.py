@@ -328,7 +328,7 @@ class GpuHealth:
         for position in positions:
             check = checks[position]
             old = check.state
-            if check.conclude(self.inputs, self.device.guest, self.time, self.now):
+            if self.rules.conclude(position, self.inputs, self.device.guest, self.time, self.now):
                 is_changed = True
                 if check.state.state != old.state:
                     self.latched += 1
@@ -355,8 +355,8 @@ class GpuHealth:
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
-        raised = next((each.rules[0] for each in self.rules.checks if each.check.id == "nvlink_fault"), None)
-        if raised is None or raised.severity <= 0 or raised.xid is None:
+        position = self.plan.position_of.get("nvlink_fault")
+        if position is None or (raised := self.rules.states_of(position)[0]).severity <= 0 or raised.xid is None:
             return None
         inputs, code = self.inputs, raised.xid
         record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)

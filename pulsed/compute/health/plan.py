@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import lru_cache, partial, reduce
-from itertools import compress
+from itertools import accumulate, compress, pairwise
 from math import inf, nextafter
 from operator import gt, itemgetter, ne, or_
 from typing import cast
@@ -16,7 +16,7 @@ from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, IN_EXTRAS, GpuInputs
 from pulsed.compute.health.restarts import RESET_SIGNS
-from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.rule import NEW, OK, Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
@@ -47,7 +47,9 @@ class HealthPlan:
 
     Attributes:
         checks: all enabled ones.
-        rules: of all checks, each with the index of its check and its own one there.
+        position_of: by id of a check, its index in `checks`.
+        rules: of all checks, each with the index of its check and its own number.
+        rules_of: the numbers of the rules of each check.
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
@@ -67,10 +69,13 @@ class HealthPlan:
     def __init__(self, settings: HealthSettings) -> None:
         self.settings = settings
         self.checks = settings.checks()
+        self.position_of = {check.id: position for position, check in enumerate(self.checks)}
+        ends = list(accumulate((len(check.rules) for check in self.checks), initial=0))
+        self.rules_of = [slice(first, end) for first, end in pairwise(ends)]
         self.rules: list[tuple[int, int, Rule]] = [
-            (position, place, rule)
-            for position, check in enumerate(self.checks)
-            for place, rule in enumerate(check.rules)
+            (position, number, rule)
+            for position, (check, numbers) in enumerate(zip(self.checks, self.rules_of, strict=True))
+            for number, rule in enumerate(check.rules, numbers.start)
         ]
         self.selected = lru_cache(MOST_SELECTIONS)(partial(_selected, self.rules))
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
@@ -120,6 +125,7 @@ class GpuRules:
 
     Attributes:
         checks: all enabled checks.
+        states: of the rules, by number.
         pending: the rules to evaluate with this sample although no compared input changed and they are not due.
         due: when the next rule is due, in seconds of the GPU's clock.
         blank_ratio: share of the inputs that the GPU once had and that are missing now.
@@ -128,6 +134,7 @@ class GpuRules:
     def __init__(self, plan: HealthPlan) -> None:
         self.plan = plan
         self.checks = [GpuCheck(check) for check in plan.checks]
+        self.states = [NEW] * len(plan.rules)
         self.pending = 0
         self.due = -inf
         self.blank_ratio = 0.0
@@ -139,19 +146,32 @@ class GpuRules:
 
     def severity_of(self, id_: str, inputs: GpuInputs) -> int:
         """Return the severity of a check by its id; -1 while it is unknown or disabled."""
-        return next((check.severity(inputs) for check in self.checks if check.check.id == id_), -1)
+        position = self.plan.position_of.get(id_)
+        return -1 if position is None else self.checks[position].severity(self.states_of(position), inputs)
+
+    def states_of(self, position: int) -> list[RuleState]:
+        """Return the states of the rules of a check."""
+        return self.states[self.plan.rules_of[position]]
+
+    def conclude(self, position: int, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
+        """Update a check from its rules: see `GpuCheck.conclude`."""
+        check, numbers = self.checks[position], self.plan.rules_of[position]
+        states = self.states[numbers]
+        self.states[numbers] = [state.settled(rule) for state, rule in zip(states, check.check.rules, strict=True)]
+        return check.conclude(states, inputs, is_guest, time, now)
 
     def resolve(self, moment: float) -> None:
         """Take a reset of the GPU at a moment in seconds of its clock."""
-        for number, ((*_, rule), state) in enumerate(zip(self.plan.rules, self._states(), strict=True)):
+        for number, ((*_, rule), state) in enumerate(zip(self.plan.rules, self.states, strict=True)):
             if state.severity > 0 and rule.resolve(state, moment):
                 self.pending |= 1 << number
 
     def interrupt(self) -> None:
         """Take a gap: no level was reached without a break, and the source may have other fields since."""
         self.pending |= self.plan.on_gaps
-        for state in self._states():
-            state.reached_since = None
+        for state in self.states:
+            if state.reached_since is not None:
+                state.reached_since = None
         self.forget_inputs()
 
     def forget_inputs(self) -> None:
@@ -202,7 +222,7 @@ class GpuRules:
         rules, self.pending = self.pending & plan.all_rules, 0
         is_due = now >= self.due
         if is_due:
-            for number, state in enumerate(self._states()):
+            for number, state in enumerate(self.states):
                 if state.due <= now:
                     rules |= 1 << number
         touched: set[int] = set()
@@ -217,20 +237,24 @@ class GpuRules:
             is_at_rest = are_all and all(rule.rests(state, inputs) for rule, state in self._duties())
             self._duties_at_rest = plan.duty_counters(reading) if is_at_rest else None
         if is_due:
-            self.due = min([state.due for state in self._states()], default=inf)
+            self.due = min([state.due for state in self.states], default=inf)
         return touched
 
     def _run(self, rules: int, touched: set[int], inputs: GpuInputs, now: float) -> None:
         """Evaluate rules; add the checks to conclude."""
-        for position, place, rule in self.plan.selected(rules):
-            check = self.checks[position]
-            state = check.rules[place].own()
-            is_changed = rule.evaluate(state, inputs, now)
-            check.rules[place] = state.settled()
-            self.due = min(self.due, state.due)
-            if is_changed or (self._is_presence_changed and check.check.applicability):
-                check.events += state.events
+        states = self.states
+        for position, number, rule in self.plan.selected(rules):
+            state, is_changed = states[number], False
+            if state is not OK or not rule.stays_ok(inputs):
+                state = state.own()
+                is_changed = rule.evaluate(state, inputs, now)
+                states[number] = state
+                self.due = min(self.due, state.due)
+            if is_changed or (self._is_presence_changed and self.checks[position].check.applicability):
+                self.checks[position].events += state.events
                 touched.add(position)
+            else:
+                states[number] = state.settled(rule)
 
     def _catch_up(self) -> None:
         """Take the parts in which the rules about duty were at rest."""
@@ -241,12 +265,8 @@ class GpuRules:
 
     def _duties(self) -> Iterator[tuple[Duty, RuleState]]:
         """Yield the rules about duty with their states."""
-        for position, place, rule in self.plan.selected(self.plan.on_parts):
-            yield cast("Duty", rule), self.checks[position].rules[place]
-
-    def _states(self) -> list[RuleState]:
-        """Return the states of the rules by their number."""
-        return [state for check in self.checks for state in check.rules]
+        for _, number, rule in self.plan.selected(self.plan.on_parts):
+            yield cast("Duty", rule), self.states[number]
 
     def _set_blank_ratio(self, ratio: float) -> None:
         if ratio != self.blank_ratio:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
@@ -53,7 +53,7 @@ class RuleState:
         advice: replaces `{advice}` in the remedy; empty: it has no own one.
         suspects: programs that explain the state instead of the GPU.
         kept_until: until when a raised severity is kept while its inputs are absent.
-        increases: by counter, of rules about increases; None before the first, as most rules have none.
+        increases: by input, of rules about increases; None before the first, as most rules have none.
         duties: by counter, of rules about duty.
         reached_since: by severity, since when it is reached without a break.
     """
@@ -61,7 +61,7 @@ class RuleState:
     severity: int = -1
     until: float = -inf
     due: float = -inf
-    measure: float | None = None
+    measure: float | None = field(default=None, compare=False)
     is_covered: bool = False
     events: int = 0
     event_at: float | None = None
@@ -71,18 +71,22 @@ class RuleState:
     advice: str = ""
     suspects: tuple[str, ...] = ()
     kept_until: float = -inf
-    increases: dict[str, CounterIncrease] | None = None
+    increases: list[CounterIncrease | None] | None = None
     duties: dict[str, DutyCounter] | None = None
     reached_since: dict[int, float] | None = None
     _below_since: float | None = None
 
     def own(self) -> RuleState:
         """Return a state to evaluate: itself, or a new one for one that many GPUs share."""
-        return RuleState() if self is NEW or self is UNKNOWN else self
+        if self is NEW or self is UNKNOWN or self is OK:
+            return RuleState(self.severity, due=self.due, is_covered=self.is_covered)
+        return self
 
-    def settled(self) -> RuleState:
-        """Return the state to keep after an evaluation: itself, or the shared one for that of a rule without inputs."""
-        return UNKNOWN if self.severity < 0 and self == UNKNOWN else self
+    def settled(self, rule: Rule) -> RuleState:
+        """Return the state to keep after an evaluation: itself, or an equal one that all GPUs share."""
+        if self.severity < 0:
+            return UNKNOWN if self == UNKNOWN else self
+        return OK if self.severity == 0 and rule.is_pure and self == OK else self
 
     def update(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
         """Update the severity, with hysteresis.
@@ -145,6 +149,9 @@ NEW = RuleState()
 UNKNOWN = RuleState(due=inf)
 """The state of a rule that has no inputs, likewise: most rules of most GPUs have none."""
 
+OK = RuleState(0, due=inf, is_covered=True)
+"""The state of a rule that is pure and ok, likewise; `measure` is not kept."""
+
 
 @dataclass(frozen=True)
 class Rule(ABC):
@@ -167,6 +174,9 @@ class Rule(ABC):
         clear: how far a temperature must be behind the threshold to leave a state, in degrees.
         clear_share: how far a measure must be behind it, as a share of the threshold.
     """
+
+    is_pure: ClassVar[bool] = False
+    """Whether the measure follows from the inputs of one sample, and from what `RuleState` compares."""
 
     name: str
     levels: Mapping[State, float] = field(default_factory=dict)
@@ -251,6 +261,10 @@ class Rule(ABC):
         """Return the severity that a measure of one GPU reaches, and the one that it keeps."""
         return self.grade(measure)
 
+    def stays_ok(self, inputs: GpuInputs) -> bool:
+        """Return whether the rule surely keeps the state `OK`, without an evaluation."""
+        return False
+
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         severity, was_covered, state.due = state.severity, state.is_covered, inf
@@ -282,7 +296,8 @@ class Rule(ABC):
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the numbers that decide, by name."""
-        found = {} if state.measure is None else {self.name: state.measure}
+        measure = self.measure(state, inputs, 0.0) if state is OK else state.measure
+        found = {} if measure is None else {self.name: measure}
         for name in self.uses:
             value = inputs.value(name)
             if value is not None:

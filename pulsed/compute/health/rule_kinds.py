@@ -11,7 +11,7 @@ from math import inf
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
-from pulsed.compute.health.rule import MINUTE, UNKNOWN, Rule, RuleState, When, duration
+from pulsed.compute.health.rule import MINUTE, OK, UNKNOWN, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
@@ -34,8 +34,15 @@ class Level(Rule):
         fallback: attribute of `TemperatureLimits` that replaces a missing second input.
     """
 
+    is_pure = True
+
     by: Callable[[Level, GpuInputs], float | None] | None = None
     fallback: str = ""
+
+    def stays_ok(self, inputs: GpuInputs) -> bool:
+        """Return whether the measure is harmless."""
+        measure = self.measure(OK, inputs, 0.0)
+        return measure is not None and (-measure if self.below else measure) < self._harmless
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
@@ -74,6 +81,11 @@ class Codes(Level):
         """The states that it can raise."""
         beyond = (self.beyond,) if self.beyond else ()
         return tuple(dict.fromkeys((*self.codes, *beyond)))
+
+    def stays_ok(self, inputs: GpuInputs) -> bool:
+        """Return whether the code is harmless."""
+        measure = self.measure(OK, inputs, 0.0)
+        return measure is not None and self.grade(measure) == (0, 0)
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity of a code, twice: it has no margin."""
@@ -182,15 +194,15 @@ class Increase(Rule):
         """Return the increase; None before the second value."""
         chosen: CounterIncrease | None = None
         state.events = 0
-        for name, position in zip(self.inputs, self.positions, strict=True):
+        for place, position in enumerate(self.positions):
             value = inputs.values[position]
             if value is None:
                 continue
             if state.increases is None:
-                state.increases = {}
-            increase = state.increases.get(name)
+                state.increases = [None] * len(self.positions)
+            increase = state.increases[place]
             if increase is None:
-                increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
+                increase = state.increases[place] = CounterIncrease(self.window, self.lifetime)
             grown = increase.update(value, now, inputs.gap_seconds if self.per else 0.0)
             if not increase.settled:
                 state.due = -inf  # the next sample settles it
@@ -216,14 +228,14 @@ class Increase(Rule):
 
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return when the newest increase leaves its window, of a rule whose increases are events."""
-        found = [each.ends for each in (state.increases or {}).values()]
+        found = [each.ends for each in filter(None, state.increases or ())]
         return max(found, default=-inf) if self.lasts else -inf
 
     def resolve(self, state: RuleState, moment: float) -> bool:
         """Drop increases before a reset of the GPU; return whether that may resolve the state."""
         if not Rule.resolve(self, state, moment):
             return False
-        for increase in (state.increases or {}).values():
+        for increase in filter(None, state.increases or ()):
             increase.drop_before(moment)
         return True
 

@@ -115,7 +115,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         last_xid=xids.last,
         xids=xids.records,
         increases={
-            name: state.increases
+            name: {each: increase for each, increase in zip(rule.inputs, state.increases, strict=True) if increase}
             for name, (rule, state) in rules.items()
             if isinstance(rule, Increase) and rule.window >= HOUR and state.increases
         },
@@ -165,15 +165,13 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
-    for check in gpu.rules.checks:
-        check.rules = [state.own() for state in check.rules]
+    gpu.rules.states = [state.own() for state in gpu.rules.states]
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
-            state.increases = {
-                counter: replace(found[counter], seconds=rule.window, lifetime=rule.lifetime)
-                for counter in rule.inputs
-                if counter in found
-            }
+            state.increases = [
+                replace(found[each], seconds=rule.window, lifetime=rule.lifetime) if each in found else None
+                for each in rule.inputs
+            ]
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
@@ -240,8 +238,8 @@ def _adapter() -> TypeAdapter[SavedTarget]:
 
 
 def _named(gpu: GpuHealth) -> dict[str, tuple[Rule, RuleState]]:
+    plan = gpu.plan
     return {
-        f"{check.state.id}/{position}/{rule.name}": (rule, state)
-        for check in gpu.rules.checks
-        for position, (rule, state) in enumerate(zip(check.check.rules, check.rules, strict=True))
+        f"{plan.checks[position].id}/{number - plan.rules_of[position].start}/{rule.name}": (rule, state)
+        for (position, number, rule), state in zip(plan.rules, gpu.rules.states, strict=True)
     }

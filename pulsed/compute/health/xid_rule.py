@@ -36,6 +36,8 @@ class XidRule(Rule):
         keep: seconds for which an event counts, by the state that it raises.
     """
 
+    is_pure = True
+
     name: str = "xid"
     inputs: tuple[str, ...] = XID_INPUTS
     choose: Literal["critical", "warning", "nvlink", "repeated"] | int

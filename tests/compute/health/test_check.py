@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Level, step
 from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
@@ -22,16 +23,16 @@ class Follower:
 
     def __init__(self, which: Check = CHECK) -> None:
         self.check = GpuCheck(which)
+        self.rules = [RuleState() for _ in which.rules]
         self.inputs = GpuInputs()
 
     def take(self, now: float, /, *, is_guest: bool = False, **values: float | None) -> bool:
         """Evaluate the rules, then the check; return whether its state changed."""
         give(self.inputs, **values)
         self.inputs.measured_at = now
-        for place, rule in enumerate(self.check.check.rules):
-            state = self.check.rules[place] = self.check.rules[place].own()
+        for rule, state in zip(self.check.check.rules, self.rules, strict=True):
             rule.evaluate(state, self.inputs, now)
-        return self.check.conclude(self.inputs, is_guest, DAY + now, now)
+        return self.check.conclude(self.rules, self.inputs, is_guest, DAY + now, now)
 
     def state(self, now: float = 0.0, /, *, is_guest: bool = False, **values: float | None) -> CheckState:
         self.take(now, is_guest=is_guest, **values)
@@ -65,18 +66,18 @@ def test_whether_a_check_applies(which: Check, is_guest: bool, values: dict[str,
 def test_a_superseded_check_does_not_apply_whatever_its_rules_hold() -> None:
     follower = Follower(replace(CHECK, superseded_by="temperature_margin_celsius"))
     assert follower.state(temperature_celsius=95.0).state == "crit"
-    assert follower.check.severity(follower.inputs) == 4
+    assert follower.check.severity(follower.rules, follower.inputs) == 4
     state = follower.state(1.0, temperature_celsius=95.0, temperature_margin_celsius=20.0)
     assert (state.state, state.covered, state.applies) == ("unknown", False, False)
-    assert follower.check.severity(follower.inputs) == -1
+    assert follower.check.severity(follower.rules, follower.inputs) == -1
 
 
 def test_the_severity_is_that_of_the_worst_rule() -> None:
     follower = Follower(replace(CHECK, rules=(WARM, Level("row_remap_pending", {"warn": 1}))))
-    assert follower.check.severity(follower.inputs) == -1
+    assert follower.check.severity(follower.rules, follower.inputs) == -1
     for pending, severity in ((None, -1), (0.0, 0), (1.0, 2)):
         follower.take(0.0, row_remap_pending=pending)
-        assert follower.check.severity(follower.inputs) == follower.check.state.severity == severity
+        assert follower.check.severity(follower.rules, follower.inputs) == follower.check.state.severity == severity
     assert follower.state(1.0, row_remap_pending=1.0, temperature_celsius=95.0).evidence == (
         ("temperature_celsius", 95.0),
     )
@@ -136,7 +137,7 @@ def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: fl
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
         follower.take(float(now), ecc_dbe_aggregate_total=value)
-    assert follower.check.conclude(follower.inputs, False, DAY + 3.0 + shift, 3.0) is is_moved
+    assert follower.check.conclude(follower.rules, follower.inputs, False, DAY + 3.0 + shift, 3.0) is is_moved
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 

@@ -12,7 +12,7 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_rule import DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.gpu import Reachability
 from pulsed.compute.health.plan import GpuRules
-from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.rule import OK, Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
@@ -133,6 +133,43 @@ def test_skipped_shares_of_time_change_nothing(monkeypatch: pytest.MonkeyPatch, 
     )
     assert skipping == run()
     assert {check.severity for health in skipping for check in health.checks} >= {-1, 0, 2}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_states_that_gpus_share_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """All inputs of rules about one sample, harmless and not, present and missing, with gaps between them."""
+    inputs = sorted({name for rule in RULES if isinstance(rule, Level) for name in rule.inputs} & set(Reading._fields))
+    values = [None, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 2.0, 16.0, 60.0, 95.0, 300.0]
+
+    def run() -> list[Health]:
+        rng, sim, shown = random.Random(seed), Sim(), dict[str, float | None](STEADY)
+        found = []
+        for _ in range(600):
+            shown |= {rng.choice(inputs): rng.choice(values) for _ in range(rng.choice([0, 1, 1, 3]))}
+            found.append(sim.health(after=rng.choice([1.0, 1.0, 1.0, 60.0, 900.0]), **shown))
+        return found
+
+    sharing = run()
+    monkeypatch.setattr(RuleState, "settled", lambda state, _: state)
+    assert sharing == run()
+    assert {check.severity for health in sharing for check in health.checks} >= {-1, 0, 1, 2, 4}
+
+
+def test_rules_that_are_ok_share_one_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: dict[str, bool] = {}
+    settled_state = RuleState.settled
+
+    def recording(state: RuleState, rule: Rule) -> RuleState:
+        found = settled_state(state, rule)
+        shared[rule.name] = found is OK
+        return found
+
+    monkeypatch.setattr(RuleState, "settled", recording)
+    Sim().health(**STEADY)
+    assert {"temperature_margin_celsius", "row_remap_pending", "xid"} <= {
+        name for name, is_ok in shared.items() if is_ok
+    }
+    assert not any(shared[name] for name in {*INCREASES, *DUTIES}), "they remember values of counters"
 
 
 @pytest.mark.parametrize(
