@@ -12,7 +12,7 @@ from pulsed.errors import TooManyGpus
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
-from pulsed.model.vocabulary import NOTHING, Reading, Value
+from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.extras import ExtrasReader, extras_plans
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
@@ -23,7 +23,7 @@ from pulsed.translate.identity import (
     exporter_entities,
     pulsed_entities,
 )
-from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
+from pulsed.translate.plan import LastRead, Plan, first_series, plans, unnamed_guests, unread
 
 
 @dataclass(slots=True)
@@ -43,8 +43,7 @@ class _Compiled:
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics.
-        before: by part, the values of the last tick; the series, which are no value, if all must be read anew.
-        single: by part, what the plan read from them.
+        before: by part, what the plan read last.
     """
 
     layout: Layout
@@ -56,8 +55,7 @@ class _Compiled:
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
     extras: ExtrasReader
-    before: list[Sequence[object]]
-    single: list[list[Value]]
+    before: list[LastRead]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -112,17 +110,15 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        before, single = compiled.before, compiled.single
+        before = compiled.before
         for part, (device, plan, first, has_row) in enumerate(compiled.parts):
-            last, before[part] = before[part], raw.layout.series  # also after an error
-            reading = plan.read(values, first, notes, last, single[part])
+            before[part] = plan.read(values, first, notes, before[part])
+            reading = before[part][1]
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
-                notes = []
-            else:
-                before[part] = values
-                if reading == NOTHING and not has_row:
-                    continue
+                notes, before[part] = [], unread(raw.layout)
+            elif reading == NOTHING and not has_row:
+                continue
             present.append(device)
             readings.append(reading)
         found = tuple(present)
@@ -178,8 +174,7 @@ class Translator:
             texts=texts,
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(extras_plans(layout, entities)),
-            before=[layout.series] * len(parts),
-            single=[[None] * len(NOTHING) for _ in parts],
+            before=[unread(layout)] * len(parts),
         )
         return self._compiled
 
