@@ -92,6 +92,7 @@ class GpuCounters:
             self._leader = source
             for each in waiting:
                 self._follow(each)
+            waiting.clear()
         self._late = sample.now + LATE_INTERVALS * sample.interval + ROUNDING
         if len(self._sources) > 1:
             for others in self._sources.values():

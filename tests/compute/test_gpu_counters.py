@@ -15,6 +15,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
+from pulsed.model.vocabulary import Reading
 from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, counted, sample
 
 READINGS = (BUSY, IDLE, MEMORY)
@@ -140,3 +141,10 @@ def test_a_gpu_that_was_forgotten_is_another_one_when_it_returns() -> None:
     layer.forget(track)
     targets.show("b", 7.0)
     assert counted(targets.ticks["b"], "observed_seconds") == 0.0
+
+
+def test_no_reading_of_an_earlier_tick_is_kept() -> None:
+    targets = Targets()
+    energies = [targets.show("one", clock).readings[0].energy_joules_total for clock in range(1, 8)]
+    kept = {each.energy_joules_total for each in gc.get_objects() if type(each) is Reading}
+    assert kept & set(energies) == {energies[-1]}

@@ -282,7 +282,7 @@ class GpuHealth:
         """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
         self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
-        self.inputs.confirmed_xids.clear()
+        self.inputs.confirmed_xids = frozenset()
         self.rules.resolve(moment)
         self.last_reset = self.epoch + moment
         self._take_news()

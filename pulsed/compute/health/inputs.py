@@ -74,7 +74,7 @@ class GpuInputs:
     uses_nvlink: bool = False
     origins: LinkOrigins = field(default_factory=LinkOrigins)
     key: str = ""
-    confirmed_xids: set[str] = field(default_factory=set)
+    confirmed_xids: frozenset[str] = frozenset()
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
 

@@ -105,7 +105,8 @@ class XidRule(Rule):
         confirmed = inputs.confirmed_xids
         for name, scope in _CONFIRMS.items():  # a GPU that fails leaves them blank, which takes nothing back
             if (value := inputs.value(name)) is not None:
-                (confirmed.add if value > 0 else confirmed.discard)(scope)
+                confirmed = confirmed | {scope} if value > 0 else confirmed - {scope}
+        inputs.confirmed_xids = confirmed
         for code, record in inputs.xids.records.items():
             is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
             raised, until = self._raised(code, record, is_corroborated, inputs, now)
