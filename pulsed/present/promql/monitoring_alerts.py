@@ -9,7 +9,7 @@ from pulsed.compute.plausibility_rules import RULES as PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, last_seen, lookup
 from pulsed.present.promql.inputs import input_of
-from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
+from pulsed.present.promql.rule_types import SEEN, Alert, number
 from pulsed.present.promql.utilization import COVERAGE
 from pulsed.translate.units import ANOMALIES
 
@@ -100,8 +100,8 @@ def _of_daemons() -> tuple[Alert, ...]:
     return (
         Alert(
             "PulsedDaemonDown",
-            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} last_over_time(pulsed_build_info[1d])\n'
-            f"or last_over_time(pulsed_push_up[1d]) unless {daemon} pulsed_push_up",
+            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} ({_within_a_day("pulsed_build_info")})\n'
+            f"or ({_within_a_day('pulsed_push_up')}) unless {daemon} pulsed_push_up",
             "5m",
             "warning",
             f"{DAEMON} {{{{ if eq $value 0.0 }}}}does not answer Prometheus{{{{ else }}}}no longer sends its series"
@@ -135,8 +135,7 @@ def _of_daemons() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedNoData",
-            f"pulsed_build_info\nunless {daemon} pulsed_gpu_last_sample_timestamp_seconds\n"
-            f"unless {daemon} pulsed_source_up == 0",
+            f"pulsed_build_info\nunless {daemon} pulsed_node_gpus\nunless {daemon} pulsed_source_up == 0",
             "15m",
             "warning",
             "pulsed at {{ $labels.instance }} reports no GPU",
@@ -237,18 +236,20 @@ def _of_adapters() -> tuple[Alert, ...]:
 
 def gone_alerts() -> tuple[Alert, ...]:
     """Return the alert on GPUs that were there within a day."""
-    boards, instances = 'pulsed_gpu_info{mig_id=""}', 'pulsed_gpu_info{mig_id!=""} offset 1h'
+    gpus = "max by (cluster, node) (sum without (model) (pulsed_node_gpus{}))"  # a node can move to another daemon
+    gone = "\nor ".join(f"{gpus.format(f' offset {age}')} - {gpus.format('')} > 0" for age in EARLIER)
+    missing = " or ".join(f'pulsed_gpu_info{{mig_id="",node=%q}} offset {age}' for age in EARLIER)
+    found = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
     return (
         Alert(
             "PulsedGpuGone",
-            f"group by ({GPU_KEY}) (\n  {_earlier(boards)} or {instances}\n)\n"
-            f"unless on ({GPU_KEY}) pulsed_gpu_info\n"
-            "and on (cluster, node) pulsed_gpu_info",
+            gone,
             "10m",
             "warning",
-            f"{GPU} is no longer reported",
-            f"{last_seen('pulsed_gpu_info{node=%q,uuid=%q}', 'node', 'uuid')}The node reports other GPUs."
-            f" {_GONE_WHY.format('a day')}",
+            "{{ $labels.node }} no longer reports {{ $value }} of its GPUs",
+            f'{{{{ range {found} | sortByLabel "gpu" }}}}'
+            "GPU {{ .Labels.gpu }}: {{ .Labels.uuid }}. {{ end }}"
+            f"The node reports other GPUs. {_GONE_WHY.format('a day')}",
         ),
     )
 
@@ -274,6 +275,16 @@ def _of_inputs(settings: ComputeSettings) -> tuple[Alert, ...]:
     )
 
 
+EARLIER = ("1h", "6h", "1d")
+"""Times before now at which what is gone is looked for."""
+
+
 def _earlier(series: str) -> str:
     """Return what there was at one of several times within a day."""
-    return " or ".join(f"{series} offset {age}" for age in ("1h", "6h", "1d"))
+    return " or ".join(f"{series} offset {age}" for age in EARLIER)
+
+
+def _within_a_day(series: str) -> str:
+    """Return what there was within the last hour, or at one of several times within a day."""
+    recent, *earlier = EARLIER
+    return f"last_over_time({series}[{recent}]) or " + " or ".join(f"{series} offset {age}" for age in earlier)

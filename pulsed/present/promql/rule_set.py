@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -28,12 +28,18 @@ from pulsed.present.promql.rule_types import (
     Group,
     IdentityLabels,
     KubernetesObject,
-    Rule,
     prometheus_rule,
     rule_file,
 )
 from pulsed.present.promql.saturation import saturation_rules
-from pulsed.present.promql.use_alerts import dcgm_use_alerts, finding_alerts, use_alerts, use_rules
+from pulsed.present.promql.use_alerts import (
+    PERIOD,
+    USE_RECORDING,
+    dcgm_use_alerts,
+    finding_alerts,
+    use_alerts,
+    use_rules,
+)
 from pulsed.present.promql.utilization import utilization_rules
 
 SLOW_INTERVAL = "5m"
@@ -79,12 +85,7 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
         (group, [rule for rule in group.rules if not (isinstance(rule, Alert) and rule.name in choice.exclude)])
         for group in chosen
     ]
-    # What a group of alerts records is for these alone.
-    return [replace(group, rules=rules) for group, rules in left if _has_alert(rules) or not _has_alert(group.rules)]
-
-
-def _has_alert(rules: Sequence[Rule]) -> bool:
-    return any(isinstance(rule, Alert) for rule in rules)
+    return [replace(group, rules=rules) for group, rules in left if rules]
 
 
 def _check_names(settings: ComputeSettings, names: tuple[str, ...]) -> None:
@@ -120,16 +121,16 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         alerts = dcgm_monitoring_alerts(settings)
         yield Group("pulsed-alerts-dcgm", alerts, "Alerts on the series recorded above.")
     if of_pulsed and choice.kind != "alerting":
-        yield Group("pulsed-recording-gpus", tuple(gpu_rules()), GPU_RECORDING)
+        yield Group("pulsed-recording-gpus", tuple(gpu_rules()), GPU_RECORDING, "1m")
         yield Group(
             "pulsed-recording-owners",
             (*owner_rules(), *workload_rules(choice.scale_target, flat=choice.flat)),
             OWNER_RECORDING,
         )
+        if not choice.flat:
+            yield Group("pulsed-recording-use", tuple(use_rules()), USE_RECORDING, PERIOD)
     if of_pulsed and choice.kind != "recording":
-        # Alerts alone must not depend on recording rules.
-        flat = choice.flat or choice.kind == "alerting"
-        of_use = (*(() if flat else use_rules()), *use_alerts(flat=flat))
+        of_use = use_alerts(flat=choice.flat or choice.kind == "alerting")  # those alone do not depend on recordings
         yield Group("pulsed-alerts-use", of_use, "Idle and little used GPUs.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-findings", finding_alerts(), "Hangs, stragglers and leaked memory.")
         yield Group(
@@ -152,7 +153,7 @@ workload, user, account, namespace; the metric is pulsed's name of the quantity;
   possible          1 for each class that the inputs allow
   raw               the result of the current evaluation alone
   group             1 where a condition is true
-  rate5m            mean rate of counters over 5 minutes"""
+  rate5m, rate15m   mean rate of counters over so many minutes; mean15m the mean of a ratio"""
 
 RECORDING = "\n".join(
     (

@@ -26,6 +26,9 @@ MEDIA_RATIO = DEFAULT_THRESHOLDS.idle_media_ratio
 
 KILOWATT_HOUR = 3.6e6
 
+LEAST_KNOWN = 0.05
+"""Share of a quarter of an hour in which the real utilization must be known for a mean of it."""
+
 WASTED_KILOWATT_HOURS = 1.0
 """A day. An idle data centre GPU with a CUDA context draws 50 to 120 W: one is reached in 8 to 20 hours."""
 
@@ -100,51 +103,79 @@ def transcodes(window: str) -> str:
     return "(" + " or ".join(f"avg_over_time({name}[{window}]) >= {MEDIA_RATIO}" for name in series) + ")"
 
 
-def _with_owner(expr: str) -> str:
-    """Return the expression with the labels of each GPU's owner; without them where there is none, or several."""
+def _with_owner(expr: str, gpus: str) -> str:
+    """Return the expression with the labels of each GPU's owner; without them where there is none, or several.
+
+    Args:
+        expr: its value is kept.
+        gpus: series of all of its GPUs.
+    """
     labels = "job_id, namespace, pod"
     owners = f"group by ({GPU_KEY}, {labels}) (pulsed_gpu_owner_info)"
     return (
-        f"({expr})\n* on ({GPU_KEY}) group_left ({labels})\n"
-        f"({owners} and on ({GPU_KEY}) count by ({GPU_KEY}) ({owners}) == 1)\n"
-        f"or on ({GPU_KEY}) {expr}"
+        f"({expr})\n* on ({GPU_KEY}) group_left ({labels}) (\n"
+        f"  {owners} and on ({GPU_KEY}) count by ({GPU_KEY}) ({owners}) == 1\n"
+        f"  or on ({GPU_KEY}) group by ({GPU_KEY}) ({gpus})\n)"
     )
 
 
 HELD_KIND = '{kind="held"}'
 
-_RECORDED = ("observed_seconds", "idle_seconds", "real_utilization_seconds", "real_utilization_unknown_seconds")
+PERIOD, PERIOD_SECONDS = "15m", 900
+"""Of the means that `use_rules` records, and between them."""
+
+MEAN, IDLE_SECONDS, IDLE_JOULES = (
+    recorded(metric, f"{operation}{PERIOD}")
+    for metric, operation in (
+        ("real_utilization_ratio", "mean"),
+        ("idle_seconds", "rate"),
+        ("idle_energy_joules", "rate"),
+    )
+)
 
 
 def use_rules() -> Iterator[Recording]:
-    """Yield what the alerts on the use over hours read: 20 times fewer samples than the counters at 15 s."""
-    for counter in _RECORDED:
-        yield Recording(recorded(counter, "rate5m"), f"rate(pulsed_gpu_{counter}_total[5m])")
-    held = f"rate(pulsed_gpu_idle_energy_joules_total{HELD_KIND}[5m])"
-    yield Recording(recorded("idle_energy_joules", "rate5m"), held)
+    """Yield what the alerts on the use over hours read: 60 times fewer samples than the counters at 15 s."""
+
+    def rate(counter: str, matcher: str = "") -> str:
+        return f"rate(pulsed_gpu_{counter}_total{matcher}[{PERIOD}])"
+
+    known = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
+    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known} > {LEAST_KNOWN})")
+    yield Recording(IDLE_SECONDS, f"sum without (kind) ({rate('idle_seconds')})")
+    yield Recording(IDLE_JOULES, rate("idle_energy_joules", HELD_KIND))
+
+
+USE_RECORDING = """\
+Real utilization, idle seconds a second, and power while held idle, by GPU: means of a quarter of an hour, which only
+pulsed-alerts-use reads. Whoever leaves that group out can leave this one out."""
 
 
 def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
     """Return the alerts on the use over hours, from pulsed's own counters (`flat`), or from `use_rules`."""
 
     def increase(counter: str, over: str, matcher: str = "") -> str:
-        if flat:
-            return f"increase(pulsed_gpu_{counter}_total{matcher}[{over}])"
-        # The step of a subquery makes the sum independent of the interval of evaluation.
-        return f"(300 * sum_over_time({recorded(counter, 'rate5m')}{matcher}[{over}:5m]))"
+        return f"increase(pulsed_gpu_{counter}_total{matcher}[{over}])"
 
-    observed, counted = increase("observed_seconds", "6h"), increase("real_utilization_seconds", "6h")
-    known = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
-    # A GPU that was never idle may have no series of idle time.
-    any_idle = f"(sum without (kind) ({increase('idle_seconds', '6h')}) or 0 * {observed})"
+    held_seconds = f"pulsed_gpu_idle_seconds_total{HELD_KIND}"
     held = (
-        f"{increase('idle_seconds', '1h', HELD_KIND)}"
+        f"increase({held_seconds}[1h])"
         f" / ignoring (kind) ({increase('observed_seconds', '1h')} > 1800) >= {NEARLY_ALWAYS}"
     )
+    if flat:
+        observed = increase("observed_seconds", "6h")
+        known = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
+        mean = f"{increase('real_utilization_seconds', '6h')} / {known}"
+        idle = f"sum without (kind) ({increase('idle_seconds', '6h')}) / {observed}"
+        joules = increase("idle_energy_joules", "1d", HELD_KIND)
+    else:
+        mean = f"avg_over_time({MEAN}[6h])"
+        idle = f"sum_over_time({IDLE_SECONDS}[6h]) / count_over_time({MEAN}[6h])"
+        joules = f"{PERIOD_SECONDS} * sum_over_time({IDLE_JOULES}[1d])"
     return (
         Alert(
             "PulsedGpuIdleHeld",
-            _with_owner(held),
+            _with_owner(held, held_seconds),
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",
@@ -152,8 +183,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuLowRealUtilization",
-            f"{counted} / {known} < {LOW_RATIO}\nand {any_idle} / {observed} < 0.5\n"
-            f"unless on ({GPU_KEY}) {transcodes('6h')}",
+            f"{mean} < {LOW_RATIO}\nunless {idle} >= 0.5\nunless on ({GPU_KEY}) {transcodes('6h')}",
             "1h",
             "info",
             f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
@@ -161,8 +191,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuIdleEnergy",
-            f"{increase('idle_energy_joules', '1d', HELD_KIND)} / {number(KILOWATT_HOUR)}"
-            f" > {number(WASTED_KILOWATT_HOURS)}",
+            f"{joules} / {number(KILOWATT_HOUR)} > {number(WASTED_KILOWATT_HOURS)}",
             "1h",
             "info",
             GPU + _ENERGY,

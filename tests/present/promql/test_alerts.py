@@ -18,11 +18,12 @@ from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
 from pulsed.present.promql.rule_types import Alert
-from tests.present.promql.promtool import Fired, fired, selector
+from tests.present.promql.promtool import Fired, fired, rules_of, selector
 from tools.generate_docs import ROOT
 
 RULES = document(ComputeSettings(), RuleSelection(metrics="both"))
 OF_PULSED = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+RECORDED = document(ComputeSettings(), RuleSelection())
 TEXTS = Path(__file__).with_name("alert_texts.yaml")
 """The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
 
@@ -57,7 +58,6 @@ class Case:
         early: when it does not yet.
         step: minutes between two values, and between two evaluations.
         common: series of both, and of the node.
-        one_node: whether both are on the same node.
     """
 
     fires: Rows
@@ -66,7 +66,6 @@ class Case:
     early: int
     step: int = 1
     common: Rows = field(default_factory=dict)
-    one_node: bool = False
 
     @property
     def late(self) -> int:
@@ -103,8 +102,6 @@ def owner(group: str, *, idle: int, used: int = 0, unknown: int = 0) -> Rows:
     seconds = {"idle_seconds": idle, "real_utilization_seconds": used, "real_utilization_unknown_seconds": unknown}
     return found | {f"pulsed_{group}_{name}_total": f"0+{number}x{{steps}}" for name, number in seconds.items()}
 
-
-SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
 
 CASES = {
     "DcgmGpuIdleHeld": Case(IDLE | HELD, IDLE | FREE, minute=62, early=20),
@@ -169,7 +166,10 @@ CASES = {
         early=99,
     ),
     "PulsedGpuGone": Case(
-        {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99, one_node=True
+        {"pulsed_gpu_info": "1+0x90 stale", "pulsed_node_gpus": "8+0x90 7+0x{steps}"},
+        {"pulsed_gpu_info": ALWAYS, "pulsed_node_gpus": "8+0x{steps}"},
+        minute=102,
+        early=99,
     ),
     "PulsedClockSkew": Case(
         {"pulsed_source_last_sample_timestamp_seconds": "100+60x{steps}"},
@@ -183,7 +183,7 @@ CASES = {
         minute=5,
         early=4,
     ),
-    "PulsedNoData": Case({}, {SAMPLE: "0+60x{steps}"}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
+    "PulsedNoData": Case({}, {"pulsed_node_gpus": ALWAYS}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
     "PulsedSourceRestarting": Case(
         {"pulsed_source_restarts_total": "0+1x{steps}"}, constant(pulsed_source_restarts_total=7), minute=20, early=8
     ),
@@ -268,7 +268,7 @@ def series(case: Case) -> list[tuple[str, str]]:
             if not name.startswith("DCGM_"):
                 labels = {"instance": f"10.0.0.{who}:9401", "job": "pulsed"}
                 if name.startswith("pulsed_gpu_"):
-                    labels |= gpu(who, "node" if case.one_node else f"node-{who}")
+                    labels |= gpu(who, f"node-{who}")
                 if name == "pulsed_gpu_info":
                     labels |= MODEL
                 if name == "pulsed_node_gpus":
@@ -300,7 +300,7 @@ def identities(name: str) -> list[tuple[str, str]]:
         memory = case.fires.get("DCGM_FI_DEV_FB_USED", "")
         return [(selector("DCGM_FI_DEV_FB_USED", {**labels, **OWNERS[0]}), memory.format(steps=case.late // case.step))]
     daemon = {"instance": "10.0.0.1:9401", "job": "pulsed"}
-    first = gpu("1", "node" if case.one_node else "node-1")
+    first = gpu("1", "node-1")
     always = ALWAYS.format(steps=case.late // case.step)
     found = [(selector("pulsed_gpu_owner_info", {**first, **owner, **daemon}), always) for owner in OWNERS]
     if "pulsed_gpu_info" not in case.fires and "pulsed_build_info" not in case.common:
@@ -329,13 +329,62 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     assert_text(name, alert)
 
 
-@pytest.mark.parametrize("name", ["PulsedGpuIdleHeld", "PulsedGpuLowRealUtilization"])
-def test_alerts_on_recorded_rates_fire_as_those_on_counters(tmp_path: Path, name: str) -> None:
-    case = CASES[name]
-    rules = document(ComputeSettings(), RuleSelection())
-    assert "sum_over_time(gpu:pulsed_" in rules
-    (alert,) = fired(tmp_path, rules, series(case), {name: case.late}, quiet=case.early)[name]
+@pytest.mark.parametrize(("name", "step"), [("PulsedGpuLowRealUtilization", 1), ("PulsedGpuIdleEnergy", 15)])
+def test_alerts_on_recorded_means_fire_as_those_on_counters(tmp_path: Path, name: str, step: int) -> None:
+    case = replace(CASES[name], step=step)
+    assert "gpu:pulsed_" in rules_of(RECORDED, [name])
+    (alert,) = fired(tmp_path, RECORDED, series(case), {name: case.late}, f"{step}m", quiet=case.early)[name]
     assert alert["labels"]["gpu"] == "1"
+
+
+HISTORIES: dict[str, tuple[list[tuple[int, int | None]], bool]] = {
+    "little": ([(96, 10)], True),
+    "much": ([(96, 50)], False),
+    "little, and the daemon restarts": ([(60, 10), (0, 0), (36, 10)], True),
+    "much, and the daemon restarts": ([(60, 50), (0, 0), (36, 50)], False),
+    "much, and the daemon restarts twice": ([(24, 50), (0, 0), (6, 90), (0, 0), (66, 20)], False),
+    "much until the daemon restarts": ([(80, 50), (0, 0), (16, 5)], False),
+    "little until the daemon restarts": ([(80, 5), (0, 0), (16, 90)], False),
+    "little, with a gap": ([(48, 10), (24, None), (24, 10)], True),
+    "much, with a gap": ([(48, 50), (24, None), (24, 50)], False),
+    "little, and a gap six hours ago": ([(18, 10), (12, None), (66, 10)], True),
+    "little, after a restart in a gap": ([(48, 10), (12, None), (0, 0), (36, 10)], True),
+    "much, after a restart in a gap": ([(48, 90), (12, None), (0, 0), (36, 20)], False),
+    "joined half an hour ago, little": ([(90, None), (6, 10)], False),
+    "joined three hours ago, little": ([(60, None), (36, 10)], True),
+    "joined three hours ago, much": ([(60, None), (36, 50)], False),
+}
+"""Of eight hours: how many times five minutes a GPU was used by how many percent, with None not observed; at (0, 0) its
+counters begin anew. And whether the utilization is too low at the end."""
+
+
+def history(spans: list[tuple[int, int | None]]) -> list[tuple[str, str]]:
+    """Return the counters of a GPU by a row of `HISTORIES`."""
+    observed, used = 0.0, 0.0
+    rows: tuple[list[str], list[str]] = ([], [])
+    for number, percent in spans:
+        if not number:
+            observed, used = 0.0, 0.0
+        for _ in range(number):
+            if percent is not None:
+                observed, used = observed + 300.0, used + 3.0 * percent
+            for row, value in zip(rows, (observed, used), strict=True):
+                row.append("_" if percent is None else f"{value:g}")
+    names = ("observed_seconds", "real_utilization_seconds", "real_utilization_unknown_seconds")
+    unknown = ["0" if value != "_" else value for value in rows[0]]
+    return [
+        (selector(f"pulsed_gpu_{name}_total", {**gpu("1", "n"), "instance": "i"}), " ".join(row))
+        for name, row in zip(names, (*rows, unknown), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("rules", ["counters", "recorded"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_restarts_gaps_and_new_gpus_do_not_change_the_utilization(tmp_path: Path, name: str, rules: str) -> None:
+    alert = "PulsedGpuLowRealUtilization"
+    spans, fires = HISTORIES[name]
+    found = fired(tmp_path, RECORDED if rules == "recorded" else OF_PULSED, history(spans), {alert: 475}, "5m")[alert]
+    assert bool(found) == fires
 
 
 def test_flat_rules_do_not_use_each_other() -> None:
@@ -589,9 +638,6 @@ def test_a_daemon_that_pushes_is_down_when_its_series_end(tmp_path: Path) -> Non
 
 
 def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: Path) -> None:
-    def info(node: str, instance: str, values: str, who: str = "0") -> tuple[str, str]:
-        return selector("pulsed_gpu_info", {**gpu(who, node), "instance": instance}), values
-
     def gpus(node: str, instance: str, values: str) -> tuple[str, str]:
         return selector("pulsed_node_gpus", {"node": node, "instance": instance, **MODEL}), values
 
@@ -600,26 +646,25 @@ def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: P
         gpus("moved", "10.0.0.2:9401", "_x90 1+0x60"),
         gpus("down", "10.0.0.3:9401", "1+0x90 stale"),
         gpus("other", "10.0.0.4:9401", "2+0x90 1+0x60"),
-        info("moved", "10.0.0.1:9401", "1+0x90 stale"),
-        info("moved", "10.0.0.2:9401", "_x90 1+0x60"),
-        info("down", "10.0.0.3:9401", "1+0x90 stale"),
-        # The same index of another node does not stand in for a GPU.
-        info("other", "10.0.0.4:9401", "1+0x90 stale"),
-        info("other", "10.0.0.4:9401", "1+0x150", "1"),
+        gpus("shown twice", "10.0.0.5:9401", "2+0x90 stale"),
+        gpus("shown twice", "10.0.0.6:9401", "2+0x150"),
     ]
     found = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 130, "PulsedNodeWithoutGpus": 130})
     nodes = {name: [alert["labels"]["node"] for alert in alerts] for name, alerts in found.items()}
     assert nodes == {"PulsedGpuGone": ["other"], "PulsedNodeWithoutGpus": ["down"]}
 
 
-def test_a_gpu_that_is_gone_stays_an_alert_for_a_day(tmp_path: Path) -> None:
+def test_gpus_that_are_gone_stay_an_alert_for_a_day_with_their_names(tmp_path: Path) -> None:
     world = [
-        (selector("pulsed_gpu_info", gpu("1", "n")), "1+0x300 stale"),
+        *((selector("pulsed_gpu_info", gpu(who, "n")), "1+0x300 stale") for who in ("1", "3")),
         (selector("pulsed_gpu_info", gpu("2", "n")), "1+0x500"),
         (selector("pulsed_gpu_info", {**gpu("2", "n"), "mig_id": "1"}), "1+0x300 stale"),
+        *((selector("pulsed_node_gpus", {"node": "n", "model": model}), "3+0x300 2+0x200") for model in "ab"),
     ]
-    late = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 2200}, "5m")["PulsedGpuGone"]
-    assert [each["labels"]["gpu"] for each in late] == ["1"], "instances come and go by design"
+    (late,) = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 2200}, "5m")["PulsedGpuGone"]
+    assert late["annotations"]["summary"] == "n no longer reports 2 of its GPUs"
+    named = "GPU 1: GPU-1. GPU 3: GPU-3. "
+    assert late["annotations"]["description"].startswith(named), "instances come and go by design"
 
 
 def test_a_gpu_that_never_idled_can_have_a_low_utilization(tmp_path: Path) -> None:

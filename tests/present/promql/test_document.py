@@ -18,7 +18,8 @@ from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]
 ALERTS_OF_DCGM = ["pulsed-alerts-dcgm-use", "pulsed-alerts-dcgm"]
-OF_PULSED = ["pulsed-recording-gpus", "pulsed-recording-owners", *ALERTS_OF_PULSED]
+RECORDING_OF_PULSED = [f"pulsed-recording-{name}" for name in ("gpus", "owners", "use")]
+OF_PULSED = [*RECORDING_OF_PULSED, *ALERTS_OF_PULSED]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -49,7 +50,8 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ((), OF_PULSED),
         (("--for", "both"), ["pulsed-recording", *ALERTS_OF_DCGM, *OF_PULSED]),
-        (("--kind", "recording"), ["pulsed-recording-gpus", "pulsed-recording-owners"]),
+        (("--kind", "recording"), RECORDING_OF_PULSED),
+        (("--flat",), [name for name in OF_PULSED if name != "pulsed-recording-use"]),
         (("--kind", "alerting", "--for", "both"), [*ALERTS_OF_DCGM, *ALERTS_OF_PULSED]),
         (("--for", "dcgm"), ["pulsed-recording", *ALERTS_OF_DCGM]),
         (("--for", "pulsed"), [*OF_PULSED]),
@@ -86,7 +88,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
     remaining = names_of(printed(capsys, "--for", "pulsed", *every))[0]
-    assert remaining == ["pulsed-recording-gpus", "pulsed-recording-owners", "pulsed-alerts-health"], "no empty group"
+    assert remaining == [*RECORDING_OF_PULSED, "pulsed-alerts-health"], "no empty group"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_every_recorded_name_follows_the_convention() -> None:
         for rule in group.rules:
             assert isinstance(rule, Recording)
             level, metric, operation = rule.record.split(":")
-            assert (level == "gpu") == (group.name == "pulsed-recording")
+            assert (level == "gpu") == (group.name in ("pulsed-recording", "pulsed-recording-use"))
             assert metric.startswith("pulsed_")
             assert operation
 
