@@ -83,8 +83,9 @@ NODE_HEAD = """
 ## Checks of the node
 
 What is wrong with the host beside the samples of its GPUs. It is looked at every `host.interval` where pulsed reads the
-GPUs of its own host; a container needs the host's `sys`, `proc` and `dev` below `host.root`. Results are in
-`/health/gpus` and `pulsed health` (a row without GPU), `pulsed_node_health_check`, `/host`, the log, and alerts.
+GPUs of its own host; a container needs the host's `sys`, `proc` and `dev` below `host.root` (chart:
+`hostFiles.enabled`). Results are in `/health/gpus` and `pulsed health` (a row without GPU), `pulsed_node_health_check`,
+`/host`, the log, and alerts.
 """
 
 XIDS_HEAD = """

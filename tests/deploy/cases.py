@@ -158,6 +158,7 @@ SINGLE: dict[str, Values] = {
     },
     "kernel log in a file": {"kernelLog": {"enabled": True}},
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
+    "files of the host": {"hostFiles": {"enabled": True}},
     "fleet with volumes": {**FLEET, "fleet": {"stateSize": "1Gi", "storageClassName": "fast"}},
     "pods from the kubelet and NVSentinel": {
         "attribution": {"kubelet": {"enabled": True}},
@@ -245,6 +246,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
         {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
         "nodeConditions and nvsentinel need real GPUs",
     ),
+    "fleet with files of the host": ({**FLEET, "hostFiles": {"enabled": True}}, "are for a pod on every node"),
     "fleet with conditions": ({**FLEET, "nodeConditions": {"enabled": True}}, "are for a pod on every node"),
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),

@@ -61,7 +61,7 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     reads_pods = reads_pods or name in names
     assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
     for pod in pods(manifests):
-        if not name.startswith(("kernel log", "pods from the kubelet", "processes of the node")):
+        if not name.startswith(("kernel log", "files of the host", "pods from the kubelet", "processes of the node")):
             check_restricted(pod, has_token=reads_pods and "restartPolicy" not in pod)
     configured(manifests, tmp_path)
 
@@ -191,6 +191,19 @@ def test_a_kernel_log_file_needs_a_group_and_nothing_else(tmp_path: Path) -> Non
     pod, mount = host_mount(manifests, {"path": "/var/log/kernel", "type": "Directory"})
     assert mount == "/var/log/node"
     assert pod["securityContext"].pop("supplementalGroups") == [104]
+    check_restricted(pod, has_token=True)
+
+
+def test_files_of_the_host_are_read_only_and_need_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"hostFiles": {"enabled": True}})
+    root = configured(manifests, tmp_path).host.root
+    pod = pod_template(manifests)["spec"]
+    volumes = {volume["name"]: volume.pop("hostPath") for volume in pod["volumes"] if "hostPath" in volume}
+    mounts = {mount["name"]: mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] in volumes}
+    assert len(mounts) == 3
+    for name, volume in volumes.items():
+        assert volume.keys() == {"path", "type"}
+        assert mounts[name].items() >= {"mountPath": f"{root}{volume['path']}", "readOnly": True}.items()
     check_restricted(pod, has_token=True)
 
 

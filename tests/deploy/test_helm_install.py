@@ -37,6 +37,7 @@ INSTALLED = {
         for name in (
             "no network policy",
             "kernel log of the device",
+            "files of the host",
             "pods from the kubelet",
             "workloads of pods",
             "everything that is extra",

@@ -221,6 +221,9 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if .Values.kernelLog.enabled }}
 {{- $_ := set $base "health" (dict "kernel_log" (include "pulsed.kernelLog" .)) }}
 {{- end }}
+{{- if .Values.hostFiles.enabled }}
+{{- $_ := set $base "host" (dict "root" "/host") }}
+{{- end }}
 {{- $reports := dict }}
 {{- if .Values.nodeConditions.enabled }}
 {{- $_ := set $reports "conditions" (dict "enabled" true) }}

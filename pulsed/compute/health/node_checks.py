@@ -259,7 +259,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "Processes hang in the NVIDIA driver",
         "a process named `nvidia*`, `dcgm*` or `nv-hostengine`, or one that has a GPU open, is in uninterruptible sleep"
         f" (state D) at {STUCK_LOOKS} looks, with at most {MISSED_LOOKS} in between at which it is not: crit if one is "
-        "named `nvidia*`, else warn. Needs the host's processes (in a pod `hostPID: true`, or `host.root`), and root "
+        "named `nvidia*`, else warn. Needs the host's processes (in a pod `host.root`, or `hostPID: true`), and root "
         "for those that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
