@@ -13,11 +13,11 @@ from typing import NamedTuple, cast
 
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.model.computed_tick import Result
+from pulsed.model.computed_tick import GpuSample, Result
 from pulsed.model.counters import COUNTER_POSITION, COUNTERS, NOTHING_COUNTED
-from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.gpu import GpuKey
 from pulsed.model.health import SEVERITY
-from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Value
 from pulsed.present.exposition.series_memory import SeriesMemory, without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
@@ -46,11 +46,12 @@ class NodeFamily(NamedTuple):
 
 
 class _Gauge(NamedTuple):
-    """What each GPU adds to a gauge: the value of its label and a number, and how the numbers are joined."""
+    """What each GPU adds to a gauge: a number, under a value of its label if it has one; and how numbers are joined."""
 
     family: NodeFamily
     joined: Callable[[Sequence[float]], float]
-    get: Callable[[Reading, Result], tuple[str, Value]]
+    get: Callable[[GpuSample], Value]
+    state: Callable[[GpuSample], str] | None = None
     of_instances: bool = False
     of_all: bool = False
     """Whether it has no sample while a board has no number: a sum would count it as 0."""
@@ -67,58 +68,94 @@ def _gauge(
     name: str,
     help: str,
     joined: Callable[[Sequence[float]], float],
-    get: Callable[[Reading, Result], Value],
+    get: Callable[[GpuSample], Value],
     *,
     of_all: bool = False,
 ) -> _Gauge:
-    family = NodeFamily(PREFIX + name, "gauge", help)
-    return _Gauge(family, joined, lambda reading, result: ("", get(reading, result)), of_all=of_all)
+    return _Gauge(NodeFamily(PREFIX + name, "gauge", help), joined, get, of_all=of_all)
 
 
-def _by_state(name: str, help: str, label: str, get: Callable[[Reading, Result], str], *, boards: bool) -> _Gauge:
-    family = NodeFamily(PREFIX + name, "gauge", help, label)
-    return _Gauge(family, sum, lambda reading, result: (get(reading, result), 1), not boards)
+def _by_state(name: str, help: str, label: str, state: Callable[[GpuSample], str], *, boards: bool) -> _Gauge:
+    return _Gauge(NodeFamily(PREFIX + name, "gauge", help, label), sum, lambda sample: 1, state, not boards)
+
+
+def _derived_state(value: DerivedState) -> Callable[[GpuSample], str]:
+    return lambda sample: value.get(sample.reading, sample.result)
 
 
 def _sum(name: str) -> _Gauge:
-    position, help = POSITION[name], f"Sum of all boards, while all have it: {QUANTITIES[name].meaning}"
-    return _gauge(name, help, fsum, lambda reading, _: reading[position], of_all=True)
+    help = f"Sum of all boards, while all have it: {QUANTITIES[name].meaning}"
+    return _gauge(name, help, fsum, _reading(name), of_all=True)
 
 
 def _mean_of_reading(name: str) -> _Gauge:
-    position, help = POSITION[name], f"Mean of the boards that have it: {QUANTITIES[name].meaning}"
-    return _gauge(name, help, _mean, lambda reading, _: reading[position])
+    return _gauge(name, f"Mean of the boards that have it: {QUANTITIES[name].meaning}", _mean, _reading(name))
+
+
+def _reading(name: str) -> Callable[[GpuSample], Value]:
+    position = POSITION[name]
+    return lambda sample: sample.reading[position]
+
+
+def _margin(sample: GpuSample) -> Value:
+    """Return the degrees left before a GPU slows down, by its own margin or limit."""
+    reading = sample.reading
+    if reading.temperature_margin_celsius is not None:
+        return reading.temperature_margin_celsius
+    temperature, limit = reading.temperature_celsius, reading.slowdown_temperature_celsius
+    return None if temperature is None or limit is None else limit - temperature
+
+
+def _power_ratio(sample: GpuSample) -> Value:
+    power, limit = sample.reading.power_watts, sample.reading.power_limit_watts
+    return power / limit if power is not None and limit else None
 
 
 _GAUGES: tuple[_Gauge, ...] = (
-    _gauge("gpus", "Boards with series", sum, lambda reading, result: 1),
-    _by_state("health_gpus", "Boards by health state", "state", lambda _, result: result.health.state, boards=True),
-    _gauge("health_severity", "Worst health severity of a board", max, lambda _, result: SEVERITY[result.health.state]),
-    _gauge("health_coverage_ratio", "Mean health coverage", _mean, lambda _, result: result.health.coverage),
-    _gauge("health_coverage_min_ratio", "Smallest health coverage", min, lambda _, result: result.health.coverage),
+    _gauge("gpus", "Boards with series", sum, lambda sample: 1),
+    _gauge("last_sample_timestamp_seconds", "Time of the oldest sample of a board", min, lambda sample: sample.time),
+    _by_state("health_gpus", "Boards by health state", "state", lambda sample: sample.result.health.state, boards=True),
+    _gauge(
+        "health_severity",
+        "Worst health severity of a board",
+        max,
+        lambda sample: SEVERITY[sample.result.health.state],
+    ),
+    _gauge("health_coverage_ratio", "Mean health coverage", _mean, lambda sample: sample.result.health.coverage),
+    _gauge("health_coverage_min_ratio", "Smallest health coverage", min, lambda sample: sample.result.health.coverage),
     _gauge(
         "real_utilization_coverage_ratio",
         "Mean share of the weights of real utilization whose input is known",
         _mean,
-        lambda _, result: result.real_utilization.coverage,
+        lambda sample: sample.result.real_utilization.coverage,
     ),
     _gauge(
         "real_utilization_coverage_min_ratio",
         "Smallest share of the weights of real utilization whose input is known",
         min,
-        lambda _, result: result.real_utilization.coverage,
+        lambda sample: sample.result.real_utilization.coverage,
     ),
     *(
-        _by_state(f"{name}_gpus", f"GPUs and MIG instances by {words}", label, _STATES[name].get, boards=False)
+        _by_state(
+            f"{name}_gpus", f"GPUs and MIG instances by {words}", label, _derived_state(_STATES[name]), boards=False
+        )
         for name, words, label in (
             ("bottleneck", "bottleneck", "bottleneck"),
             ("limiting_resource", "limiting resource", "resource"),
         )
     ),
     _sum("power_watts"),
+    _gauge("power_limit_max_ratio", "Largest power of a board over its limit", max, _power_ratio),
     _sum("memory_used_bytes"),
     _sum("memory_bytes"),
     _mean_of_reading("gpu_utilization_ratio"),
+    _gauge("temperature_max_celsius", "Temperature of the hottest board", max, _reading("temperature_celsius")),
+    _gauge(
+        "temperature_margin_min_celsius",
+        "Fewest degrees of a board below its own limit, or below the temperature at which it slows its clocks",
+        min,
+        _margin,
+    ),
 )
 
 _OF_INSTANCES = ("workload_class_seconds",)
@@ -163,8 +200,18 @@ _of_board = itemgetter(*(column.source for column in _COLUMNS))
 _of_instance = itemgetter(*(column.source if column.of_instances else _ABSENT for column in _COLUMNS))
 _OBSERVED = COUNTER_POSITION["observed_seconds", ""]
 
+_ENERGY = NodeFamily(
+    PREFIX + "energy_joules_total",
+    "counter",
+    "Sum of all boards and classes: Energy used in observed time; from the GPU's energy counter, else from power",
+)
+_OF_ENERGY = [
+    index for index, column in enumerate(_COLUMNS) if column.family.name == f"{PREFIX}class_energy_joules_total"
+]
+
 NODE_FAMILIES: tuple[NodeFamily, ...] = (
     *(gauge.family for gauge in _GAUGES),
+    _ENERGY,
     *dict.fromkeys(column.family for column in _COLUMNS),
 )
 """In the order of the page."""
@@ -214,16 +261,26 @@ def _sums(rows: Sequence[tuple[Value, ...]]) -> list[Value]:
         return [sum(column) if column else None for column in kept]
 
 
-def node_numbers(gpus: Iterable[tuple[GpuKey, Device, Reading, Result]]) -> Mapping[NodeModel, Numbers]:
+def node_numbers(gpus: Iterable[tuple[GpuKey, GpuSample]]) -> Mapping[NodeModel, Numbers]:
     """Return the numbers of the gauges by node and model."""
-    found: dict[NodeModel, dict[str, dict[str, list[float]]]] = {}
-    for key, device, reading, result in gpus:
-        numbers = found.setdefault((key[0], device.model), {})
-        for family, _, get, of_instances, _ in _GAUGES:
-            if of_instances or not key[2]:
-                state, value = get(reading, result)
-                if value is not None and isfinite(value):
-                    numbers.setdefault(family.name, {}).setdefault(state, []).append(value)
+    places: dict[NodeModel, list[tuple[GpuKey, GpuSample]]] = {}
+    for key, sample in gpus:
+        places.setdefault((key[0], sample.device.model), []).append((key, sample))
+    return {place: _numbers(every) for place, every in places.items()}
+
+
+def _numbers(gpus: Sequence[tuple[GpuKey, GpuSample]]) -> Numbers:
+    samples = [sample for _, sample in gpus]
+    boards = [sample for key, sample in gpus if not key[2]]
+    found: dict[str, dict[str, list[float]]] = {}
+    for gauge in _GAUGES:
+        by_state: dict[str, list[float]] = {}
+        for sample in samples if gauge.of_instances else boards:
+            value = gauge.get(sample)
+            if value is not None and isfinite(value):
+                by_state.setdefault(gauge.state(sample) if gauge.state else "", []).append(value)
+        if by_state:
+            found[gauge.family.name] = by_state
     return found
 
 
@@ -287,6 +344,11 @@ def _gauge_samples(family: NodeFamily, numbers: Mapping[NodeModel, Numbers]) -> 
 def _totals(family: NodeFamily, counters: NodeCounters, memory: SeriesMemory) -> _Samples:
     columns = [(index, column) for index, column in enumerate(_COLUMNS) if column.family == family]
 
+    def energy(place: NodeModel) -> Iterator[tuple[str, float]]:
+        known = [value for index in _OF_ENERGY if (value := counters.totals[place][index]) is not None]
+        if known:
+            yield "", sum(known)
+
     def samples(place: NodeModel) -> Iterator[tuple[str, float]]:
         totals = counters.totals[place]
         for index, column in columns:
@@ -296,4 +358,4 @@ def _totals(family: NodeFamily, counters: NodeCounters, memory: SeriesMemory) ->
             if value is not None:
                 yield column.state, value
 
-    return samples
+    return energy if family is _ENERGY else samples

@@ -12,7 +12,7 @@ from weakref import ref
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
-from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick, gpu_samples
 from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import Health
@@ -96,17 +96,13 @@ class TargetCounts:
             return
         self._tick, self._hidden = ref(tick), hidden
         shown = [
-            (key, device, reading, result)
-            for position, (key, device, reading, result) in enumerate(
-                zip(keys, tick.devices, tick.readings, tick.results, strict=True)
-            )
-            if position not in hidden
+            each for position, each in enumerate(zip(keys, gpu_samples(tick), strict=True)) if position not in hidden
         ]
-        self.models = frozenset([device.model for _, device, _, _ in shown])
-        columns = zip(*[self._pick(reading) for _, _, reading, _ in shown], strict=True)
+        self.models = frozenset([sample.device.model for _, sample in shown])
+        columns = zip(*[self._pick(sample.reading) for _, sample in shown], strict=True)
         counts = {label: len(shown) - column.count(None) for label, column in zip(self._labels, columns, strict=False)}
         self.quantities = Counter({label: count for label, count in counts.items() if count})
-        health = [result.health for _, device, _, result in shown if device.entity.kind == "gpu"]
+        health = [sample.result.health for _, sample in shown if sample.device.entity.kind == "gpu"]
         if len(health) != len(self._health) or not all(map(is_, health, self._health)):
             known = dict(zip(map(id, self._health), self._not_ok, strict=True))
             self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
@@ -114,10 +110,12 @@ class TargetCounts:
             self.checks = Counter(chain.from_iterable(self._not_ok))
         self.nodes = node_numbers(shown)
         for place in self.nodes:
-            counters.add(place, [(key, result) for key, device, _, result in shown if (key[0], device.model) == place])
-        for key, device, _, result in shown:
-            if result.counters.distribution is not None:
-                distribution.add(key, device.model, result.counters.distribution)
+            counters.add(
+                place, [(key, sample.result) for key, sample in shown if (key[0], sample.device.model) == place]
+            )
+        for key, sample in shown:
+            if sample.result.counters.distribution is not None:
+                distribution.add(key, sample.device.model, sample.result.counters.distribution)
 
 
 def _not_ok(health: Health) -> Sequence[Values]:

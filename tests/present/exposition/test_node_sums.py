@@ -85,6 +85,31 @@ async def test_sums_are_those_of_the_gpus() -> None:
     states = summed([row for row in found if row.value == "1"], "pulsed_gpu_health_state", "state")
     assert summed(found, "pulsed_node_health_gpus", "state") == states
     assert summed(found, "pulsed_node_gpus") == {("", ""): 8.0}
+    of_classes = sum(summed(found, "pulsed_node_class_energy_joules_total").values())
+    assert summed(found, "pulsed_node_energy_joules_total")["", ""] == pytest.approx(of_classes)
+
+
+async def test_the_worst_gpu_of_a_node() -> None:
+    daemon, (tick,) = Daemon(), await ticks(1)
+    readings = [
+        reading._replace(temperature_celsius=40.0 + place, temperature_margin_celsius=30.0)
+        for place, reading in enumerate(tick.readings)
+    ]
+    for place, margin, slowdown in ((0, 20.0, None), (1, None, 90.0), (2, None, 87.0), (3, None, None)):
+        readings[place] = readings[place]._replace(
+            temperature_margin_celsius=margin, slowdown_temperature_celsius=slowdown
+        )
+    readings[4] = readings[4]._replace(power_watts=690.0, power_limit_watts=700.0)
+    readings[5] = readings[5]._replace(power_watts=350.0, power_limit_watts=350.0)
+    readings[6] = readings[6]._replace(power_watts=700.0, power_limit_watts=0.0)
+    found = daemon.rows(replace(tick, readings=tuple(readings), lost={7: tick.time - 60.0}), 0.0)
+    assert summed(found, "pulsed_node_temperature_max_celsius") == {("", ""): 47.0}
+    assert summed(found, "pulsed_node_temperature_margin_min_celsius") == {("", ""): 20.0}
+    assert summed(found, "pulsed_node_power_limit_max_ratio") == {("", ""): 1.0}
+    assert summed(found, "pulsed_node_last_sample_timestamp_seconds") == {("", ""): tick.time - 60.0}
+    readings[2] = readings[2]._replace(slowdown_temperature_celsius=60.0)
+    found = daemon.rows(replace(tick, readings=tuple(readings)), 15.0)
+    assert summed(found, "pulsed_node_temperature_margin_min_celsius") == {("", ""): 60.0 - 42.0}
 
 
 async def test_a_sum_with_a_missing_number_is_missing_and_not_less() -> None:
