@@ -20,7 +20,17 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import TickGpus, Tracker
 from pulsed.compute.workload import ClassDebouncer
 from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.computed_tick import ClassChange, ComputedTick, HeldWorkload, Removal, Result, Workload
+from pulsed.model.computed_tick import (
+    Bounds,
+    ClassChange,
+    ComputedTick,
+    HeldWorkload,
+    RealUtilization,
+    Removal,
+    Result,
+    Saturation,
+    Workload,
+)
 from pulsed.model.counters import NOTHING_COUNTED
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import NOTHING, Reading, Value
@@ -136,7 +146,7 @@ class ComputeLayer:
                 if settings.missing != "zero":
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
-            utilization, workload, saturation = deriver.derive(device, reading, own, rounding)
+            utilization, workload, saturation = stages.derive(deriver, device, reading, own, rounding)
             if position in transcoding and not workload.has_other_work:
                 workload = replace(workload, has_other_work=None)
             before = stages.debouncer.held
@@ -262,7 +272,7 @@ def _partitioned_boards(gpus: TickGpus) -> dict[int, _PartitionedBoard]:
 class _Stages:
     """The stages of one GPU that keep state."""
 
-    __slots__ = ("__weakref__", "counters", "debouncer", "is_counted", "plausibility", "source")
+    __slots__ = ("__weakref__", "_derived", "_inputs", "counters", "debouncer", "is_counted", "plausibility", "source")
 
     def __init__(self, settings: ComputeSettings, counters: GpuCounters) -> None:
         self.debouncer = ClassDebouncer(settings.workload.hold)
@@ -270,6 +280,16 @@ class _Stages:
         self.is_counted = True
         self.source: Source = ref(self)
         self.plausibility = PlausibilityFilter(settings.plausibility)
+        self._inputs: tuple[Deriver, Device, Reading, Bounds] | None = None
+
+    def derive(
+        self, deriver: Deriver, device: Device, reading: Reading, bounds: Bounds, rounding: float
+    ) -> tuple[RealUtilization, Workload, Saturation]:
+        """Return the results of a reading; those of the sample before if the source repeats it."""
+        inputs, before = (deriver, device, reading, bounds), self._inputs
+        if before is None or reading is not before[2] or inputs != before:
+            self._inputs, self._derived = inputs, deriver.derive(device, reading, bounds, rounding)
+        return self._derived
 
     def take(
         self,

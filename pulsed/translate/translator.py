@@ -6,7 +6,7 @@ A layout is compiled when it changes; the same layout again costs one loop per d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsed.errors import TooManyGpus
 from pulsed.model.canonical_tick import CanonicalTick
@@ -81,6 +81,7 @@ class Translator:
         self._known: dict[Entity, Device] = {}
         self._devices: tuple[Device, ...] = ()
         self._labels: Labels = ()
+        self._last: CanonicalTick | None = None
 
     def set_max_gpus(self, max_gpus: int) -> None:
         """Change the limit from the next tick on."""
@@ -101,7 +102,14 @@ class Translator:
         values = raw.values
         if raw.target_labels != self._labels:
             self._labels, self._compiled = raw.target_labels, None
-        compiled = self._compiled
+        compiled, last_tick = self._compiled, self._last
+        if (
+            compiled is not None
+            and last_tick is not None
+            and values is last_tick.raw.values
+            and raw.layout is compiled.layout
+        ):
+            return replace(last_tick, raw=raw, kernel_events=kernel_events, epoch=raw.epoch)
         if compiled is None or raw.layout is not compiled.layout:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
@@ -124,7 +132,7 @@ class Translator:
         found = tuple(present)
         if found != self._devices:
             self._devices = found
-        return CanonicalTick(
+        self._last = CanonicalTick(
             raw,
             devices=self._devices,
             readings=tuple(readings),
@@ -133,6 +141,7 @@ class Translator:
             kernel_events=kernel_events,
             epoch=raw.epoch,
         )
+        return self._last
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks

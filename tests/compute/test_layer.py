@@ -299,3 +299,14 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
 
 def test_a_gpu_that_is_forgotten_before_any_tick_has_lost_nothing() -> None:
     assert ComputeLayer(ComputeSettings()).absent == ()
+
+
+def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> None:
+    computer = ComputeLayer(ComputeSettings())
+    first, second = (computer.compute(sample(clock, BUSY)).results[0] for clock in (0.0, 1.0))
+    assert second.real_utilization is first.real_utilization
+    weights = replace(ComputeSettings().real_utilization, preset="mem")
+    computer.reconfigure(ComputeSettings(real_utilization=weights))
+    third = computer.compute(sample(2.0, BUSY)).results[0]
+    assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
+    assert third.real_utilization != second.real_utilization

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.model.raw_tick import Dialect, RawValue
+from pulsed.errors import TooManyGpus
+from pulsed.model.raw_tick import Dialect, Epoch, KernelEvent, Layout, RawValue, Series
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
@@ -434,3 +436,22 @@ def test_earlier_ticks_do_not_change_what_a_tick_means(ticks: list[list[RawValue
         seen, fresh = translator.translate(raw), Translator().translate(raw)
         assert (seen.devices, seen.readings, seen.anomalies) == (fresh.devices, fresh.readings, fresh.anomalies)
         assert seen.extras == fresh.extras
+
+
+def test_a_tick_that_repeats_the_one_before_is_as_if_it_were_read_anew() -> None:
+    layout = Layout(
+        "exporter",
+        tuple(Series(name, tuple(GPU.items())) for name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_SM_ACTIVE")),
+    )
+    first = raw_tick(layout, [50.0, 7.0])
+    repeated = replace(first, clock=first.clock + 1.0, epoch=Epoch(engine="2"))
+    translator = Translator()
+    before = translator.translate(first, ())
+    event = KernelEvent("xid", 79, 1.0, "")
+    found = translator.translate(repeated, (event,))
+    assert found.readings[0] is before.readings[0]
+    assert found == Translator().translate(repeated, (event,))
+    assert found.anomalies == {0: (RATIO_ABSURD,)}
+    translator.set_max_gpus(0)
+    with pytest.raises(TooManyGpus):
+        translator.translate(repeated)

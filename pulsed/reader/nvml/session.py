@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, zip_longest
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat, zip_longest
 from types import ModuleType
 from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
+from pulsed.reader.nvml.batches import Values
 from pulsed.reader.nvml.calls import RARE
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
@@ -42,24 +45,49 @@ whole: old activity beside a new clock would count as measured anew. All time is
 """
 
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
+_NONE: Values = {}
 _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
 
-class Sample(NamedTuple):
-    """The values of a tick, and the processes as in `RawTick`."""
-
-    layout: Layout
-    values: list[RawValue]
-    processes: tuple[GpuProcess, ...] | None = None
-
-
 class _Block(NamedTuple):
-    """The series of one device: metrics of its reader and of its links, then those of the XIDs, where it has any."""
+    """The series of one device: metrics of its reader, by part, and of its links, then those of the XIDs, if any."""
 
     reader: DeviceReader
-    names: Sequence[str]
+    names: Sequence[Sequence[str]]
     links: Sequence[str]
     codes: Sequence[int]
+
+
+class _Part(NamedTuple):
+    """What was read of the metrics, links and XIDs of one device."""
+
+    block: _Block
+    metrics: Sequence[Values]
+    links: Values
+    xids: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was read of all GPUs, and the processes as in `RawTick`. Any thread may use it."""
+
+    layout: Layout
+    parts: Sequence[_Part]
+    processes: tuple[GpuProcess, ...] | None = None
+
+    @cached_property
+    def values(self) -> list[RawValue]:
+        """The values of the layout.
+
+        They are put together when they are needed: between the ticks of a batch, it takes several times as long.
+        """
+        values: list[RawValue] = []
+        for (_, names, links, _), metrics, of_links, xids in self.parts:
+            for own, part in zip(names, metrics or repeat(_NONE), strict=False):
+                values += map(part.get, own)
+            values += map(of_links.get, links)
+            values += xids
+        return values
 
 
 class DriverSession:
@@ -71,6 +99,7 @@ class DriverSession:
     Attributes:
         is_open: whether NVML is initialized and its GPUs are listed; the next tick can be quick. Any thread may read
             it.
+        sample: the last one; None before any, and after an error.
         profiling_errors: why GPUs had no profiling counters in the last tick: messages by reason. Any thread may read
             it.
     """
@@ -86,7 +115,7 @@ class DriverSession:
         self._xids = XidCounts()
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
-        self._sample: Sample | None = None
+        self.sample: Sample | None = None
         self._sampled = 0.0
         self._laid_out: object = None
         self._list_due = self._release_due = self._places_due = 0.0
@@ -105,8 +134,8 @@ class DriverSession:
         now = self._clock()
         if now >= self._release_due:
             self._check_release(now)
-        if self._sample is not None and now - self._sampled < READ_SECONDS:
-            return self._sample
+        if self.sample is not None and not self.is_due(now):
+            return self.sample
         if self._retry_at is not None and now >= self._retry_at:
             self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
             self.close()
@@ -115,14 +144,18 @@ class DriverSession:
             if self._nvml is None:
                 nvml.nvmlInitWithFlags(NO_GPUS)
                 self._nvml = nvml
-            self._sample, self._sampled = self._read(nvml, now), now
-            return self._sample
+            self.sample, self._sampled = self._read(nvml, now), now
+            return self.sample
         except nvml.NVMLError as error:
             self.close()
             raise source_error(error.value) from error
         except SourceError:
             self.close()
             raise
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a tick at that time reads the driver."""
+        return self.sample is None or now - self._sampled >= READ_SECONDS
 
     def _check_release(self, now: float) -> None:
         if (file := self._settings.release_file) and os.path.exists(file):
@@ -152,17 +185,20 @@ class DriverSession:
         with_xids = self._xids.poll()
         self._handle_gone(now)
         layout = self._updated_layout()
-        values: list[RawValue] = []
-        for reader, names, links, codes in self._blocks:
-            values += map(reader.values.__getitem__, names)
-            if links and reader.links is not None:
-                values += [None if reader.gone else reader.links.values.get(name) for name in links]
-            if codes:
-                is_shown = not reader.gone or reader.device.uuid in with_xids
-                values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
+        parts = [self._part(block, with_xids) for block in self._blocks]
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
             raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
-        return Sample(layout, values, self._processes)
+        return Sample(layout, parts, self._processes)
+
+    def _part(self, block: _Block, with_xids: Set[str]) -> _Part:
+        """Return what was read of a device; `with_xids` are the GPUs that have just had an XID."""
+        reader, uuid, codes = block.reader, block.reader.device.uuid, block.codes
+        links = reader.links.values if reader.links is not None and not reader.gone else {}
+        xids: Sequence[float | None] = ()
+        if codes:
+            is_shown = not reader.gone or uuid in with_xids
+            xids = self._xids.values(uuid, codes) if is_shown else [None] * (1 + len(codes))
+        return _Part(block, reader.parts, links, xids)
 
     def _list(self, nvml: ModuleType, now: float) -> None:
         """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
@@ -215,7 +251,7 @@ class DriverSession:
                 reader.close()
         self._xids.close()
         self._readers, self._blocks, self._layout, self.is_open = [], [], None, False
-        self._sample = None
+        self.sample = None
         self._process_lists, self._processes = [], None
 
     def _handle_gone(self, now: float) -> None:
@@ -226,7 +262,7 @@ class DriverSession:
             self._pause = FIRST_RETRY_SECONDS
         for reader in gone:
             if reader.gone == RESET_REQUIRED and reader.device.is_board:
-                reader.values[_RECOVERY_ACTION] = _RESET
+                reader.parts = [{_RECOVERY_ACTION: _RESET}] * len(reader.names)
 
     def _retry(self, now: float) -> None:
         if self._retry_at is None:
@@ -244,7 +280,7 @@ class DriverSession:
         self._laid_out, self._blocks = state, []
         for reader in self._readers:
             device, names = reader.device, reader.names
-            series += [Series(name, device.labels) for name in names]
+            series += [Series(name, device.labels) for name in chain.from_iterable(names)]
             links = reader.links.names if reader.links is not None else ()
             series += [Series(*reader.links.labels(name)) for name in links if reader.links is not None]
             codes = self._xids.codes(device.uuid) if device.is_board else ()

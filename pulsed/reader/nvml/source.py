@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
+from typing import NamedTuple
 
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
@@ -28,7 +29,7 @@ from pulsed.errors import (
 )
 from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.pauses import next_multiple, within
-from pulsed.reader.nvml.session import TARGET, DriverSession
+from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
 
@@ -46,6 +47,14 @@ def driver_thread() -> DaemonThread:
     All sources share it, so that a hung driver blocks no second thread.
     """
     return DaemonThread("nvml")
+
+
+class _Read(NamedTuple):
+    """A sample, with both times at which it was read."""
+
+    time: float
+    clock: float
+    sample: Sample
 
 
 class NvmlSource:
@@ -89,7 +98,7 @@ class NvmlSource:
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep, self._pause = clock, wall, sleep, pause
-        self._batch: deque[RawTick | SourceError] = deque()
+        self._batch: deque[_Read | SourceError] = deque()
         begun = f"{wall():.3f}"  # the last XID and the counts of XIDs are since then
         self._epoch = Epoch(engine=begun, exporter=begun)
         self._next = -math.inf
@@ -113,13 +122,14 @@ class NvmlSource:
             SourceError: NVML cannot be used; the next call initializes it again.
         """
         while not self._batch:
-            await self._sleep(self._next_pause())
             hold, patience = self.hold(), self._settings.patience
             if not self._session.is_open:
                 hold, patience = 0.0, max(FIRST_SECONDS, patience)
+            if not hold:
+                await self._sleep(self._next_pause())
             batch = self._batch = deque()
             try:
-                await self._run(partial(self._read_batch, batch, hold), patience, hold)
+                await self._run(partial(self._read_batch, batch, hold), patience, hold and hold + 2.0 * self.interval)
             except DriverHung as error:
                 self._batch = deque((*batch, error))
             except asyncio.CancelledError:
@@ -128,15 +138,21 @@ class NvmlSource:
         outcome = self._batch.popleft()
         if isinstance(outcome, SourceError):
             raise outcome
-        return outcome
+        return self._tick(outcome)
 
     def release(self) -> Sequence[RawTick]:
         """Return the ticks that are read and not given yet, see `HoldingSource`."""
         released: list[RawTick] = []
-        while self._batch and isinstance(tick := self._batch[0], RawTick):
-            released.append(tick)
+        while self._batch and isinstance(read := self._batch[0], _Read):
+            released.append(self._tick(read))
             self._batch.popleft()
         return released
+
+    def _tick(self, read: _Read) -> RawTick:
+        layout, values, processes = read.sample.layout, read.sample.values, read.sample.processes
+        return RawTick(
+            TARGET, read.time, read.clock, self.interval, layout, values, processes=processes, epoch=self._epoch
+        )
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
@@ -152,28 +168,37 @@ class NvmlSource:
         self._next = next_multiple(self.interval, now) if is_missed else self._next + self.interval
         return max(0.0, delay)
 
-    def _read_batch(self, batch: deque[RawTick | SourceError], hold: float) -> None:
+    def _read_batch(self, batch: deque[_Read | SourceError], hold: float) -> None:
         """Append ticks until the first one that waits cannot wait for the next, or until the batch is given up.
 
         Args:
             hold: seconds that a tick may wait.
         """
         first = math.inf
+        repeats = self._wait() if hold else []
         while batch is self._batch:
             wall, clock = self._wall(), self._clock()
             try:
-                layout, values, processes = self._session.tick()
+                read = _Read(wall, clock, self._session.tick())
             except SourceError as error:
-                batch.append(error)
+                batch += [*repeats, error]
                 return
             if not batch:
-                first = clock
-            batch.append(
-                RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
-            )
+                first = repeats[0].clock if repeats else clock
+            batch += [*repeats, read]
             if batch is not self._batch or clock - first + self.interval > hold:
                 return
-            self._pause(self._next_pause())
+            repeats = self._wait()
+
+    def _wait(self) -> list[_Read]:
+        """Sleep until a tick reads the driver; return the ticks before it, which are not worth waking up for."""
+        repeats: list[_Read] = []
+        wall, now, delay = self._wall(), self._clock(), self._next_pause()
+        while (sample := self._session.sample) is not None and not self._session.is_due(now + delay):
+            repeats.append(_Read(wall + delay, now + delay, sample))
+            delay = self._next_pause()
+        self._pause(delay)
+        return repeats
 
     async def _run(
         self, function: Callable[[], None], patience: float, pauses: float = 0.0, *, is_final: bool = False

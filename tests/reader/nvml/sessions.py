@@ -29,7 +29,8 @@ class Reader:
     def tick(self, seconds: float = 1.0) -> CanonicalTick:
         self.clock.now += seconds
         self.processes = None
-        layout, values, self.processes = self.session.tick()
+        sample = self.session.tick()
+        layout, values, self.processes = sample.layout, sample.values, sample.processes
         assert len(layout.series) == len(values)
         return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
 

@@ -152,9 +152,9 @@ class Gate:
 
 
 class Pauses:
-    """The pauses of a batch: `at` calls `then` in the pause of that number, from 1."""
+    """The pauses of batches. In the pause of number `at`, from 1, `then` is called."""
 
-    def __init__(self, clock: FakeClock, at: int, then: Callable[[], object]) -> None:
+    def __init__(self, clock: FakeClock, at: int = 0, then: Callable[[], object] = lambda: None) -> None:
         self._clock, self._at, self._then, self.count = clock, at, then, 0
 
     def __call__(self, seconds: float) -> None:
@@ -164,13 +164,16 @@ class Pauses:
             self._then()
 
 
-async def test_held_ticks_are_read_on_time_and_wake_the_loop_once_a_batch(h100: LoadedStandin) -> None:
+async def test_held_ticks_are_read_on_time_without_the_loop(h100: LoadedStandin) -> None:
     clock = FakeClock(100.0)
-    async with source(FAST, clock) as nvml:
+    pauses = Pauses(clock)
+    async with source(FAST, clock, pauses) as nvml:
         nvml.hold = lambda: 0.95
         ticks = [await nvml.read() for _ in range(21)]
     assert [tick.clock for tick in ticks] == [pytest.approx(100.0 + number / 10) for number in range(21)]
-    assert len(clock.slept) == 3, "one for the first tick, which waits for no other, and one for each batch of ten"
+    assert [tick.time - tick.clock for tick in ticks] == [pytest.approx(clock.wall() - clock.now)] * 21
+    assert clock.slept == [0.0], "the first tick does not wait"
+    assert pauses.count == 10, "no tick that repeats the one before wakes anything"
 
 
 async def test_what_a_batch_has_so_far_can_be_taken(h100: LoadedStandin) -> None:
@@ -181,12 +184,12 @@ async def test_what_a_batch_has_so_far_can_be_taken(h100: LoadedStandin) -> None
         rest = asyncio.ensure_future(nvml.read())
         await eventually(gate.is_reached)
         taken = list(nvml.release())
-        assert len(taken) == 3
+        assert len(taken) == 4
         assert not nvml.release()
         gate.open()
         taken += [await rest, *nvml.release()]
     assert [tick.clock for tick in taken] == [pytest.approx(100.1 + number / 10) for number in range(len(taken))]
-    assert len(taken) == 3 + 10, "the first one that waits is the fourth"
+    assert len(taken) == 4 + 10, "the first one that waits is the fifth"
 
 
 async def test_an_error_comes_after_the_ticks_before_it(h100: LoadedStandin) -> None:
@@ -195,7 +198,7 @@ async def test_an_error_comes_after_the_ticks_before_it(h100: LoadedStandin) -> 
         await nvml.read()
         nvml.hold = lambda: 0.95
         await nvml.read()
-        assert len(nvml.release()) == 4, "the fifth tick repeats the one before"
+        assert len(nvml.release()) == 6, "with the one before the error, which repeats a sample"
         for _ in range(2):
             with pytest.raises(DriverUnavailable):
                 await nvml.read()
@@ -230,7 +233,7 @@ async def test_a_cancelled_batch_ends_and_loses_no_tick(h100: LoadedStandin) -> 
         rest.cancel()
         await asyncio.wait({rest})
         gate.open()
-        assert [(await nvml.read()).clock for _ in range(3)] == [pytest.approx(100.1 + at / 10) for at in range(3)]
+        assert [(await nvml.read()).clock for _ in range(4)] == [pytest.approx(100.1 + at / 10) for at in range(4)]
         nvml.hold = float
         await nvml.read()
         assert pauses.count == 3, "the batch has ended"
