@@ -38,6 +38,12 @@ def filled(text: str, values: Values) -> str:
     return re.sub(r"\$(\w+)", lambda match: values[match[1]], text)
 
 
+def _text(metric: Mapping[str, str]) -> str:
+    """Return a series as Grafana writes it."""
+    labels = ",".join(f'{name}="{value}"' for name, value in metric.items() if name != "__name__")
+    return f"{metric.get('__name__', '')}{{{labels}}}"
+
+
 def legend(target: Json, series: Json) -> str:
     """Return the name of a series."""
     name = re.sub(r"{{(\w+)}}", lambda match: series["metric"].get(match[1], ""), target["legendFormat"])
@@ -68,11 +74,12 @@ def demo_with_users(folder: Path, node: str, *options: str) -> Iterator[Daemon]:
 
 @dataclass(frozen=True)
 class Viewer:
-    """Evaluates dashboards on a Prometheus; `range` and `rate_interval` are in seconds."""
+    """Evaluates dashboards on a Prometheus; `range` and `rate_interval` are in seconds, the end in Unix seconds."""
 
     server: Prometheus
     range: float = 25.0
     rate_interval: float = 10.0
+    end: float | None = None
 
     def choose(self, board: Json, **given: str) -> dict[str, str]:
         """Return values of all variables: those given, else All, else the first that Grafana offers."""
@@ -82,14 +89,19 @@ class Viewer:
             if name in given:
                 values[name] = given[name]
             elif variable["includeAll"]:
-                values[name] = ".*"
+                values[name] = variable["allValue"] or "|".join(self.choices(variable, values))
             else:
                 values[name] = next(iter(self.choices(variable, values)), "")
         return values
 
     def choices(self, variable: Json, values: Values) -> list[str]:
         """Return what Grafana offers for a variable."""
-        found = re.fullmatch(r"label_values\((.*), (\w+)\)", filled(variable["query"]["query"], values))
+        query = filled(variable["query"]["query"], values)
+        if found := re.fullmatch(r"query_result\((.*)\)", query):
+            at = {} if self.end is None else {"time": str(self.end)}
+            texts = [_text(each["metric"]) for each in self.server.ask(found[1], **at)]
+            return list(dict.fromkeys(re.findall(variable["regex"].strip("/"), "\n".join(texts), re.MULTILINE)))
+        found = re.fullmatch(r"label_values\((.*), (\w+)\)", query)
         assert found
         asked = urllib.parse.urlencode({"match[]": found[1]})
         address = f"http://127.0.0.1:{self.server.port}/api/v1/label/{found[2]}/values?{asked}"

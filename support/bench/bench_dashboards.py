@@ -36,7 +36,7 @@ def run() -> Iterator[Figure]:
                 time.sleep(WATCHED)
                 end = time.time()
                 yield Figure("series", server.value('count({job="pulsed"})') / (NODES * GPUS), "a GPU")
-            viewer, usage = Viewer(server, WATCHED, 4 * INTERVAL), Usage(server.pid)
+            viewer, usage = Viewer(server, WATCHED, 4 * INTERVAL, end), Usage(server.pid)
             for name, board in boards().items():
                 yield from _measured(name, board, viewer, usage, end)
 

@@ -13,9 +13,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.exposition.catalog import NAMES, form_of
+from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.promql.alert_text import RUNBOOK
+from pulsed.present.promql.rule_set import RuleSelection, document
 from support.daemon import serving
 from support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
 from support.prometheus import prometheus
@@ -309,19 +313,94 @@ def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewe
     _, page = watched
     served = set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
     served |= {f"{family}_bucket" for family in served}
-    asked = {
-        family
-        for board in boards().values()
-        for panel in panels(board)
-        for target in panel["targets"]
-        for family in re.findall(r"\b(?:pulsed|process)_\w+", target["expr"])
-    }
+    texts = [(FOLDERS[0] / name).read_text() for name in boards()]
+    asked = {family for text in texts for family in re.findall(r"(?<![\w:])(?:pulsed|process)_\w+", text)}
     silent = {"pulsed_gpu_inputs_inconsistent", "pulsed_source_errors_total"}  # nothing is wrong with the demo
     silent |= {f"pulsed_gpu_observed_c2c_{way}_bytes_total" for way in ("transmit", "receive")}  # it has no superchip
     silent |= {
         name for name in NAMES if form_of(name) != "every"
     }  # absent while 0 or ok, or alternatives of full pages
     assert {family.removesuffix("_bucket") for family in asked - served} <= silent
+
+
+RULES = document(ComputeSettings(), RuleSelection("recording"))
+ALL = dict.fromkeys(("cluster", "job", "node", "model", "gpu"), ".*")
+RECORDED = "model:pulsed_gpus:count"
+"""The value of `$recorded` where rules record what is chosen."""
+
+
+def counters_and_gauges() -> Iterator[tuple[str, str]]:
+    """Yield the series of three nodes with two models for eight hours: counters grow steadily, gauges stand still."""
+    for place, model in enumerate(("A100", "A100", "H100"), 1):
+        daemon = {"instance": f"n{place}:9401", "job": "pulsed"}
+        labels = {"node": f"n{place}", "model": model, **daemon}
+        for family in NODE_FAMILIES:
+            for number, state in enumerate(("warn", "ok") if family.label else ("",), place):
+                own = {family.label: state} if family.label else {}
+                growth = 0 if "unknown" in family.name else 60 * number
+                values = f"0+{growth}x480" if family.type == "counter" else f"{number}+0x480"
+                if family.name.endswith("_timestamp_seconds"):
+                    values = f"{-number}+60x480"
+                yield selector(family.name, labels | own), values
+        for bucket in ("0.5", "1.0", "+Inf"):
+            name = "pulsed_real_utilization_distribution_ratio_bucket"
+            yield selector(name, labels | {"le": bucket}), f"0+{60 * place}x480"
+        yield selector("pulsed_health_checks", {"check": "xid", "state": "warn", **daemon}), f"{place}+0x480"
+
+
+def test_recorded_sums_are_those_of_the_nodes(tmp_path: Path) -> None:
+    must_be_empty, board = [], boards()["fleet.json"]
+    values = {variable["name"]: "" for variable in board["templating"]["list"]} | ALL
+    values |= {"__range": "1h", "__rate_interval": "5m", "recorded": RECORDED}
+    for panel in panels(board):
+        for target in panel["targets"]:
+            recorded = filled(target["expr"], values)
+            if ":pulsed_" not in recorded or panel["type"] == "table":
+                continue
+            of_nodes = filled(target["expr"], values | {"recorded": ""}).replace(":pulsed_", ":absent_")
+            must_be_empty.append(f"absent({recorded})")
+            must_be_empty += both(recorded, of_nodes)
+    assert len(must_be_empty) > 60
+    assert check(tmp_path, RULES, [counters_and_gauges()], {400: must_be_empty}) == ""
+
+
+def both(one: str, other: str) -> list[str]:
+    """Return expressions without a result if two have the same series with the same values.
+
+    They may differ by 2 %: a range may have one minute more.
+    """
+    return [f"({one}) unless ({other})", f"({other}) unless ({one})", f"abs(({one}) - ({other})) > 0.02 * abs({other})"]
+
+
+def test_recorded_sums_are_read_where_they_are_those_of_what_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES.replace("interval: 1m", "interval: 1s"))
+    config = 'rule_files: ["rules.yaml"]\n'
+    board, texts = boards()["fleet.json"], {}
+    with serving(tmp_path, "--source", "demo", "--set=node=n") as daemon:
+        config += SCRAPE.format(interval="1s", addresses=f'"{daemon.address}"')
+        with prometheus(tmp_path, config) as server:
+            server.wait_for(f"{RECORDED} offset 10s")
+            viewer = Viewer(server, 8, 8)
+            for given in ({}, {"node": "n"}, {"job": "pulsed"}, {"gpu": "1"}, {"model": "NVIDIA H100.*"}):
+                values = viewer.choose(board, **given)
+                texts[str(given)] = values["recorded"]
+                (panel,) = (each for each in panels(board) if each["title"] == "Memory in use")
+                assert viewer.answer(panel["targets"][0], values), given
+            assert Viewer(server, 3600, 8).choose(board)["recorded"] == "", "not for the whole range"
+    assert texts == {
+        "{}": RECORDED,
+        "{'node': 'n'}": "",
+        "{'job': 'pulsed'}": "",
+        "{'gpu': '1'}": "",
+        "{'model': 'NVIDIA H100.*'}": RECORDED,
+    }
+
+
+def test_the_recorded_series_are_those_that_are_asked_for() -> None:
+    recorded = {rule["record"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]}
+    asked = set(re.findall(r"\w+:pulsed_\w+:\w+", (FOLDERS[0] / "fleet.json").read_text()))
+    assert asked <= recorded
+    assert len(asked) > 20
 
 
 def test_an_instance_of_mig_can_be_chosen(tmp_path: Path) -> None:
@@ -365,8 +444,7 @@ def test_the_pictures_show_every_panel(watched: tuple[Viewer, str], tmp_path: Pa
 
 def test_a_limit_of_the_model_stands_in_for_one_that_is_not_reported(tmp_path: Path) -> None:
     (panel,) = (each for each in panels(boards()["fleet.json"]) if each["title"] == "Closest to thermal slowdown")
-    values = dict.fromkeys(("cluster", "job", "node", "model", "gpu"), ".*") | {"__range": "5m"}
-    query = filled(panel["targets"][0]["expr"], values)
+    query = filled(panel["targets"][0]["expr"], {**ALL, "__range": "5m", "nearest": "n"})
 
     def gpu(uuid: str, model: str, **limits: float) -> list[tuple[str, str]]:
         labels = {"node": "n", "gpu": uuid, "uuid": uuid}

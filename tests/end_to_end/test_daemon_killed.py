@@ -29,7 +29,13 @@ scrape_configs:
   - {{job_name: pulsed, honor_labels: true, static_configs: [{{targets: [{addresses}]}}]}}
 """
 
-SHORTER = {"offset 1h": "offset 10s", "offset 6h": "offset 20s", "offset 1d": "offset 60s"}
+SHORTER = {
+    "offset 1h": "offset 10s",
+    "offset 6h": "offset 20s",
+    "offset 1d": "offset 60s",
+    "[5m]": "[10s]",
+    "interval: 1m": "interval: 1s",
+}
 """Times in the rules, so that a test need not wait for an hour. `for` becomes 2 s."""
 
 

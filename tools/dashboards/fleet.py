@@ -1,8 +1,12 @@
-"""The dashboard of all GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data."""
+"""The dashboard of all GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.
+
+With 100,000 GPUs a query that reads a series of each takes 0.3 s, and over a range 3 s: few do.
+"""
 
 from __future__ import annotations
 
-from tools.dashboards.model import Dashboard, Panel, Query, Row
+from pulsed.present.promql.levels import UTILIZATION, of_model
+from tools.dashboards.model import Dashboard, Found, Panel, Query, Row
 from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (
     BOARD,
@@ -15,7 +19,9 @@ from tools.dashboards.promql import (
     NODES,
     RANGE,
     RATE,
+    RECORDED,
     SCOPE,
+    UNRECORDED,
     among,
     average_of_all,
     average_utilization,
@@ -26,6 +32,7 @@ from tools.dashboards.promql import (
     highest_ever,
     known_zero,
     observed,
+    of_models,
     of_nodes,
     or_none,
     selected,
@@ -39,14 +46,15 @@ from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, IDL
 from tools.dashboards.variables import chained_variables
 
 HELD, FREE = 'kind="held"', 'kind="free"'
+_DISTRIBUTION = "real_utilization_distribution_ratio"
+_OF_NODES = f'{SCOPE},node=~"$node",model=~"$model"'
 THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
-SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
+SAMPLE = "last_sample_timestamp_seconds"
 PRESENT_CHOSEN = f"group by ({BOARD}) {selected('pulsed_gpu_info', BY_INDEX)}"
 _EARLIER = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model",{BY_INDEX}}}[{RANGE}]))'
-_MOST = f"sum by (node, model) (max_over_time({of_nodes('gpus')}[{RANGE}]))"
-_NOW = f"sum by (node, model) ({of_nodes('gpus')})"
+_MOST = f"sum(max_over_time({of_nodes('gpus')}[{RANGE}]))"
 GONE = either(
-    f"sum({_MOST} - ({_NOW} or 0 * {_MOST}))",
+    f"({_MOST} - (sum({of_nodes('gpus')}) or 0 * {_MOST}))",
     f"(count({_EARLIER} unless {PRESENT_CHOSEN}) or 0 * count({_EARLIER}))",
 )
 DAEMONS = (
@@ -56,16 +64,57 @@ DAEMONS = (
 SEVERITY_CHOSEN = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity', BY_INDEX)}"
 CHECKED = either(f"0 * sum({of_nodes('gpus')})", f"0 * count({SEVERITY_CHOSEN} >= 0)")
 THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
-_TEMPERATURE = selected("pulsed_gpu_temperature_celsius")
-DEGREES_LEFT = (
-    f"min by ({GPU}, limit) (({selected('pulsed_gpu_temperature_margin_celsius')}"
-    f" or {selected('pulsed_gpu_slowdown_temperature_celsius')} - {_TEMPERATURE})"
-    f" or on ({GPU}) label_replace(({slowdown_of_model()}) - on ({GPU}) {_TEMPERATURE},"
-    ' "limit", "of the model", "", ""))'
+IDLEST, LEAST_USED, HOTTEST, NEAREST, STRONGEST = (
+    f'node=~"${name}"' for name in ("idlest", "least_used", "hottest", "nearest", "strongest")
 )
-HELD_HOURS = f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, function='increase')} / {HOUR} > 0"
-LONGEST_HELD = f"topk(20, {HELD_HOURS})"
-COOLEST_MARGIN = f"bottomk(10, {DEGREES_LEFT})"
+"""True of the nodes of a ranking, see `RANKINGS`."""
+
+
+def held_hours(*matchers: str) -> str:
+    """Return the hours for which each GPU was held and idle."""
+    return f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, *matchers, function='increase')} / {HOUR} > 0"
+
+
+def degrees_left(matcher: str) -> str:
+    """Return the degrees of each GPU below its limit, or that of its model."""
+    temperature = selected("pulsed_gpu_temperature_celsius", matcher)
+    margin = selected("pulsed_gpu_temperature_margin_celsius", matcher)
+    limit = selected("pulsed_gpu_slowdown_temperature_celsius", matcher)
+    return (
+        f"min by ({GPU}, limit) (({margin} or {limit} - {temperature})"
+        f" or on ({GPU}) label_replace(({slowdown_of_model(matcher)}) - on ({GPU}) {temperature},"
+        ' "limit", "of the model", "", ""))'
+    )
+
+
+LONGEST_HELD = f"topk(20, {held_hours(IDLEST)})"
+COOLEST_MARGIN = f"bottomk(10, {degrees_left(NEAREST)})"
+_MARGIN, _TEMPERATURE = of_nodes("temperature_margin_min_celsius"), of_nodes("temperature_max_celsius")
+_TEMPERATURES, _POWERS = (
+    grown("max_over_time", f"pulsed_gpu_{name}", RANGE, BY_INDEX) for name in ("temperature_celsius", "power_watts")
+)
+_RANKINGS = {
+    "idlest": (f"topk(20, {held_hours()})", "were held and idle longest"),
+    "least_used": (
+        f"bottomk(30, {grown('avg_over_time', 'pulsed_gpu_real_utilization_ratio', RANGE)})",
+        "were used least; by samples, so that the panel has some to order by counters",
+    ),
+    "hottest": (f"topk(10, max_over_time({_TEMPERATURE}[{RANGE}]) or {_TEMPERATURES})", "were hottest"),
+    "nearest": (
+        f"bottomk(10, {_MARGIN}) or topk by (model) (10, {_TEMPERATURE} unless {_MARGIN})"
+        f" or bottomk(10, {degrees_left(BY_INDEX)})",
+        "are closest to thermal slowdown, by their own limits or those of their models",
+    ),
+    "strongest": (
+        f"topk(10, max_over_time({of_nodes('power_limit_max_ratio')}[{RANGE}])"
+        f" or {_POWERS} / pulsed_gpu_power_limit_watts{{{CHOSEN},{BY_INDEX}}})",
+        "came closest to their power limits",
+    ),
+}
+RANKINGS = tuple(
+    Found(name, expr, "node", True, f"The nodes of the GPUs that {what}.") for name, (expr, what) in _RANKINGS.items()
+)
+"""The nodes of the GPUs in each ranking, most of them found in sums by node: its panels read only their series."""
 
 
 def sum_of(name: str) -> str:
@@ -78,27 +127,58 @@ def share_of(part: str, whole: str) -> str:
 
     def summed(name: str, with_name: str) -> str:
         of_gpus = f"{selected(f'pulsed_gpu_{name}', BY_INDEX)} and {selected(f'pulsed_gpu_{with_name}', BY_INDEX)}"
-        return either(f"sum({of_nodes(name)} and {of_nodes(with_name)})", f"sum({of_gpus})")
+        nodes = f"{of_nodes(name, UNRECORDED)} and {of_nodes(with_name, UNRECORDED)}"
+        return either(f"sum({of_models(name, 'sum')})", f"sum({nodes})", f"sum({of_gpus})")
 
     return f"{summed(part, whole)} / {summed(whole, part)}"
 
 
 def mean_of(name: str) -> str:
     """Return the mean of a ratio of all chosen GPUs; that of a node counts once per GPU."""
-    of_node, gpus = f"sum by (node, model) ({of_nodes(name)})", f"sum by (node, model) ({of_nodes('gpus')})"
-    mean = f"sum({of_node} * {gpus}) / sum({gpus} and {of_node})"
-    return either(mean, f"avg({selected(f'pulsed_gpu_{name}', BY_INDEX)})")
+    node, gpus = of_nodes(name, UNRECORDED), of_nodes("gpus", UNRECORDED)
+    known = name if name == UTILIZATION else "gpus"
+    return either(
+        f"sum({of_models(name, 'sum')}) / sum({of_models(known, 'count')})",
+        f"sum({node} * {gpus}) / sum({gpus} and {node})",
+        f"avg({selected(f'pulsed_gpu_{name}', BY_INDEX)})",
+    )
 
 
 def least_of(name: str) -> str:
     """Return the minimum of a coverage of all chosen GPUs."""
-    return either(f"min({of_nodes(f'{name}_min_ratio')})", f"min({selected(f'pulsed_gpu_{name}_ratio', BY_INDEX)})")
+    return either(
+        f"min({of_models(f'{name}_ratio', 'min')})",
+        f"min({of_nodes(f'{name}_min_ratio', UNRECORDED)})",
+        f"min({selected(f'pulsed_gpu_{name}_ratio', BY_INDEX)})",
+    )
 
 
-def counted(state: str, label: str) -> str:
+def counted(state: str, label: str, of_gpus: str) -> str:
     """Return the number of chosen GPUs by a state."""
-    chosen = f"count by ({label}) {selected(f'pulsed_gpu_{state}', BY_INDEX, where=' == 1')}"
-    return either(f"sum by ({label}) ({of_nodes(f'{state}_gpus')})", chosen)
+    recorded, nodes = of_models(f"{state}_gpus", "sum"), of_nodes(f"{state}_gpus", UNRECORDED)
+    return either(f"sum by ({label}) ({recorded})", f"sum by ({label}) ({nodes})", of_gpus)
+
+
+def counted_now(state: str, label: str) -> str:
+    """Return the number of chosen GPUs by a state set."""
+    return counted(state, label, f"count by ({label}) {selected(f'pulsed_gpu_{state}', BY_INDEX, where=' == 1')}")
+
+
+def age(function: str) -> str:
+    """Return the largest, smallest or mean age of samples, at the time of the scrape."""
+
+    def since(sample: str) -> str:
+        return f"(timestamp({sample}) - {sample})"
+
+    of_node, of_gpus = since(of_nodes(SAMPLE, UNRECORDED)), since(f"pulsed_gpu_{SAMPLE}{{{CHOSEN},{BY_INDEX}}}")
+    recorded, gpus = of_models("sample_age_seconds", function), of_nodes("gpus", UNRECORDED)
+    if function != "sum":
+        return either(f"{function}({recorded})", f"{function}({of_node})", f"{function}({of_gpus})")
+    return either(
+        f"sum({recorded}) / sum({of_models('gpus', 'count')})",
+        f"sum({of_node} * {gpus}) / sum({gpus})",
+        f"avg({of_gpus})",
+    )
 
 
 OVERVIEW = Row(
@@ -167,7 +247,7 @@ OVERVIEW = Row(
         number("Power", sum_of("power_watts"), "Power of all boards of the nodes on which all boards have it.", WATT),
         number(
             "Energy",
-            f"{total_of_all('', 'class_energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
+            f"{total_of_all('', 'energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
             "Energy used in the range; from energy counters, else from power.",
             KWH,
         ),
@@ -230,28 +310,31 @@ IDLE_GPUS = Row(
             " the scheduler reclaim them.",
             (
                 Query(
-                    f"{LONGEST_HELD} or label_replace({observed()} unless on () ({HELD_HOURS}),"
+                    f"{LONGEST_HELD} or label_replace({observed()} unless on () ({held_hours(IDLEST)}),"
                     ' "node", "none", "", "")',
                     "Idle while held",
                     HOURS,
                 ),
                 Query(
                     among(
-                        f"{total(GPU, 'pulsed_gpu_idle_energy_joules_total', RANGE, HELD, function='increase')}"
-                        f" / {KILOWATT_HOUR}",
+                        total(*(GPU, "pulsed_gpu_idle_energy_joules_total", RANGE, HELD, IDLEST), function="increase")
+                        + f" / {KILOWATT_HOUR}",
                         LONGEST_HELD,
                     ),
                     "Energy while idle",
                     KWH,
                 ),
-                Query(among(average_utilization(GPU, RANGE), LONGEST_HELD), "Real utilization", RATIO),
+                Query(among(average_utilization(GPU, RANGE, IDLEST), LONGEST_HELD), "Real utilization", RATIO),
                 Query(
-                    among(f"max by ({GPU}) {selected('pulsed_gpu_memory_used_ratio')}", LONGEST_HELD),
+                    among(f"max by ({GPU}) {selected('pulsed_gpu_memory_used_ratio', IDLEST)}", LONGEST_HELD),
                     "Memory used",
                     RATIO,
                 ),
                 Query(
-                    among(state_number("pulsed_gpu_workload_class", "class", CLASSES, CHOSEN, GPU), LONGEST_HELD),
+                    among(
+                        state_number("pulsed_gpu_workload_class", "class", CLASSES, f"{CHOSEN},{IDLEST}", GPU),
+                        LONGEST_HELD,
+                    ),
                     "Class now",
                     states=CLASSES,
                 ),
@@ -262,7 +345,7 @@ IDLE_GPUS = Row(
             "Least used",
             "bargauge",
             "The ten GPUs with the lowest average real utilization in the range.",
-            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE)}))", LEGEND),),
+            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE, LEAST_USED)}))", LEGEND),),
             RATIO,
             top=1.0,
             limits=USE,
@@ -283,8 +366,10 @@ IDLE_GPUS = Row(
             " means that few GPUs do most of the work.",
             (
                 Query(
-                    "sum by (le) (increase(pulsed_real_utilization_distribution_ratio_bucket"
-                    f'{{{SCOPE},node=~"$node",model=~"$model"}}[{RATE}]))',
+                    either(
+                        f"sum by (le) (avg_over_time({of_model(_DISTRIBUTION)}{{{_OF_NODES}}}[{RATE}]))",
+                        f"sum by (le) (rate(pulsed_{_DISTRIBUTION}_bucket{{{_OF_NODES},{UNRECORDED}}}[{RATE}]))",
+                    ),
                     "{{le}}",
                 ),
             ),
@@ -297,7 +382,7 @@ IDLE_GPUS = Row(
             " which any kernel ran. The difference is what the kernels leave unused.",
             (
                 Query(average_of_all(RATE), "real utilization"),
-                Query(mean_of("gpu_utilization_ratio"), "GPU utilization (nvidia-smi)"),
+                Query(mean_of(UTILIZATION), "GPU utilization (nvidia-smi)"),
             ),
             RATIO,
             top=1.0,
@@ -344,7 +429,7 @@ WORK = Row(
             "Bottlenecks",
             "timeseries",
             "Number of GPUs by bottleneck.",
-            (Query(counted("bottleneck", "bottleneck"), "{{bottleneck}}"),),
+            (Query(counted_now("bottleneck", "bottleneck"), "{{bottleneck}}"),),
             stacked=True,
             states=BOTTLENECK,
         ),
@@ -352,7 +437,7 @@ WORK = Row(
             "Limiting resources",
             "timeseries",
             "Number of GPUs by the resource closest to its practical limit; none if no resource is close.",
-            (Query(counted("limiting_resource", "resource"), "{{resource}}"),),
+            (Query(counted_now("limiting_resource", "resource"), "{{resource}}"),),
             stacked=True,
             states=RESOURCES,
         ),
@@ -384,8 +469,8 @@ HEAT = Row(
             (
                 Query(
                     among(
-                        f"pulsed_gpu_temperature_celsius{{{CHOSEN}}}",
-                        highest_ever(10, "pulsed_gpu_temperature_celsius"),
+                        f"pulsed_gpu_temperature_celsius{{{CHOSEN},{HOTTEST}}}",
+                        highest_ever(10, "pulsed_gpu_temperature_celsius", HOTTEST),
                     ),
                     LEGEND,
                 ),
@@ -402,7 +487,7 @@ HEAT = Row(
                 Query(COOLEST_MARGIN, "Degrees left", CELSIUS),
                 *(
                     Query(
-                        among(total(GPU, f"pulsed_gpu_{name}_violation_seconds_total", RANGE), COOLEST_MARGIN),
+                        among(total(GPU, f"pulsed_gpu_{name}_violation_seconds_total", RANGE, NEAREST), COOLEST_MARGIN),
                         f"Throttled by {word}",
                         RATIO,
                     )
@@ -417,9 +502,9 @@ HEAT = Row(
             " lowered.",
             (
                 Query(
-                    f"(pulsed_gpu_power_watts{{{CHOSEN}}}"
-                    f" and on ({GPU}) {highest_ever(10, 'pulsed_gpu_power_watts', 'pulsed_gpu_power_limit_watts')})"
-                    f" / pulsed_gpu_power_limit_watts{{{CHOSEN}}}",
+                    f"(pulsed_gpu_power_watts{{{CHOSEN},{STRONGEST}}} and on ({GPU}) "
+                    + highest_ever(10, "pulsed_gpu_power_watts", STRONGEST, divided_by="pulsed_gpu_power_limit_watts")
+                    + f") / pulsed_gpu_power_limit_watts{{{CHOSEN},{STRONGEST}}}",
                     LEGEND,
                 ),
             ),
@@ -438,10 +523,7 @@ HEALTH = Row(
             " `pulsed doctor` on that node lists them.",
             (
                 Query(
-                    either(
-                        f"sum by (state) ({of_nodes('health_gpus')})",
-                        counted_states("state", SEVERITY_CHOSEN, SEVERITIES),
-                    ),
+                    counted("health", "state", counted_states("state", SEVERITY_CHOSEN, SEVERITIES)),
                     "{{state}}",
                 ),
             ),
@@ -454,7 +536,12 @@ HEALTH = Row(
             "GPUs by check, in any state but ok, of all nodes of the cluster and job.",
             (
                 Query(
-                    f"topk(10, sum by (check, state) (pulsed_health_checks{{{SCOPE}}}))",
+                    "topk(10, "
+                    + either(
+                        f"sum by (check, state) (cluster:pulsed_health_checks:sum{{{SCOPE}}})",
+                        f"sum by (check, state) (pulsed_health_checks{{{SCOPE},{UNRECORDED}}})",
+                    )
+                    + ")",
                     "{{check}}: {{state}}",
                 ),
             ),
@@ -551,12 +638,9 @@ SELF = Row(
         Panel(
             "Age of samples",
             "timeseries",
-            "Age of the samples at the scrape. Older than source.stale_after, a GPU leaves the page. Negative or very"
-            " large: the clocks of the node and Prometheus differ.",
-            tuple(
-                Query(f"{name}(timestamp({SAMPLE}{{{CHOSEN}}}) - {SAMPLE}{{{CHOSEN}}})", word)
-                for name, word in (("max", "oldest"), ("avg", "mean"), ("min", "newest"))
-            ),
+            "Age of the oldest sample of each node at the scrape. Older than source.stale_after, a GPU leaves the page."
+            " Negative or very large: the clocks of the node and Prometheus differ.",
+            tuple(Query(age(name), word) for name, word in (("max", "oldest"), ("sum", "mean"), ("min", "newest"))),
             SECONDS,
             6,
             7,
@@ -591,4 +675,5 @@ FLEET = Dashboard(
     chained_variables(several=True),
     (OVERVIEW, ATTENTION, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
     points=120,  # rates are averages over a point, so that none is missed
+    found=(RECORDED, *RANKINGS),
 )

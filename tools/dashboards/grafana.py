@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tools.dashboards.model import Dashboard, Row, Variable
+from tools.dashboards.model import Dashboard, Found, Row, Variable
 from tools.dashboards.panels import SOURCE, Json, panel_json
 
 COLUMNS = 24
@@ -56,7 +56,7 @@ def _dashboard(dashboard: Dashboard) -> Json:
         "refresh": "30s",
         "schemaVersion": 38,
         "tags": ["pulsed", "gpu"],
-        "templating": {"list": [_DATASOURCE, *map(_variable, dashboard.variables)]},
+        "templating": {"list": [_DATASOURCE, *map(_variable, dashboard.variables), *map(_found, dashboard.found)]},
         "time": {"from": "now-1h", "to": "now"},
         "timepicker": {},
         "timezone": "browser",
@@ -86,24 +86,35 @@ _DATASOURCE: Json = {
 
 def _variable(variable: Variable) -> Json:
     query = f"label_values({variable.metric}, {variable.of})"
-    every: Json = {"current": {"selected": True, "text": ["All"], "value": ["$__all"]}, "allValue": ".*"}
+    return _queried(variable, variable.label, query, {"hide": 0, "regex": "", "skipUrlSync": False}, ".*")
+
+
+def _found(variable: Found) -> Json:
+    regex = "/^([^{]+)/" if variable.of == "__name__" else f'/[{{,]{variable.of}="([^"]+)"/'
+    query = f"query_result({variable.expr})"
+    return _queried(variable, variable.name, query, {"hide": 2, "regex": regex, "skipUrlSync": True}, None)
+
+
+def _queried(variable: Variable | Found, label: str, query: str, own: Json, every: str | None) -> Json:
+    """Return a variable with the result of a query; `every` is the value of All, None for all results."""
+    chosen: Json = {"current": {"selected": True, "text": ["All"], "value": ["$__all"]}, "allValue": every}
     return {
         "name": variable.name,
-        "label": variable.label,
+        "label": label,
         "description": variable.description,
         "type": "query",
         "datasource": SOURCE,
         "definition": query,
         "query": {"query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
-        "hide": 0,
+        "hide": own["hide"],
         "includeAll": variable.several,
         "multi": variable.several,
         "options": [],
         "refresh": 2,
-        "regex": "",
-        "skipUrlSync": False,
+        "regex": own["regex"],
+        "skipUrlSync": own["skipUrlSync"],
         "sort": 3,
-        **(every if variable.several else {"current": {}}),
+        **(chosen if variable.several else {"current": {}}),
     }
 
 

@@ -108,11 +108,31 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A hidden variable: the values of a label in the result of a query, evaluated when the dashboard is loaded.
+
+    Attributes:
+        name: as in `$name`.
+        expr: PromQL; it may name the variables before it.
+        of: the label.
+        several: whether it has all values, of which any matches; else the first, empty if there is none.
+        description: what it is for.
+    """
+
+    name: str
+    expr: str
+    of: str
+    several: bool
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dashboard:
     """A dashboard; `uid` is its address in Grafana and the name of its file.
 
     Attributes:
         points: most points of a line; 0 for as many as there are pixels.
+        found: variables that are not shown, after the others.
     """
 
     uid: str
@@ -121,6 +141,7 @@ class Dashboard:
     variables: tuple[Variable, ...]
     rows: tuple[Row, ...]
     points: int = 0
+    found: tuple[Found, ...] = ()
 
     @property
     def panels(self) -> tuple[Panel, ...]:

@@ -1,16 +1,17 @@
 """Expressions that several panels share: what is chosen, exact averages, rankings, and zeros that are known.
 
 No expression turns absence into 0: a 0 needs a series that was observed. Panels over all GPUs read the sums by node,
-which have no label `gpu`; where GPUs are chosen by index, the series of these.
+which have no label `gpu`, or where rules have recorded them those by model; where GPUs are chosen by index, the series
+of these.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from pulsed.compute.products import BY_MODEL, TemperatureLimits
-from tools.dashboards.model import State
+from pulsed.present.promql.levels import MODEL_RATES, RATES, of_model
+from tools.dashboards.model import Found, State
 
 SCOPE = 'cluster=~"$cluster",job=~"$job"'
 """The daemons that were chosen."""
@@ -25,27 +26,39 @@ RATE, RANGE = "$__rate_interval", "$__range"
 KILOWATT_HOUR, HOUR = "3.6e6", "3600"
 
 NODES = f'{CHOSEN},model=~"$model"'
-"""The sums by node, as long as all GPUs of the nodes are chosen: without a label `gpu` they match `.*` alone."""
+"""The sums by node, as long as all GPUs of the nodes are chosen: without a label `gpu` they match `.*` alone. And what
+rules record by model, as long as all nodes and jobs are."""
 
-BY_INDEX = 'uuid!~"$gpu"'
-"""True of every GPU if some are chosen by index, and of none if all are: only then are their series read."""
+BY_INDEX = 'job!~"$gpu"'
+"""True of every GPU if some are chosen by index, and of none if all are: only then are their series read. No job has a
+number for a name; there are few to compare."""
 
-_INFO = f'pulsed_gpu_info{{{CHOSEN},model=~"$model"}}'
+UNRECORDED = 'recorded=~"$recorded"'
+"""True of every sum by node, but of none if rules have recorded those by model for the whole range."""
 
+RECORDED = Found(
+    "recorded",
+    f"{of_model('gpus', 'count')}{{{CHOSEN}}} offset {RANGE}",
+    "__name__",
+    False,
+    "Whether rules record what is chosen.",
+)
 
-def _info(matchers: Sequence[str]) -> str:
-    return f'pulsed_gpu_info{{{CHOSEN},model=~"$model",{BY_INDEX}}}' if BY_INDEX in matchers else _INFO
+_OTHER_MODELS = f'pulsed_gpu_info{{{CHOSEN},model!~"$model"}}'
+_METRICS = {rate.counter: rate.metric for rate in (*RATES, *MODEL_RATES)}
+_OF_GPUS = {"energy_joules": "class_energy_joules"}
+"""Counters of GPUs whose sum has another name."""
 
 
 def selected(metric: str, *matchers: str, where: str = "") -> str:
     """Return the current values of the chosen GPUs; `where` is a comparison, such as ` == 1`."""
-    return f"({metric}{{{','.join((CHOSEN, *matchers))}}}{where} and on (node, uuid) {_info(matchers)})"
+    return f"({metric}{{{','.join((CHOSEN, *matchers))}}}{where} unless on (node, uuid) {_OTHER_MODELS})"
 
 
 def grown(function: str, metric: str, over: str, *matchers: str) -> str:
-    """Return `rate` or `increase` of a counter of the chosen GPUs, of those that are gone, too."""
-    info = f"last_over_time({_info(matchers)}[{over}])" if over == RANGE else _info(matchers)
-    return f"({function}({metric}{{{','.join((CHOSEN, *matchers))}}}[{over}]) and on (node, uuid) {info})"
+    """Return a function over time, such as `rate`, of a series of the chosen GPUs, of those that are gone, too."""
+    others = f"last_over_time({_OTHER_MODELS}[{over}])" if over == RANGE else _OTHER_MODELS
+    return f"({function}({metric}{{{','.join((CHOSEN, *matchers))}}}[{over}]) unless on (node, uuid) {others})"
 
 
 def total(by: str, metric: str, over: str, *matchers: str, function: str = "rate") -> str:
@@ -53,30 +66,44 @@ def total(by: str, metric: str, over: str, *matchers: str, function: str = "rate
     return f"sum by ({by}) {grown(function, metric, over, *matchers)}"
 
 
-def average_utilization(by: str, over: str) -> str:
+def average_utilization(by: str, over: str, *matchers: str) -> str:
     """Return the exact average of the real utilization over the time in which it is known, if it ever is."""
     used, observed, unknown = (
-        total(by, f"pulsed_gpu_{name}_total", over)
+        total(by, f"pulsed_gpu_{name}_total", over, *matchers)
         for name in ("real_utilization_seconds", "observed_seconds", "real_utilization_unknown_seconds")
     )
     return f"{used} / ({observed} - {unknown} > 0.001)"
 
 
-def of_nodes(name: str) -> str:
+def of_nodes(name: str, *matchers: str) -> str:
     """Return a sum by node."""
-    return f"pulsed_node_{name}{{{NODES}}}"
+    return f"pulsed_node_{name}{{{','.join((NODES, *matchers))}}}"
 
 
-def either(of_nodes: str, of_gpus: str) -> str:
-    """Return an expression over the sums by node, and where GPUs are chosen by index, the one over these."""
-    return f"({of_nodes} or {of_gpus})"
+def of_models(metric: str, operation: str) -> str:
+    """Return a recorded sum by model."""
+    return f"{of_model(metric, operation)}{{{NODES}}}"
+
+
+def either(*exprs: str) -> str:
+    """Return an expression over recorded sums, if there are any, the one over the sums by node, or if there are none
+    because GPUs are chosen by index, the one over these."""
+    return f"({' or '.join(exprs)})"
 
 
 def total_of_all(by: str, name: str, over: str, *matchers: str, function: str = "rate") -> str:
-    """Return the sum of the growth of a counter that nodes have, too; `name` is without prefix and `_total`."""
-    of_all = f"{function}(pulsed_node_{name}_total{{{','.join((NODES, *matchers))}}}[{over}])"
-    chosen = total(by, f"pulsed_gpu_{name}_total", over, BY_INDEX, *matchers, function=function)
-    return either(f"sum by ({by}) ({of_all})", chosen)
+    """Return the sum of the growth of a counter that nodes have, too; `name` is without prefix and `_total`.
+
+    An increase is recorded as a rate, of which there is a value a minute.
+    """
+    recorded = f"{of_model(_METRICS[name])}{{{','.join((NODES, *matchers))}}}"
+    if function == "rate":
+        summed = f"sum by ({by}) (avg_over_time({recorded}[{over}]))"
+    else:
+        summed = f"60 * sum by ({by}) (sum_over_time({recorded}[{over}:1m]))"
+    counter = of_nodes(f"{name}_total", UNRECORDED, *matchers)
+    chosen = total(by, f"pulsed_gpu_{_OF_GPUS.get(name, name)}_total", over, BY_INDEX, *matchers, function=function)
+    return either(summed, f"sum by ({by}) ({function}({counter}[{over}]))", chosen)
 
 
 def average_of_all(over: str) -> str:
@@ -111,11 +138,12 @@ def among(expr: str, ranking: str) -> str:
     return f"{expr} and on ({GPU}) {ranking}"
 
 
-def highest_ever(number: int, metric: str, divided_by: str = "") -> str:
+def highest_ever(number: int, metric: str, *matchers: str, divided_by: str = "") -> str:
     """Return the GPUs with the highest values of the range: the same ones at every step of it."""
-    least = f" / {divided_by}{{{CHOSEN}}} @ end()" if divided_by else ""
-    highest = f"max_over_time({metric}{{{CHOSEN}}}[{RANGE}] @ end()){least}"
-    return f"topk({number}, {highest} and on (node, uuid) {_INFO} @ end())"
+    selector = f"{{{','.join((CHOSEN, *matchers))}}}"
+    least = f" / {divided_by}{selector} @ end()" if divided_by else ""
+    highest = f"max_over_time({metric}{selector}[{RANGE}] @ end()){least}"
+    return f"topk({number}, {highest} unless on (node, uuid) {_OTHER_MODELS} @ end())"
 
 
 def counted_states(label: str, expr: str, states: tuple[State, ...]) -> str:
@@ -126,12 +154,13 @@ def counted_states(label: str, expr: str, states: tuple[State, ...]) -> str:
     return text
 
 
-def slowdown_of_model() -> str:
+def slowdown_of_model(*matchers: str) -> str:
     """Return the slowdown temperature of the chosen GPUs by pulsed's table of models, for those that report none."""
     none = "|".join(pattern for pattern, limits in BY_MODEL if limits == TemperatureLimits())
     excluded = f"model!~{json.dumps(f'.*({none}).*')}"
+    selector = ",".join((CHOSEN, *matchers))
     return " or ".join(
-        f"pulsed_gpu_info{{{CHOSEN},model=~{json.dumps(f'.*{pattern}.*')},{excluded}}} * {limits.slowdown:g}"
+        f"pulsed_gpu_info{{{selector},model=~{json.dumps(f'.*{pattern}.*')},{excluded}}} * {limits.slowdown:g}"
         for pattern, limits in BY_MODEL
         if limits.slowdown is not None
     )

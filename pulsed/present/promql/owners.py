@@ -1,13 +1,13 @@
-"""Recording rules of sums by owner and by node, and alerts by owner.
+"""Recording rules of sums by owner, and alerts by owner.
 
-Owners are jobs and pods, and their users, accounts and namespaces; sums by cluster, node and model have the same
-metrics. A job has series on each of its nodes; every rule adds them up. Time in which the real utilization is unknown
-counts neither as used nor as wasted.
+Owners are jobs and pods, and their users, accounts and namespaces; sums by cluster, node and model (`levels`) have the
+same metrics. A job has series on each of its nodes; every rule adds them up. Time in which the real utilization is
+unknown counts neither as used nor as wasted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsed.present import owner_totals
@@ -174,42 +174,3 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
         f"{name} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
         _LOW_WHY.format(where, owner),
     )
-
-
-GPU_LEVELS: Mapping[str, tuple[str, ...]] = {
-    "cluster": ("cluster",),
-    "node": ("cluster", "node"),
-    "model": ("cluster", "model"),
-}
-"""By level, the labels of its series."""
-
-NODE_COUNTERS: Mapping[str, tuple[str, str]] = {
-    "gpu_seconds": ("observed_seconds", ""),
-    "real_utilization_seconds": ("real_utilization_seconds", ""),
-    "real_utilization_unknown_seconds": ("real_utilization_unknown_seconds", ""),
-    "idle_seconds": ("idle_seconds", "kind"),
-    "energy_joules": ("class_energy_joules", ""),
-    "idle_energy_joules": ("idle_energy_joules", "kind"),
-}
-"""By recorded metric, the counter of nodes without `pulsed_node_` and `_total`, and a label of it that is kept."""
-
-
-def gpu_rules() -> Iterator[Recording]:
-    """Yield the rules for clusters, nodes and models."""
-    for level, labels in GPU_LEVELS.items():
-        by = ", ".join(labels)
-        yield Recording(f"{level}:pulsed_gpus:count", f"sum by ({by}) (pulsed_node_gpus)")
-        for name, (counter, kept) in NODE_COUNTERS.items():
-            yield Recording(
-                f"{level}:pulsed_{name}:rate{RATE}",
-                f"sum by ({by}{f', {kept}' if kept else ''}) (rate(pulsed_node_{counter}_total[{RATE}]))",
-            )
-        yield Recording(f"{level}:pulsed_health_severity:max", f"max by ({by}) (pulsed_node_health_severity)")
-
-
-GPU_RECORDING = "\n".join(
-    (
-        "GPUs, real utilization, idle time, power and worst health by node, model, and cluster if Prometheus adds that",
-        "label. The formulas of pulsed-recording-owners apply; idle time has the label kind: held or free.",
-    )
-)

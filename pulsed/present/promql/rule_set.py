@@ -14,15 +14,9 @@ from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules, waste_rules
 from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
 from pulsed.present.promql.inputs import LIMITS, derived_rules, input_rules
+from pulsed.present.promql.levels import INTERVAL, LEVEL_RECORDING, level_rules
 from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, gone_alerts, monitoring_alerts
-from pulsed.present.promql.owners import (
-    GPU_RECORDING,
-    OWNER_RECORDING,
-    gpu_rules,
-    owner_alerts,
-    owner_rules,
-    workload_rules,
-)
+from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
 from pulsed.present.promql.rule_types import (
     Alert,
     Group,
@@ -121,7 +115,7 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         alerts = dcgm_monitoring_alerts(settings)
         yield Group("pulsed-alerts-dcgm", alerts, "Alerts on the series recorded above.")
     if of_pulsed and choice.kind != "alerting":
-        yield Group("pulsed-recording-gpus", tuple(gpu_rules()), GPU_RECORDING, "1m")
+        yield Group("pulsed-recording-gpus", tuple(level_rules(flat=choice.flat)), LEVEL_RECORDING, INTERVAL)
         yield Group(
             "pulsed-recording-owners",
             (*owner_rules(), *workload_rules(choice.scale_target, flat=choice.flat)),
