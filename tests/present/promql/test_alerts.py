@@ -387,6 +387,21 @@ def test_restarts_gaps_and_new_gpus_do_not_change_the_utilization(tmp_path: Path
     assert bool(found) == fires
 
 
+@pytest.mark.parametrize("rules", [OF_PULSED, RECORDED], ids=["counters", "recorded"])
+@pytest.mark.parametrize(("held", "free", "fires"), [(100, 40, True), (100, 60, False), (180, 0, False), (0, 0, True)])
+def test_a_gpu_that_is_idle_for_half_of_the_time_has_no_low_utilization(
+    tmp_path: Path, rules: str, held: int, free: int, fires: bool
+) -> None:
+    """Of 300 seconds so many idle; a kind of idle time that never was has no series."""
+    world = history([(96, 10)])
+    for kind, seconds in (("held", held), ("free", free)):
+        labels = {**gpu("1", "n"), "instance": "i", "kind": kind}
+        if seconds:
+            world.append((selector("pulsed_gpu_idle_seconds_total", labels), f"0+{seconds}x95"))
+    alert = "PulsedGpuLowRealUtilization"
+    assert bool(fired(tmp_path, rules, world, {alert: 475}, "5m")[alert]) == fires
+
+
 def test_flat_rules_do_not_use_each_other() -> None:
     for selection in (RuleSelection(flat=True), RuleSelection("alerting")):
         rules = [rule for group in groups(ComputeSettings(), selection) for rule in group.rules]
