@@ -18,6 +18,9 @@ from pulsed.settings import Duration, PositiveCount, Problem, Settings, setting
 STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
 
+LEAST_STALE_SECONDS = 1.0
+"""Not earlier in a fast replay: its ticks wait for each other, and for what else the process does."""
+
 _SECTION = "Source `{}`.".format
 
 
