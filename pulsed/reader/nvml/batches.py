@@ -79,7 +79,7 @@ class FieldBatch:
             self._code = function(self._handle, len(self._fields), self._entries)
 
     def decode(self, values: Values) -> None:
-        """Set the values of the fields that have none yet.
+        """Set the values of the fields that are None; those of fields without a value are left as they are.
 
         Raises:
             NVMLError: the GPU or the driver is gone.
@@ -92,7 +92,7 @@ class FieldBatch:
         for field, entry in zip(self._fields, FIELD_ENTRY.iter_unpack(self._entries), strict=True):
             _, _, timestamp, _, type_, code, raw = entry
             if code == 0:
-                if (timestamp or type_) and values.get(field.name) is None:
+                if values[field.name] is None and (timestamp or type_):
                     values[field.name] = _number(raw, type_ if field.type is None else field.type) / field.divide
             elif code in REFUSALS:
                 refused.append(field)
@@ -130,7 +130,6 @@ class GpmSampler:
 
     Attributes:
         names: the metrics that the driver does not refuse.
-        values: of the last read. They are replaced, and do not change.
 
     Raises:
         NVMLError: the driver has no room for samples.
@@ -139,7 +138,6 @@ class GpmSampler:
     def __init__(self, nvml: ModuleType, device: NvmlDevice, metrics: Sequence[GpmMetric], longest: float) -> None:
         self._nvml, self._device, self._longest = nvml, device, longest
         self._choose(metrics)
-        self.values: Values = {}
         self._samples: list[_GpmSample] = []
         try:
             for _ in range(2):
@@ -155,7 +153,7 @@ class GpmSampler:
         request = b"".join((bytes(GPM_HEAD.size), *entries))
         self._request = ctypes.create_string_buffer(request, len(request))
 
-    def read(self, now: float) -> Steps:
+    def read(self, now: float, values: Values) -> Steps:
         """Take a sample and set the values since the one before; there are none without a pair, as in the first tick.
 
         Args:
@@ -165,7 +163,7 @@ class GpmSampler:
             NVMLError: no sample could be taken, or none compared.
         """
         oldest, before = self._samples
-        self.values = {}
+        values.update(dict.fromkeys(self.names))
         oldest.time = -math.inf
         self._fill(oldest)
         oldest.time = now
@@ -175,7 +173,7 @@ class GpmSampler:
             GPM_HEAD.pack_into(self._request, 0, 1, len(self._metrics), before.address, oldest.address)
             self._nvml.nvmlGpmMetricsGet(self._request)
             yield
-            self._decode()
+            self._decode(values)
 
     def _fill(self, sample: _GpmSample) -> None:
         nvml, board, instance = self._nvml, self._device.board, self._device.instance
@@ -184,16 +182,16 @@ class GpmSampler:
         else:
             nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
 
-    def _decode(self) -> None:
-        answers = list(GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :]))
-        self.values = {
-            name: value / divide
-            for (_, name, divide, _), (_, code, value) in zip(self._metrics, answers, strict=True)
-            if code == 0 and math.isfinite(value)
-        }
-        kept = [metric for metric, (_, code, _) in zip(self._metrics, answers, strict=True) if code not in REFUSALS]
-        if len(kept) < len(answers):
-            self._choose(kept)
+    def _decode(self, values: Values) -> None:
+        refused: list[GpmMetric] = []
+        answers = GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :])
+        for metric, (_, code, value) in zip(self._metrics, answers, strict=True):
+            if code in REFUSALS:
+                refused.append(metric)
+            elif code == 0 and math.isfinite(value):
+                values[metric.name] = value / metric.divide
+        if refused:
+            self._choose([metric for metric in self._metrics if metric not in refused])
 
     def close(self) -> None:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""

@@ -44,8 +44,7 @@ class DeviceReader:
     Attributes:
         device: what is read.
         links: those of a GPU; None for a MIG instance.
-        parts: the values of the last read, by call group, in dictionaries that do not change; none of a GPU that is
-            gone.
+        values: of the last tick, all metrics in an order that stays.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
         profiling_error: why there are no profiling counters, where the driver has any and it is not the GPU's model.
     """
@@ -61,8 +60,10 @@ class DeviceReader:
         metrics = _metrics(device.is_board, is_split) if has_gpm else []
         periods = sorted({_period(every, settings) for every in EVERY})
         self._groups = [_CallGroup(nvml, device, seconds, settings) for seconds in periods]
-        self._support: Values = {GPM_SUPPORT: float(has_gpm)} if device.is_board else {}
-        self.parts: Sequence[Values] = ()
+        self._support = {GPM_SUPPORT: float(has_gpm)} if device.is_board else {}
+        self.values: Values = {**self._support}
+        for names in ([metric.name for metric in metrics], *(group.names for group in self._groups)):
+            self.values |= dict.fromkeys(names)
         self.links = LinkReader(nvml, device) if device.is_board else None
         self._gpm = self._sampler(metrics, max(3.0 * settings.interval, 1.0)) if has_gpm else None
 
@@ -72,14 +73,15 @@ class DeviceReader:
         return () if self._gpm is None else self._gpm.names
 
     @property
-    def names(self) -> Sequence[Sequence[str]]:
-        """The metrics that the driver does not refuse, by part."""
-        return (*[tuple(dict.fromkeys(group.names)) for group in self._groups], self.counters, tuple(self._support))
+    def names(self) -> Sequence[str]:
+        """The metrics that the driver does not refuse, in the order of `values`."""
+        names = {*self._support, *self.counters}.union(*(group.names for group in self._groups))
+        return [name for name in self.values if name in names]
 
     @property
     def has_values(self) -> bool:
         """Whether any call for the device succeeded."""
-        return any(value is not None for part in self.parts if part is not self._support for value in part.values())
+        return any(value is not None for name, value in self.values.items() if name not in self._support)
 
     def read(self, now: float) -> Steps:
         """Read what is due at `now`, seconds of a clock that never steps; other values stay.
@@ -95,16 +97,14 @@ class DeviceReader:
             if self._gpm is not None:
                 yield from self._read_counters(self._gpm, now)
             for group in due:
-                group.read()
+                group.read(self.values)
             if self.links is not None:
                 self.links.read(now)
-            counters = self._gpm.values if self._gpm is not None else {}
-            self.parts = (*[group.values for group in self._groups], counters, self._support)
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise
             self.gone = error.value
-            self.parts = ()
+            self.values = dict.fromkeys(self.values)
 
     def close(self) -> None:
         """Free the samples of profiling counters. Safe to call twice."""
@@ -122,7 +122,7 @@ class DeviceReader:
 
     def _read_counters(self, gpm: GpmSampler, now: float) -> Steps:
         try:
-            yield from gpm.read(now)
+            yield from gpm.read(now, self.values)
         except self._nvml.NVMLError as error:
             self._set_profiling_error(profiling_error(error.value))
             if is_refused(error):
@@ -147,7 +147,6 @@ class _CallGroup:
 
     Attributes:
         due: when it is read next, seconds of a clock that never steps.
-        values: of the last read. They are replaced, and do not change.
     """
 
     def __init__(self, nvml: ModuleType, device: NvmlDevice, seconds: float, settings: NvmlSettings) -> None:
@@ -160,7 +159,7 @@ class _CallGroup:
             for row in CALLS
             if (row.of_instance or device.is_board) and _period(row.every, settings) == seconds
         ]
-        self.values: Values = {}
+        self._blank: Values = dict.fromkeys(self.names)
 
     @property
     def names(self) -> Iterator[str]:
@@ -181,16 +180,16 @@ class _CallGroup:
         self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
         self._fields.call()
 
-    def read(self) -> None:
-        """Set the values of the group; there are none where a call fails.
+    def read(self, values: Values) -> None:
+        """Set the values of the group; None where a call fails.
 
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
-        self.values = values = dict[str, float | None]()
+        values.update(self._blank)
         self._fields.decode(values)
         for row, calls in self._rows:
-            if calls and not (row.is_backup and values.get(row.names[0]) is not None):
+            if calls and not (row.is_backup and values[row.names[0]] is not None):
                 values.update(zip(row.names, self._numbers(calls), strict=False))
 
     def _numbers(self, calls: list[Call]) -> Numbers:

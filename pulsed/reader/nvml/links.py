@@ -32,7 +32,7 @@ class LinkReader:
     Attributes:
         names: metric and number of the link, as in `DCGM_FI_DEV_NVLINK_GET_STATE 14`: all states, and the counters of
             which any link has one above 0. A clean link costs no series besides.
-        values: by name. They are replaced, and do not change.
+        values: by name.
     """
 
     def __init__(self, nvml: ModuleType, device: NvmlDevice) -> None:
@@ -56,7 +56,7 @@ class LinkReader:
         if now < self._due or not self._batch.names:
             return
         self._due = now + RARE
-        self.values = {}
+        self.values = dict.fromkeys(self._batch.names)
         self._batch.call()
         self._batch.decode(self.values)
         shown = {name.split()[0] for name in self.names} | {_STATE}

@@ -8,16 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, repeat, zip_longest
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, zip_longest
 from types import ModuleType
 from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
-from pulsed.reader.nvml.batches import Values
 from pulsed.reader.nvml.calls import RARE
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
@@ -45,49 +42,24 @@ whole: old activity beside a new clock would count as measured anew. All time is
 """
 
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
-_NONE: Values = {}
 _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
 
-class _Block(NamedTuple):
-    """The series of one device: metrics of its reader, by part, and of its links, then those of the XIDs, if any."""
-
-    reader: DeviceReader
-    names: Sequence[Sequence[str]]
-    links: Sequence[str]
-    codes: Sequence[int]
-
-
-class _Part(NamedTuple):
-    """What was read of the metrics, links and XIDs of one device."""
-
-    block: _Block
-    metrics: Sequence[Values]
-    links: Values
-    xids: Sequence[float | None]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What was read of all GPUs, and the processes as in `RawTick`. Any thread may use it."""
+class Sample(NamedTuple):
+    """The values of a tick, and the processes as in `RawTick`."""
 
     layout: Layout
-    parts: Sequence[_Part]
+    values: list[RawValue]
     processes: tuple[GpuProcess, ...] | None = None
 
-    @cached_property
-    def values(self) -> list[RawValue]:
-        """The values of the layout.
 
-        They are put together when they are needed: between the ticks of a batch, it takes several times as long.
-        """
-        values: list[RawValue] = []
-        for (_, names, links, _), metrics, of_links, xids in self.parts:
-            for own, part in zip(names, metrics or repeat(_NONE), strict=False):
-                values += map(part.get, own)
-            values += map(of_links.get, links)
-            values += xids
-        return values
+class _Block(NamedTuple):
+    """The series of one device: metrics of its reader and of its links, then those of the XIDs, where it has any."""
+
+    reader: DeviceReader
+    names: Sequence[str]
+    links: Sequence[str]
+    codes: Sequence[int]
 
 
 class DriverSession:
@@ -185,20 +157,17 @@ class DriverSession:
         with_xids = self._xids.poll()
         self._handle_gone(now)
         layout = self._updated_layout()
-        parts = [self._part(block, with_xids) for block in self._blocks]
+        values: list[RawValue] = []
+        for reader, names, links, codes in self._blocks:
+            values += map(reader.values.__getitem__, names)
+            if links and reader.links is not None:
+                values += [None if reader.gone else reader.links.values.get(name) for name in links]
+            if codes:
+                is_shown = not reader.gone or reader.device.uuid in with_xids
+                values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
             raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
-        return Sample(layout, parts, self._processes)
-
-    def _part(self, block: _Block, with_xids: Set[str]) -> _Part:
-        """Return what was read of a device; `with_xids` are the GPUs that have just had an XID."""
-        reader, uuid, codes = block.reader, block.reader.device.uuid, block.codes
-        links = reader.links.values if reader.links is not None and not reader.gone else {}
-        xids: Sequence[float | None] = ()
-        if codes:
-            is_shown = not reader.gone or uuid in with_xids
-            xids = self._xids.values(uuid, codes) if is_shown else [None] * (1 + len(codes))
-        return _Part(block, reader.parts, links, xids)
+        return Sample(layout, values, self._processes)
 
     def _list(self, nvml: ModuleType, now: float) -> None:
         """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
@@ -262,7 +231,7 @@ class DriverSession:
             self._pause = FIRST_RETRY_SECONDS
         for reader in gone:
             if reader.gone == RESET_REQUIRED and reader.device.is_board:
-                reader.parts = [{_RECOVERY_ACTION: _RESET}] * len(reader.names)
+                reader.values[_RECOVERY_ACTION] = _RESET
 
     def _retry(self, now: float) -> None:
         if self._retry_at is None:
@@ -280,7 +249,7 @@ class DriverSession:
         self._laid_out, self._blocks = state, []
         for reader in self._readers:
             device, names = reader.device, reader.names
-            series += [Series(name, device.labels) for name in chain.from_iterable(names)]
+            series += [Series(name, device.labels) for name in names]
             links = reader.links.names if reader.links is not None else ()
             series += [Series(*reader.links.labels(name)) for name in links if reader.links is not None]
             codes = self._xids.codes(device.uuid) if device.is_board else ()

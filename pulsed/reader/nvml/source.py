@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple
 
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
@@ -47,14 +46,6 @@ def driver_thread() -> DaemonThread:
     All sources share it, so that a hung driver blocks no second thread.
     """
     return DaemonThread("nvml")
-
-
-class _Read(NamedTuple):
-    """A sample, with both times at which it was read."""
-
-    time: float
-    clock: float
-    sample: Sample
 
 
 class NvmlSource:
@@ -98,7 +89,7 @@ class NvmlSource:
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep, self._pause = clock, wall, sleep, pause
-        self._batch: deque[_Read | SourceError] = deque()
+        self._batch: deque[RawTick | SourceError] = deque()
         begun = f"{wall():.3f}"  # the last XID and the counts of XIDs are since then
         self._epoch = Epoch(engine=begun, exporter=begun)
         self._next = -math.inf
@@ -138,21 +129,15 @@ class NvmlSource:
         outcome = self._batch.popleft()
         if isinstance(outcome, SourceError):
             raise outcome
-        return self._tick(outcome)
+        return outcome
 
     def release(self) -> Sequence[RawTick]:
         """Return the ticks that are read and not given yet, see `HoldingSource`."""
         released: list[RawTick] = []
-        while self._batch and isinstance(read := self._batch[0], _Read):
-            released.append(self._tick(read))
+        while self._batch and isinstance(tick := self._batch[0], RawTick):
+            released.append(tick)
             self._batch.popleft()
         return released
-
-    def _tick(self, read: _Read) -> RawTick:
-        layout, values, processes = read.sample.layout, read.sample.values, read.sample.processes
-        return RawTick(
-            TARGET, read.time, read.clock, self.interval, layout, values, processes=processes, epoch=self._epoch
-        )
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
@@ -168,37 +153,40 @@ class NvmlSource:
         self._next = next_multiple(self.interval, now) if is_missed else self._next + self.interval
         return max(0.0, delay)
 
-    def _read_batch(self, batch: deque[_Read | SourceError], hold: float) -> None:
+    def _read_batch(self, batch: deque[RawTick | SourceError], hold: float) -> None:
         """Append ticks until the first one that waits cannot wait for the next, or until the batch is given up.
 
         Args:
             hold: seconds that a tick may wait.
         """
-        first = math.inf
-        repeats = self._wait() if hold else []
+        first, ticks = math.inf, self._wait() if hold else []
         while batch is self._batch:
             wall, clock = self._wall(), self._clock()
             try:
-                read = _Read(wall, clock, self._session.tick())
+                ticks.append(self._tick(wall, clock, self._session.tick()))
             except SourceError as error:
-                batch += [*repeats, error]
+                batch += [*ticks, error]
                 return
             if not batch:
-                first = repeats[0].clock if repeats else clock
-            batch += [*repeats, read]
+                first = ticks[0].clock
+            batch += ticks
             if batch is not self._batch or clock - first + self.interval > hold:
                 return
-            repeats = self._wait()
+            ticks = self._wait()
 
-    def _wait(self) -> list[_Read]:
+    def _wait(self) -> list[RawTick]:
         """Sleep until a tick reads the driver; return the ticks before it, which are not worth waking up for."""
-        repeats: list[_Read] = []
+        repeats: list[RawTick] = []
         wall, now, delay = self._wall(), self._clock(), self._next_pause()
         while (sample := self._session.sample) is not None and not self._session.is_due(now + delay):
-            repeats.append(_Read(wall + delay, now + delay, sample))
+            repeats.append(self._tick(wall + delay, now + delay, sample))
             delay = self._next_pause()
         self._pause(delay)
         return repeats
+
+    def _tick(self, wall: float, clock: float, sample: Sample) -> RawTick:
+        layout, values, processes = sample
+        return RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
 
     async def _run(
         self, function: Callable[[], None], patience: float, pauses: float = 0.0, *, is_final: bool = False

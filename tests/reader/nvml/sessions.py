@@ -29,8 +29,7 @@ class Reader:
     def tick(self, seconds: float = 1.0) -> CanonicalTick:
         self.clock.now += seconds
         self.processes = None
-        sample = self.session.tick()
-        layout, values, self.processes = sample.layout, sample.values, sample.processes
+        layout, values, self.processes = self.session.tick()
         assert len(layout.series) == len(values)
         return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
 

@@ -24,9 +24,8 @@ def test_every_call_has_a_value_on_some_architecture(nvml: LoadedStandin) -> Non
     nvml.gpus = [make(index) | {"energy": 1, "fan": 30} for index, make in enumerate(makers)]
     nvml.write()
     with reading() as reader:
-        sample = reader.session.tick()
-    pairs = zip(sample.layout.series, sample.values, strict=True)
-    with_value = {series.name for series, value in pairs if value is not None}
+        layout, values, _ = reader.session.tick()
+    with_value = {series.name for series, value in zip(layout.series, values, strict=True) if value is not None}
     assert {name for row in CALLS for name in row.names} <= with_value
 
 
