@@ -7,6 +7,7 @@ are contiguous; empty families are omitted. Samples have no timestamps. GPUs of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import zlib
@@ -16,11 +17,12 @@ from functools import partial
 from io import BytesIO
 from itertools import chain
 from math import inf
+from typing import NamedTuple
 
 from pulsed.background import TURN_SECONDS, in_background
 from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import repeated
+from pulsed.model.gpu import GpuKey, repeated
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
@@ -101,6 +103,19 @@ class _Place:
         return not (has_same_series and self.renderer.has_devices(tick.devices))
 
 
+class _ShownTick(NamedTuple):
+    """A tick with its renderers, the keys of its GPUs, and the positions of those that other targets have."""
+
+    place: _Place
+    tick: ComputedTick
+    keys: tuple[GpuKey, ...]
+    hidden: frozenset[int]
+
+
+def _shown_tick(place: _Place, tick: ComputedTick) -> _ShownTick:
+    return _ShownTick(place, tick, place.renderer.keys, place.hidden)
+
+
 @dataclass(frozen=True, slots=True)
 class PageSettings:
     """What is on the page.
@@ -137,7 +152,10 @@ class Pages:
         self._memory = SeriesMemory()
         self._distributions = Distributions()
         self._node_counters = NodeCounters()
-        self._lock = asyncio.Lock()
+        self._sums_memory = SeriesMemory()
+        self._present: set[GpuKey] | None = None
+        """The GPUs that there are since they changed, for the sums to forget the others."""
+        self._lock, self._sums_lock = asyncio.Lock(), asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
         self._recommends_parts = True
@@ -147,6 +165,7 @@ class Pages:
         """Render by these settings from the next page on; what was published of a GPU before is remembered."""
         self._settings = settings
         self._memory.change_forms()
+        self._sums_memory.change_forms()
         self._headers = tuple([_headers(settings.catalog, openmetrics) for openmetrics in (False, True)])
         self._pages.clear()
         self._places: dict[int, _Place] = {}
@@ -155,7 +174,7 @@ class Pages:
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
-        self._memory.begin_page(now)
+        self._begin(now, WHOLE)
         if self._cache_key.expired(self._store, now):
             self._pages.clear()
         key = (openmetrics, gzip)
@@ -165,7 +184,8 @@ class Pages:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
                 draft = BytesIO()
-                self._telemetry.observe("present", _run(self._render(draft, self._fresh(now), now, openmetrics, WHOLE)))
+                ticks = self._fresh(now)
+                self._telemetry.observe("present", _run(self._render(draft, ticks, now, openmetrics, WHOLE)))
                 _run(self._end(draft, now, openmetrics, WHOLE))
                 page = draft.getvalue()
             self._pages[key] = page
@@ -175,15 +195,20 @@ class Pages:
         """Return the page as `page` does, or a part, without keeping other requests from being answered meanwhile.
 
         The pages of many targets are rendered in turns of `TURN_SECONDS`, those with a large target in the background.
-        The whole page is kept until it changes; of a part the chunks of its targets are.
+        The whole page is kept until it changes; of a part the chunks of its targets are. The sums of all GPUs, which
+        take long, do not keep parts with GPUs waiting.
         """
-        async with self._lock:
+        async with contextlib.AsyncExitStack() as stack:
+            if part.daemon:
+                await stack.enter_async_context(self._sums_lock)
+            if part.targets != ():
+                await stack.enter_async_context(self._lock)
             pages = self._pages
             if part is not WHOLE:
                 pages = {}
             elif self._cache_key.expired(self._store, now):
                 pages.clear()
-            self._memory.begin_page(now, part.name)
+            self._begin(now, part)
             plain, packed = (openmetrics, False), (openmetrics, True)
             if plain not in pages:
                 pages[plain] = await self._rendered(now, openmetrics, part)
@@ -197,7 +222,12 @@ class Pages:
         if part is WHOLE:
             self._recommend_parts(sum(sizes))
         draft = BytesIO()
-        steps = self._render(draft, fresh, now, openmetrics, part)
+        if part.targets == ():
+            async with self._lock:
+                shown = self._update(fresh, now, self._settings.passthrough, part)
+            steps = self._sums(draft, shown, openmetrics)
+        else:
+            steps = self._render(draft, fresh, now, openmetrics, part)
         if max(sizes, default=0) <= LARGE_GPUS:
             seconds = await _run_in_turns(steps)
         else:
@@ -205,6 +235,12 @@ class Pages:
         self._telemetry.observe("present", seconds)
         await _run_in_turns(self._end(draft, now, openmetrics, part))
         return draft.getvalue()
+
+    def _begin(self, now: float, part: PagePart) -> None:
+        if part.targets != ():
+            self._memory.begin_page(now, part.name)
+        if part.daemon:
+            self._sums_memory.begin_page(now, part.name)
 
     def _recommend_parts(self, gpus: int) -> None:
         """Log once that a large page is better read in parts."""
@@ -229,35 +265,22 @@ class Pages:
     ) -> Iterator[None]:
         """Render what a part has of ticks in many short steps: families of GPUs, of the source, and sums of GPUs."""
         settings, republishes = self._settings, self._settings.passthrough
-        fresh = self._update(ticks, now, republishes, part)
-        if part.targets != ():
-            chunks: list[list[bytes]] = []
-            for place, tick in fresh:
-                chunks.append(place.renderer.render(tick, place.hidden))
-                yield
-            before = b""
-            for head, parts in zip(self._headers[openmetrics], zip(*chunks, strict=True), strict=False):
-                if any(parts):
-                    if head is not before:
-                        page.write(head)
-                        before = head
-                    page.writelines(parts)
-                yield
+        shown = self._update(ticks, now, republishes, part)
+        fresh = [(each.place, each.tick) for each in shown]
+        chunks: list[list[bytes]] = []
+        for place, tick in fresh:
+            chunks.append(place.renderer.render(tick, place.hidden))
+            yield
+        before = b""
+        for head, parts in zip(self._headers[openmetrics], zip(*chunks, strict=True), strict=False):
+            if any(parts):
+                if head is not before:
+                    page.write(head)
+                    before = head
+                page.writelines(parts)
+            yield
         if part.daemon:
-            for place, tick in fresh:
-                place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions, self._node_counters)
-                yield
-            counts = [place.counts for place, _ in fresh]
-            nodes = [count.nodes for count in counts]
-            texts = chain(
-                summary_lines(settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics),
-                node_lines(settings.catalog.nodes, nodes, self._node_counters, self._memory, openmetrics),
-            )
-            for piece in pieces(texts):
-                page.write(piece)
-                yield
-        if part.targets == ():
-            return
+            yield from self._sums(page, shown, openmetrics)
         if "jobstats" in settings.compat:
             page.writelines(_of_jobstats(fresh, openmetrics))
             yield
@@ -266,22 +289,39 @@ class Pages:
                 page.write(lines)
                 yield
 
+    def _sums(self, page: BytesIO, shown: Sequence[_ShownTick], openmetrics: bool) -> Iterator[None]:
+        """Render the sums over all GPUs in many short steps, while renderers may go on to other ticks."""
+        present, self._present = self._present, None
+        if present is not None:
+            self._distributions.forget_others(present)
+            self._node_counters.forget_others(present)
+        for place, tick, keys, hidden in shown:
+            place.counts.update(tick, keys, hidden, self._distributions, self._node_counters)
+            yield
+        catalog, counts = self._settings.catalog, [each.place.counts for each in shown]
+        nodes = [count.nodes for count in counts]
+        texts = chain(
+            summary_lines(catalog.summaries, counts, self._distributions, self._settings.peaks, openmetrics),
+            node_lines(catalog.nodes, nodes, self._node_counters, self._sums_memory, openmetrics),
+        )
+        for piece in pieces(texts):
+            page.write(piece)
+            yield
+
     def _fresh(self, now: float, targets: Sequence[Target] | None = None) -> list[TargetTick]:
         """Return the fresh ones of targets, by default all, with their ticks, which do not change while rendered."""
         targets = self._store.targets if targets is None else targets
         return [(target, tick) for target in targets if target.fresh(now) and (tick := target.tick)]
 
-    def _update(
-        self, ticks: Sequence[TargetTick], now: float, republishes: bool, part: PagePart
-    ) -> list[tuple[_Place, ComputedTick]]:
+    def _update(self, ticks: Sequence[TargetTick], now: float, republishes: bool, part: PagePart) -> list[_ShownTick]:
         """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it.
 
         For a part that is done at most once a second, unless GPUs or series of its own targets have changed.
         """
         places = self._places
         if not part.daemon and now < self._shared_until:
-            known = [(place, tick) for target, tick in ticks if (place := places.get(id(target)))]
-            if len(known) == len(ticks) and not any(place.is_changed(tick, republishes) for place, tick in known):
+            known = [_shown_tick(place, tick) for target, tick in ticks if (place := places.get(id(target)))]
+            if len(known) == len(ticks) and not any(each.place.is_changed(each.tick, republishes) for each in known):
                 return known
         self._shared_until = now + REFRESH_SECONDS
         targets = self._store.targets
@@ -302,10 +342,8 @@ class Pages:
         if republishes and (shown != self._shown or any(new_layouts or ())):
             _share_series([place for place, _ in fresh])
         self._shown = shown
-        if part.daemon:
-            return fresh
         wanted = {id(target) for target, _ in ticks}
-        return [each for each in fresh if id(each[0].target) in wanted]
+        return [_shown_tick(place, tick) for place, tick in fresh if id(place.target) in wanted]
 
     def _renderer(self) -> TargetRenderer:
         return TargetRenderer(
@@ -317,8 +355,7 @@ class Pages:
             place.hidden = hidden
         keys = {key for place in fresh for key in place.renderer.keys}
         self._memory.forget_others(keys)
-        self._distributions.forget_others(keys)
-        self._node_counters.forget_others(keys)
+        self._present = keys
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
 
 

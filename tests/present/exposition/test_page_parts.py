@@ -27,6 +27,12 @@ def pages_of(store: TargetStore, settings: PageSettings = SETTINGS) -> Pages:
     return Pages(store, Telemetry(store), settings)
 
 
+async def asked(pages: Pages, name: str, now: float) -> str:
+    part = pages.parts.part(name, now)
+    assert part is not None
+    return (await pages.serve(now, openmetrics=False, gzip=False, part=part)).decode()
+
+
 def part_of(pages: Pages, name: str, now: float = NOW, *, packed: bool = False) -> str:
     part = pages.parts.part(name, now)
     assert part is not None
@@ -76,6 +82,24 @@ async def test_the_sums_of_many_nodes_are_rendered_in_short_steps(monkeypatch: p
     body = await pages.serve(NOW, openmetrics=False, gzip=False, part=pages.parts.part("daemon", NOW) or WHOLE)
     counting.cancel()
     assert turns > 300 + body.count(b"\n") / PIECE_LINES > 310
+
+
+async def test_sums_of_many_nodes_keep_no_other_part_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs of a target change meanwhile: the sums are still those of the ticks with which they began."""
+    monkeypatch.setattr(page, "TURN_SECONDS", -1.0)
+    store = store_of(*map(exporter, range(300)))
+    expected = [
+        line for line in (await asked(pages_of(store), "daemon", NOW)).splitlines() if line.startswith("pulsed_node_")
+    ]
+    pages = pages_of(store)
+    sums = asyncio.create_task(asked(pages, "daemon", NOW))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    store.targets[299].accept(tick(busy_gpus(3, 299, "node299")), NOW)
+    group = await asked(pages, "nodes/node299", NOW + 2)
+    assert not sums.done()
+    assert group.count("pulsed_gpu_info{") == 3
+    assert [line for line in (await sums).splitlines() if line.startswith("pulsed_node_")] == expected
 
 
 def test_a_node_has_the_gpus_of_all_its_targets() -> None:
