@@ -64,13 +64,16 @@ def _measured(folder: Path, port: int, targets: int, baseline: Figure) -> Iterat
         "source.exporter.file.files": lists,
     }
     with serving(folder, *(f"--set={key}={value}" for key, value in settings.items()), ready=False) as daemon:
-        with _scraped(daemon) as longest:
+        with _scraped(daemon) as (longest, probed):
             time.sleep(WARM_UP * INTERVAL)
             _expect(daemon, gpus)
-            longest.clear()
             before, usage = _layer_seconds(daemon), Usage(daemon.process.pid)
             time.sleep(CYCLES * INTERVAL)
             used, after = usage.cpu_seconds(), _layer_seconds(daemon)
+            longest.clear()
+            probed.set()
+            time.sleep(CYCLES * INTERVAL)
+            answers = dict(longest)
             for layer, name in LAYERS.items():
                 yield Figure(f"{name}, wall time", 1e6 * (after[layer] - before[layer]) / CYCLES / gpus, "us a GPU")
             bar = Bar("value", 200) if targets == TARGETS else None
@@ -78,9 +81,9 @@ def _measured(folder: Path, port: int, targets: int, baseline: Figure) -> Iterat
             core = 100 * used / CYCLES / INTERVAL
             yield Figure("the same", core, "% of a core", bar=Bar("value", 25) if targets == MANY_TARGETS else None)
             bar = Bar("value", 100)
-            yield Figure("longest answer: /-/healthy", 1000 * longest["-"], "ms", bar=bar)
-            yield Figure("longest answer: GPUs of 64 targets", 1000 * longest["groups"], "ms", bar=bar)
-            yield Figure("longest answer: sums of all nodes", 1000 * longest["daemon"], "ms")
+            yield Figure("longest answer: /-/healthy", 1000 * answers["-"], "ms", bar=bar)
+            yield Figure("longest answer: GPUs of 64 targets", 1000 * answers["groups"], "ms", bar=bar)
+            yield Figure("longest answer: sums of all nodes", 1000 * answers["daemon"], "ms")
             yield Figure("memory", 1000 * usage.resident_megabytes() / gpus, "kB a GPU", bar=Bar("value", 60))
             write(lists, port, range(targets + JOINING))
             time.sleep(2 * INTERVAL)
@@ -92,13 +95,14 @@ def _measured(folder: Path, port: int, targets: int, baseline: Figure) -> Iterat
 
 
 @contextlib.contextmanager
-def _scraped(daemon: Daemon) -> Iterator[dict[str, float]]:
-    """Ask for the parts of the page as Prometheus does, spread over the interval; yields the longest answers.
+def _scraped(daemon: Daemon) -> Iterator[tuple[dict[str, float], threading.Event]]:
+    """Ask for the parts of the page as Prometheus does, spread over the interval.
 
+    Yields the longest answers, and what begins the probes: 20 a second, which are no part of what a cycle costs.
     Connections are kept, as Prometheus keeps them, or to accept the connections of probes would be part of the figures.
     """
     longest: dict[str, float] = {}
-    stop = threading.Event()
+    stop, probed = threading.Event(), threading.Event()
 
     def ask(connection: http.client.HTTPConnection, path: str) -> None:
         begun = time.monotonic()
@@ -107,10 +111,10 @@ def _scraped(daemon: Daemon) -> Iterator[dict[str, float]]:
         kind = path.split("/")[1]
         longest[kind] = max(longest.get(kind, 0.0), time.monotonic() - begun)
 
-    def scrape() -> None:
+    def scrape(of_daemon: bool) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
         while not stop.is_set():
-            parts = _parts(daemon)
+            parts = [path for path in _parts(daemon) if path.startswith("/daemon/") is of_daemon]
             for path in parts:
                 ask(connection, path)
                 if stop.wait(INTERVAL / len(parts)):
@@ -120,13 +124,18 @@ def _scraped(daemon: Daemon) -> Iterator[dict[str, float]]:
     def probe() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
         while not stop.wait(PROBE_SECONDS):
-            ask(connection, "/-/healthy")
+            if probed.is_set():
+                ask(connection, "/-/healthy")
 
-    threads = [threading.Thread(target=each) for each in (scrape, probe)]
+    threads = [
+        threading.Thread(target=scrape, args=[False]),
+        threading.Thread(target=scrape, args=[True]),  # at the same time, as Prometheus may
+        threading.Thread(target=probe),
+    ]
     for thread in threads:
         thread.start()
     try:
-        yield longest
+        yield longest, probed
     finally:
         stop.set()
         for thread in threads:

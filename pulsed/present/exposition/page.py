@@ -228,12 +228,13 @@ class Pages:
             steps = self._sums(draft, shown, openmetrics)
         else:
             steps = self._render(draft, fresh, now, openmetrics, part)
+        others = self._lock if part.targets == () else None
         if max(sizes, default=0) <= LARGE_GPUS:
-            seconds = await _run_in_turns(steps)
+            seconds = await _run_in_turns(steps, others)
         else:
             seconds = await in_background(partial(_run, steps))
         self._telemetry.observe("present", seconds)
-        await _run_in_turns(self._end(draft, now, openmetrics, part))
+        await _run_in_turns(self._end(draft, now, openmetrics, part), others)
         return draft.getvalue()
 
     def _begin(self, now: float, part: PagePart) -> None:
@@ -377,13 +378,17 @@ async def _compressed(page: bytes) -> bytes:
     return compress(page) if len(page) <= LARGE_BYTES else await in_background(partial(compress, page))
 
 
-async def _run_in_turns(steps: Iterator[None]) -> float:
-    """Run all steps, and the event loop after every turn; return the seconds that the steps took."""
+async def _run_in_turns(steps: Iterator[None], others: asyncio.Lock | None = None) -> float:
+    """Run all steps, and after every turn the event loop, and who waits for a lock or has it; return the seconds that
+    the steps took."""
     seconds, begun = 0.0, time.perf_counter()
     for _ in steps:
         spent = time.perf_counter() - begun
         if spent > TURN_SECONDS:
             await asyncio.sleep(0)
+            if others is not None and others.locked():
+                async with others:
+                    pass
             seconds, begun = seconds + spent, time.perf_counter()
     return seconds + time.perf_counter() - begun
 
