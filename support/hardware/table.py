@@ -37,8 +37,9 @@ are its MFU. The estimate may be higher, because the padding of tiles counts as 
 matrices. Expected differences are those published for H100 (arXiv 2605.20799) and the tiles that cuBLAS has.
 
 `make hardware POWER_LIMIT=60`, as root, also lowers the power limit to 60 % of its default, or to the lowest that the
-GPU accepts, for one of the GEMMs. It is restored afterwards, also when the run is interrupted or killed. GEMMs that
-cannot be played are skipped; the table has the reason.
+GPU accepts, for one of the GEMMs. A process of its own restores it afterwards, also when the run is interrupted or
+killed; if both are killed at once, as by a container's end, `nvidia-smi -pl` restores it. GEMMs that cannot be played
+are skipped; the table has the reason.
 
 Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
 table, correct rules or peaks with that evidence, not the expectations.
