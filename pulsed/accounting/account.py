@@ -22,6 +22,9 @@ from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
+LEAKED = Owner("nobody", "nobody")
+"""The owner of memory that has leaked."""
+
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""
 
@@ -234,6 +237,11 @@ class OwnerAccount:
     timeline: Timeline = field(default_factory=Timeline)
     host: JobHostUsage | None = None
     balance: Balance = field(default_factory=Balance)
+
+    @property
+    def is_of_leaked_memory(self) -> bool:
+        """Whether it stands for memory that has leaked, which no owner uses."""
+        return self.owner.key == LEAKED.key
 
     @property
     def begun(self) -> float:

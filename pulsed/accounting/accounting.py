@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import ref
 
-from pulsed.accounting.account import AccountedGpu, Accounts, OwnerAccount, OwnerEvent
+from pulsed.accounting.account import LEAKED, AccountedGpu, Accounts, OwnerAccount, OwnerEvent
 from pulsed.accounting.counter_vector import increase, observed
 from pulsed.accounting.extremes import Extremes
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
@@ -31,9 +31,6 @@ MAX_ABSENT_GPUS = 256
 
 LEAK_SECONDS = 600.0
 """Memory of an idle GPU that is in use for so long, without an owner while owners are known, has leaked."""
-
-NOBODY = Owner("nobody", "nobody")
-"""The owner of leaked memory."""
 
 
 class OwnedGpu(NamedTuple):
@@ -194,7 +191,7 @@ class OwnerAccounting:
                 continue
             gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
             found[key] = gpu
-            owners = self._accounts((NOBODY,) if key in view.leaked else device.owners or (), tick)
+            owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
             self._move(gpu, tick, position, owners, passing.get(position, ()))
         for key, gpu in view.gpus.items():
             if key not in found:

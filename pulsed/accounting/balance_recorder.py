@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import NOBODY
 from pulsed.accounting.balance import gpu_totals
 from pulsed.accounting.host_network import HostNetwork
 from pulsed.model.host import InfinibandPort
@@ -39,7 +38,7 @@ class BalanceRecorder:
             reading = self._before[account] = (account.now, [*gpus, *self._network.totals_at(account.now)])
             last = before.get(account)
             if last is not None and 0.0 < reading[0] - last[0] <= limit:
-                is_shared = any(other is not account and other.owner != NOBODY for other in accounts)
+                is_shared = any(other is not account and not other.is_of_leaked_memory for other in accounts)
                 account.balance.take(
                     [new - old for old, new in zip(last[1], reading[1], strict=True)], is_shared=is_shared
                 )

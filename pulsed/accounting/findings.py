@@ -13,7 +13,7 @@ from statistics import correlation, median, pstdev
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import OwnerAccount, OwnerEvent
-from pulsed.accounting.accounting import LEAK_SECONDS, NOBODY, OwnedGpu, OwnerAccounting
+from pulsed.accounting.accounting import LEAK_SECONDS, OwnedGpu, OwnerAccounting
 from pulsed.accounting.extremes import Extremes
 from pulsed.accounting.hangs import FINDING_SECONDS, first_text, stall_limit, stall_state, stall_text, stop_of
 from pulsed.accounting.steps import GpuStep, step_of
@@ -105,7 +105,7 @@ class FindingDetector:
 
     def _evaluate(self, now: float) -> Iterator[FindingChange]:
         owned = list(self._accounting.owned())
-        yield from self._leaks([each for each in owned if each.account.owner.key == NOBODY.key], now)
+        yield from self._leaks([each for each in owned if each.account.is_of_leaked_memory], now)
         held = [each for each in owned if each.sharers == 1 and each.account.owner.kind != "nobody"]
         before = self._watched
         self._watched = {}

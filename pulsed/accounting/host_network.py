@@ -49,7 +49,7 @@ class HostNetwork:
             ]
             if min(map(min, gains)) >= 0:
                 received, sent = map(sum, zip(*gains, strict=True))
-                rates = [port.bytes_per_second for port in counted if port.state == "ACTIVE"]
+                rates = [port.bytes_per_second for port in counted if port.is_active]
                 rate = [0.0, 0.0] if None in rates else [elapsed, elapsed * sum(each or 0.0 for each in rates)]
                 totals = list(map(add, totals, [elapsed, received, elapsed, sent, *rate]))
         self._readings.append(_Reading(now, totals, counters))

@@ -86,6 +86,11 @@ class InfinibandPort(NamedTuple):
         """Device and port, as in `mlx5_0/1`."""
         return f"{self.device}/{self.port}"
 
+    @property
+    def is_active(self) -> bool:
+        """Whether the port can carry data now."""
+        return self.state == "ACTIVE"
+
 
 class HostFacts(NamedTuple):
     """What one look at the host found.

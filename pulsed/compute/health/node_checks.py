@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.compute.health.port_history import (
-    ACTIVE,
     PORT_LIMITS,
     PortPasts,
     is_down,
@@ -202,7 +201,7 @@ def _ib_link_degraded(view: NodeView) -> Finding | None:
     texts = []
     for port in view.facts.ports:
         best = max(view.pasts[port.name].best or 0.0, usual_rate(port, view.facts.ports) or 0.0)
-        if port.state == ACTIVE and port.bytes_per_second is not None and port.bytes_per_second < best:
+        if port.is_active and port.bytes_per_second is not None and port.bytes_per_second < best:
             texts.append(f"{port.name} ({8e-9 * port.bytes_per_second:g} of {8e-9 * best:g} Gbit/s)")
     return _of_ports("warn", texts)
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from pulsed.compute.health.rule import HOUR, MINUTE
 from pulsed.model.host import HostFacts, InfinibandPort
 
-ACTIVE = "ACTIVE"
 LEAST_NEIGHBOURS = 2
 """Other ports of the same kind that must have a rate before it is the usual one."""
 
@@ -86,20 +85,20 @@ def _after(past: PortPast, port: InfinibandPort, time: float) -> PortPast:
         increase = value - earlier if value >= earlier else value  # the counter was cleared
         if increase and name in _LIMITED:
             steps.append(PortStep(time, name, increase))
-    is_up = port.state == ACTIVE
+    is_up = port.is_active
     rates = [rate for rate in (past.best, port.bytes_per_second if is_up else None) if rate is not None]
     return PortPast(past.was_up or is_up, max(rates, default=None), port.counters, tuple(steps))
 
 
 def is_down(port: InfinibandPort) -> bool:
     """Return whether a port is not active although nobody has disabled it."""
-    return port.state not in (ACTIVE, "") and port.physical_state != "Disabled"
+    return bool(port.state) and not port.is_active and port.physical_state != "Disabled"
 
 
 def most_neighbours_are_up(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> bool:
     """Return whether more than half of the ports of its kind, itself included, are active."""
     kin = [each for each in ports if each.board == port.board]
-    return 2 * sum(each.state == ACTIVE for each in kin) > len(kin)
+    return 2 * sum(each.is_active for each in kin) > len(kin)
 
 
 def usual_rate(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> float | None:
@@ -107,7 +106,7 @@ def usual_rate(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> float |
     rates = Counter(
         each.bytes_per_second
         for each in ports
-        if each is not port and each.board == port.board and each.state == ACTIVE and each.bytes_per_second
+        if each is not port and each.board == port.board and each.is_active and each.bytes_per_second
     )
     rate, count = max(rates.items(), key=lambda found: (found[1], found[0]), default=(None, 0))
     return rate if count >= LEAST_NEIGHBOURS else None

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.compute.health.port_history import ACTIVE
 from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.target_store import TargetStore
 
@@ -47,7 +46,7 @@ def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metri
     }
     for port in ports:
         values = [node, port.device, port.port]
-        up.add_metric(values, int(port.state == ACTIVE))
+        up.add_metric(values, int(port.is_active))
         if port.bytes_per_second is not None:
             rate.add_metric(values, port.bytes_per_second)
         for name, value in port.counters.items():

@@ -15,7 +15,7 @@ from typing import TypeVar
 from prometheus_client import Metric
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import NOBODY, OwnerAccounting
+from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector, FindingName
 from pulsed.model.gpu import Device, gpu_labels
 from pulsed.model.owner import Owner
@@ -189,7 +189,7 @@ class OwnerFamilies:
 
     def _finding_families(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
-        leaked = [gpu for gpu in self.accounting.owned() if gpu.account.owner.key == NOBODY.key]
+        leaked = [gpu for gpu in self.accounting.owned() if gpu.account.is_of_leaked_memory]
         for gpu in chain(chain.from_iterable(owned[account] for account in shown), leaked):
             for name, is_active in self.findings.states(gpu.device).items():
                 family = families[name]

@@ -201,7 +201,7 @@ class Pages:
         async with contextlib.AsyncExitStack() as stack:
             if part.daemon:
                 await stack.enter_async_context(self._sums_lock)
-            if part.targets != ():
+            if part.gpus:
                 await stack.enter_async_context(self._lock)
             pages = self._pages
             if part is not WHOLE:
@@ -222,13 +222,13 @@ class Pages:
         if part is WHOLE:
             self._recommend_parts(sum(sizes))
         draft = BytesIO()
-        if part.targets == ():
+        if not part.gpus:
             async with self._lock:
                 shown = self._update(fresh, now, self._settings.passthrough, part)
             steps = self._sums(draft, shown, openmetrics)
         else:
             steps = self._render(draft, fresh, now, openmetrics, part)
-        others = self._lock if part.targets == () else None
+        others = None if part.gpus else self._lock
         if max(sizes, default=0) <= LARGE_GPUS:
             seconds = await _run_in_turns(steps, others)
         else:
@@ -238,7 +238,7 @@ class Pages:
         return draft.getvalue()
 
     def _begin(self, now: float, part: PagePart) -> None:
-        if part.targets != ():
+        if part.gpus:
             self._memory.begin_page(now, part.name)
         if part.daemon:
             self._sums_memory.begin_page(now, part.name)

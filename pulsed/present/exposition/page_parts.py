@@ -41,6 +41,11 @@ class PagePart:
     targets: Sequence[Target] | None = None
     daemon: bool = True
 
+    @property
+    def gpus(self) -> bool:
+        """Whether series of GPUs are on it."""
+        return self.targets != ()
+
 
 WHOLE = PagePart()
 

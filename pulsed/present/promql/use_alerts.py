@@ -148,7 +148,7 @@ def use_rules() -> Iterator[Recording]:
 
 USE_RECORDING = """\
 Real utilization, idle seconds a second, and power while held idle, by GPU: means of a quarter of an hour, which only
-pulsed-alerts-use reads. Whoever leaves that group out can leave this one out."""
+pulsed-alerts-use reads. Without that group, this one is not needed."""
 
 
 def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
