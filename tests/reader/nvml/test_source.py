@@ -83,7 +83,7 @@ async def test_a_cancelled_read_may_be_repeated(h100: LoadedStandin) -> None:
 async def test_a_hung_driver_is_an_error_and_works_again_when_the_call_returns(h100: LoadedStandin) -> None:
     async with source(NvmlSettings(timeout=0.2)) as nvml:
         await nvml.read()
-        h100.write(nvmlDeviceGetUtilizationRates_delay_us=900_000)
+        h100.write(nvmlDeviceGetUtilizationRates_delay_us=2_000_000)
         with pytest.raises(DriverHung):
             await nvml.read()
         with pytest.raises(DriverHung):
@@ -207,15 +207,14 @@ async def test_an_error_comes_after_the_ticks_before_it(h100: LoadedStandin) -> 
 
 
 async def test_a_driver_that_hangs_in_a_batch_is_an_error_after_the_ticks_before(h100: LoadedStandin) -> None:
-    clock = FakeClock(100.0)
-    hang = Pauses(clock, 2, lambda: h100.write(nvmlDeviceGetMemoryInfo_v2_delay_us=900_000))
-    async with source(NvmlSettings(interval=0.2, timeout=0.1), clock, hang) as nvml:
+    clock, gate = FakeClock(100.0), Gate()
+    async with source(NvmlSettings(interval=0.2, timeout=1.5), clock, Pauses(clock, 3, gate)) as nvml:
         await nvml.read()
-        nvml.hold = lambda: 0.41
+        nvml.hold = lambda: 0.95
         found = [await nvml.read(), await nvml.read()]
         with pytest.raises(DriverHung):
             await nvml.read()
-        h100.write(nvmlDeviceGetMemoryInfo_v2_delay_us=0)
+        gate.open()
         while len(found) < 3:
             with contextlib.suppress(DriverHung):
                 found.append(await nvml.read())
