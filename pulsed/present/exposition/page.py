@@ -16,22 +16,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from itertools import chain
-from math import inf
-from typing import NamedTuple
 
 from pulsed.background import TURN_SECONDS, in_background
 from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import GpuKey, repeated
-from pulsed.model.target_store import Target, TargetStore
-from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
+from pulsed.model.gpu import GpuKey
+from pulsed.model.target_store import TargetStore
+from pulsed.present.exposition.catalog import FULL, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.jobstats_series import TargetJobstats
 from pulsed.present.exposition.node_sums import NodeCounters, node_lines
 from pulsed.present.exposition.page_parts import WHOLE, PagePart, PageParts
-from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
+from pulsed.present.exposition.passthrough import passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory
-from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_lines
+from pulsed.present.exposition.shown_targets import Place, ShownTargets, ShownTick, TargetTick, fresh_ticks
+from pulsed.present.exposition.summary import Distributions, summary_lines
 from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.exposition.text_format import END, header, pieces
@@ -54,8 +52,6 @@ MANY_GPUS = 1000
 
 COMPATIBLE = ("jobstats",)
 """Programs whose series pulsed can publish beside its own."""
-
-TargetTick = tuple[Target, ComputedTick]
 
 log = logging.getLogger(__name__)
 
@@ -82,38 +78,6 @@ class CacheKey:
         # fresh() is still true at the very moment that a target turns stale.
         self._until = min([now + REFRESH_SECONDS, *turns])
         return True
-
-
-class _Place:
-    """The renderers of one target, and what other targets hide of it."""
-
-    __slots__ = ("counts", "hidden", "hidden_series", "jobstats", "passthrough", "renderer", "target")
-
-    def __init__(self, target: Target, here: str, renderer: TargetRenderer) -> None:
-        self.target, self.renderer = target, renderer
-        self.counts = TargetCounts(RECENT_QUANTITIES)
-        self.passthrough = TargetPassthrough(here)
-        self.jobstats = TargetJobstats(here)
-        self.hidden: frozenset[int] = frozenset()
-        self.hidden_series: frozenset[int] = frozenset()
-
-    def is_changed(self, tick: ComputedTick, republishes: bool) -> bool:
-        """Return whether a tick has other GPUs than the one before, or other series of the source."""
-        has_same_series = not republishes or self.passthrough.has_layout(tick)
-        return not (has_same_series and self.renderer.has_devices(tick.devices))
-
-
-class _ShownTick(NamedTuple):
-    """A tick with its renderers, the keys of its GPUs, and the positions of those that other targets have."""
-
-    place: _Place
-    tick: ComputedTick
-    keys: tuple[GpuKey, ...]
-    hidden: frozenset[int]
-
-
-def _shown_tick(place: _Place, tick: ComputedTick) -> _ShownTick:
-    return _ShownTick(place, tick, place.renderer.keys, place.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +132,7 @@ class Pages:
         self._sums_memory.change_forms()
         self._headers = tuple([_headers(settings.catalog, openmetrics) for openmetrics in (False, True)])
         self._pages.clear()
-        self._places: dict[int, _Place] = {}
-        self._shown: list[int] = []
-        self._shared_until = -inf
+        self._shown = ShownTargets(self._store, self._renderer, self._shared, republishes=settings.passthrough)
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
@@ -184,7 +146,7 @@ class Pages:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
                 draft = BytesIO()
-                ticks = self._fresh(now)
+                ticks = fresh_ticks(self._store.targets, now)
                 self._telemetry.observe("present", _run(self._render(draft, ticks, now, openmetrics, WHOLE)))
                 _run(self._end(draft, now, openmetrics, WHOLE))
                 page = draft.getvalue()
@@ -217,14 +179,15 @@ class Pages:
             return pages[packed if gzip else plain]
 
     async def _rendered(self, now: float, openmetrics: bool, part: PagePart) -> bytes:
-        fresh = self._fresh(now, None if part.daemon else part.targets)
+        targets = self._store.targets if part.daemon or part.targets is None else part.targets
+        fresh = fresh_ticks(targets, now)
         sizes = [len(tick.devices) for _, tick in fresh]
         if part is WHOLE:
             self._recommend_parts(sum(sizes))
         draft = BytesIO()
         if not part.gpus:
             async with self._lock:
-                shown = self._update(fresh, now, self._settings.passthrough, part)
+                shown = self._shown.update(fresh, now, is_whole=True)
             steps = self._sums(draft, shown, openmetrics)
         else:
             steps = self._render(draft, fresh, now, openmetrics, part)
@@ -265,8 +228,8 @@ class Pages:
         self, page: BytesIO, ticks: Sequence[TargetTick], now: float, openmetrics: bool, part: PagePart
     ) -> Iterator[None]:
         """Render what a part has of ticks in many short steps: families of GPUs, of the source, and sums of GPUs."""
-        settings, republishes = self._settings, self._settings.passthrough
-        shown = self._update(ticks, now, republishes, part)
+        settings = self._settings
+        shown = self._shown.update(ticks, now, is_whole=part.daemon)
         fresh = [(each.place, each.tick) for each in shown]
         chunks: list[list[bytes]] = []
         for place, tick in fresh:
@@ -285,12 +248,12 @@ class Pages:
         if "jobstats" in settings.compat:
             page.writelines(_of_jobstats(fresh, openmetrics))
             yield
-        if republishes:
+        if settings.passthrough:
             for lines in _republished(fresh, openmetrics):
                 page.write(lines)
                 yield
 
-    def _sums(self, page: BytesIO, shown: Sequence[_ShownTick], openmetrics: bool) -> Iterator[None]:
+    def _sums(self, page: BytesIO, shown: Sequence[ShownTick], openmetrics: bool) -> Iterator[None]:
         """Render the sums over all GPUs in many short steps, while renderers may go on to other ticks."""
         present, self._present = self._present, None
         if present is not None:
@@ -309,55 +272,15 @@ class Pages:
             page.write(piece)
             yield
 
-    def _fresh(self, now: float, targets: Sequence[Target] | None = None) -> list[TargetTick]:
-        """Return the fresh ones of targets, by default all, with their ticks, which do not change while rendered."""
-        targets = self._store.targets if targets is None else targets
-        return [(target, tick) for target in targets if target.fresh(now) and (tick := target.tick)]
-
-    def _update(self, ticks: Sequence[TargetTick], now: float, republishes: bool, part: PagePart) -> list[_ShownTick]:
-        """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it.
-
-        For a part that is done at most once a second, unless GPUs or series of its own targets have changed.
-        """
-        places = self._places
-        if not part.daemon and now < self._shared_until:
-            known = [_shown_tick(place, tick) for target, tick in ticks if (place := places.get(id(target)))]
-            if len(known) == len(ticks) and not any(each.place.is_changed(each.tick, republishes) for each in known):
-                return known
-        self._shared_until = now + REFRESH_SECONDS
-        targets = self._store.targets
-        if len(places) != len(targets) or any(id(target) not in places for target in targets):
-            self._places = places = {
-                id(target): places.get(id(target)) or _Place(target, self._store.node, self._renderer())
-                for target in targets
-            }
-            self._shown = []
-        every = ticks if part.daemon else self._fresh(now)
-        fresh = [(place, tick) for target, tick in every if (place := places.get(id(target)))]
-        shown = [id(place.target) for place, _ in fresh]
-        # Every renderer must be updated, so no any() over a generator.
-        new_devices = [place.renderer.update_devices(tick.devices) for place, tick in fresh]
-        new_layouts = republishes and [place.passthrough.update_layout(tick) for place, tick in fresh]
-        if shown != self._shown or any(new_devices):
-            self._share_devices([place for place, _ in fresh])
-        if republishes and (shown != self._shown or any(new_layouts or ())):
-            _share_series([place for place, _ in fresh])
-        self._shown = shown
-        wanted = {id(target) for target, _ in ticks}
-        return [_shown_tick(place, tick) for place, tick in fresh if id(place.target) in wanted]
-
     def _renderer(self) -> TargetRenderer:
         return TargetRenderer(
             self._store.node, self._settings.catalog, self._memory, owner_labels=self._settings.owner_labels
         )
 
-    def _share_devices(self, fresh: list[_Place]) -> None:
-        for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
-            place.hidden = hidden
-        keys = {key for place in fresh for key in place.renderer.keys}
+    def _shared(self, keys: set[GpuKey], duplicates: Mapping[str, int]) -> None:
         self._memory.forget_others(keys)
         self._present = keys
-        self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
+        self._telemetry.duplicate_gpus = duplicates
 
 
 def _headers(catalog: Catalog, openmetrics: bool) -> Sequence[bytes]:
@@ -399,20 +322,7 @@ def compress(page: bytes) -> bytes:
     return gzip.compress(page) + gzip.flush()
 
 
-def _share_series(fresh: list[_Place]) -> None:
-    """Hide the series that an earlier target has."""
-    owned: set[str] = {""}
-    for place in fresh:
-        keys = place.passthrough.keys
-        hidden = set()
-        for position, key in enumerate(keys):
-            if key in owned:
-                hidden.add(position)
-            owned.add(key)
-        place.hidden_series = frozenset(hidden)
-
-
-def _of_jobstats(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
+def _of_jobstats(fresh: Sequence[tuple[Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
     chunks = zip(*(place.jobstats.render(tick, place.hidden) for place, tick in fresh), strict=True)
     for family, parts in zip(JOBSTATS, chunks, strict=False):
         if any(parts):
@@ -420,7 +330,7 @@ def _of_jobstats(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool
             yield from parts
 
 
-def _republished(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
+def _republished(fresh: Sequence[tuple[Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
     families: dict[str, list[bytes]] = {}
     for place, tick in fresh:
         for name, samples in place.passthrough.render(tick, place.hidden_series).items():
