@@ -6,14 +6,15 @@ because the board has none of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum, isfinite
-from operator import itemgetter
-from typing import NamedTuple, cast
+from operator import is_, itemgetter
+from typing import NamedTuple
 
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.model.computed_tick import GpuSample, Result
+from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTER_POSITION, COUNTERS, NOTHING_COUNTED
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import SEVERITY
@@ -22,13 +23,30 @@ from pulsed.present.exposition.series_memory import SeriesMemory, without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
 PREFIX = "pulsed_node_"
-_BOARDS = PREFIX + "gpus"
 
 NodeModel = tuple[str, str]
 """A node and the product name of GPUs on it."""
 
-Numbers = Mapping[str, Mapping[str, list[float]]]
-"""The numbers of GPUs by the name of a gauge and the value of its label; `""` for one without a label."""
+NodeGpu = tuple[GpuKey, GpuSample]
+Values = tuple[Value, ...]
+"""Of a `CounterSnapshot`."""
+
+
+class NodeNumbers(NamedTuple):
+    """What the GPUs of a node and model add to the gauges.
+
+    Attributes:
+        columns: the numbers of the boards that have one, by gauge in the order of `_NUMBERS`.
+        states: GPUs by state, by gauge in the order of `_STATES`.
+    """
+
+    columns: Sequence[Sequence[float]]
+    states: Sequence[Mapping[str, int]]
+
+    @property
+    def boards(self) -> int:
+        """The boards."""
+        return len(self.columns[0])
 
 
 class NodeFamily(NamedTuple):
@@ -45,51 +63,58 @@ class NodeFamily(NamedTuple):
         return ("node", "model", self.label) if self.label else ("node", "model")
 
 
-class _Gauge(NamedTuple):
-    """What each GPU adds to a gauge: a number, under a value of its label if it has one; and how numbers are joined."""
+def _own(family: NodeFamily, state: str) -> str:
+    """Return the family's own label as text."""
+    return f',{family.label}="{state}"' if family.label else ""
+
+
+class _Number(NamedTuple):
+    """A gauge of a number that each board has, and how numbers are joined.
+
+    With `of_all` it has no sample while a board has no number: a sum would count it as 0.
+    """
 
     family: NodeFamily
     joined: Callable[[Sequence[float]], float]
     get: Callable[[GpuSample], Value]
-    state: Callable[[GpuSample], str] | None = None
-    of_instances: bool = False
     of_all: bool = False
-    """Whether it has no sample while a board has no number: a sum would count it as 0."""
+
+
+class _State(NamedTuple):
+    """A gauge that counts GPUs by a state; MIG instances as well if `of_instances`."""
+
+    family: NodeFamily
+    state: Callable[[GpuSample], str]
+    of_instances: bool
 
 
 def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-_STATES = {value.name: value for value in DERIVED_VALUES if isinstance(value, DerivedState)}
-
-
-def _gauge(
+def _number(
     name: str,
     help: str,
     joined: Callable[[Sequence[float]], float],
     get: Callable[[GpuSample], Value],
     *,
     of_all: bool = False,
-) -> _Gauge:
-    return _Gauge(NodeFamily(PREFIX + name, "gauge", help), joined, get, of_all=of_all)
+) -> _Number:
+    return _Number(NodeFamily(PREFIX + name, "gauge", help), joined, get, of_all)
 
 
-def _by_state(name: str, help: str, label: str, state: Callable[[GpuSample], str], *, boards: bool) -> _Gauge:
-    return _Gauge(NodeFamily(PREFIX + name, "gauge", help, label), sum, lambda sample: 1, state, not boards)
-
-
-def _derived_state(value: DerivedState) -> Callable[[GpuSample], str]:
+def _derived(name: str) -> Callable[[GpuSample], str]:
+    (value,) = (value for value in DERIVED_VALUES if isinstance(value, DerivedState) and value.name == name)
     return lambda sample: value.get(sample.reading, sample.result)
 
 
-def _sum(name: str) -> _Gauge:
+def _sum(name: str) -> _Number:
     help = f"Sum of all boards, while all have it: {QUANTITIES[name].meaning}"
-    return _gauge(name, help, fsum, _reading(name), of_all=True)
+    return _number(name, help, fsum, _reading(name), of_all=True)
 
 
-def _mean_of_reading(name: str) -> _Gauge:
-    return _gauge(name, f"Mean of the boards that have it: {QUANTITIES[name].meaning}", _mean, _reading(name))
+def _mean_of_reading(name: str) -> _Number:
+    return _number(name, f"Mean of the boards that have it: {QUANTITIES[name].meaning}", _mean, _reading(name))
 
 
 def _reading(name: str) -> Callable[[GpuSample], Value]:
@@ -111,50 +136,59 @@ def _power_ratio(sample: GpuSample) -> Value:
     return power / limit if power is not None and limit else None
 
 
-_GAUGES: tuple[_Gauge, ...] = (
-    _gauge("gpus", "Boards with series", sum, lambda sample: 1),
-    _gauge("last_sample_timestamp_seconds", "Time of the oldest sample of a board", min, lambda sample: sample.time),
-    _by_state("health_gpus", "Boards by health state", "state", lambda sample: sample.result.health.state, boards=True),
-    _gauge(
+_NUMBERS: tuple[_Number, ...] = (
+    _number("gpus", "Boards with series", sum, lambda sample: 1),
+    _number("last_sample_timestamp_seconds", "Time of the oldest sample of a board", min, lambda sample: sample.time),
+    _number(
         "health_severity",
         "Worst health severity of a board",
         max,
         lambda sample: SEVERITY[sample.result.health.state],
     ),
-    _gauge("health_coverage_ratio", "Mean health coverage", _mean, lambda sample: sample.result.health.coverage),
-    _gauge("health_coverage_min_ratio", "Smallest health coverage", min, lambda sample: sample.result.health.coverage),
-    _gauge(
+    _number("health_coverage_ratio", "Mean health coverage", _mean, lambda sample: sample.result.health.coverage),
+    _number("health_coverage_min_ratio", "Smallest health coverage", min, lambda sample: sample.result.health.coverage),
+    _number(
         "real_utilization_coverage_ratio",
         "Mean share of the weights of real utilization whose input is known",
         _mean,
         lambda sample: sample.result.real_utilization.coverage,
     ),
-    _gauge(
+    _number(
         "real_utilization_coverage_min_ratio",
         "Smallest share of the weights of real utilization whose input is known",
         min,
         lambda sample: sample.result.real_utilization.coverage,
     ),
+    _sum("power_watts"),
+    _number("power_limit_max_ratio", "Largest power of a board over its limit", max, _power_ratio),
+    _sum("memory_used_bytes"),
+    _sum("memory_bytes"),
+    _mean_of_reading("gpu_utilization_ratio"),
+    _number("temperature_max_celsius", "Temperature of the hottest board", max, _reading("temperature_celsius")),
+    _number(
+        "temperature_margin_min_celsius",
+        "Fewest degrees of a board below its own limit, or below the temperature at which it slows its clocks",
+        min,
+        _margin,
+    ),
+)
+
+_STATES: tuple[_State, ...] = (
+    _State(
+        NodeFamily(PREFIX + "health_gpus", "gauge", "Boards by health state", "state"),
+        lambda sample: sample.result.health.state,
+        of_instances=False,
+    ),
     *(
-        _by_state(
-            f"{name}_gpus", f"GPUs and MIG instances by {words}", label, _derived_state(_STATES[name]), boards=False
+        _State(
+            NodeFamily(f"{PREFIX}{name}_gpus", "gauge", f"GPUs and MIG instances by {words}", label),
+            _derived(name),
+            of_instances=True,
         )
         for name, words, label in (
             ("bottleneck", "bottleneck", "bottleneck"),
             ("limiting_resource", "limiting resource", "resource"),
         )
-    ),
-    _sum("power_watts"),
-    _gauge("power_limit_max_ratio", "Largest power of a board over its limit", max, _power_ratio),
-    _sum("memory_used_bytes"),
-    _sum("memory_bytes"),
-    _mean_of_reading("gpu_utilization_ratio"),
-    _gauge("temperature_max_celsius", "Temperature of the hottest board", max, _reading("temperature_celsius")),
-    _gauge(
-        "temperature_margin_min_celsius",
-        "Fewest degrees of a board below its own limit, or below the temperature at which it slows its clocks",
-        min,
-        _margin,
     ),
 )
 
@@ -172,10 +206,10 @@ _SPARSE = frozenset({"workload_class_seconds", "class_energy_joules"})
 
 
 class _SumColumn(NamedTuple):
-    """One counter, or one of its states, and its place among the values of a `CounterSnapshot`."""
+    """One counter, or one of its states: its own label as text, and its place in the values of a `CounterSnapshot`."""
 
     family: NodeFamily
-    state: str
+    label: str
     source: int
     is_sparse: bool
     of_instances: bool
@@ -190,7 +224,7 @@ def _columns() -> Iterator[_SumColumn]:
                 of = "GPUs and MIG instances" if of_instances else "boards"
                 help = f"Sum of all {of}: {counter.meaning}"
                 family = NodeFamily(f"{PREFIX}{counter.name}_total", "counter", help, counter.label)
-                yield _SumColumn(family, state, source, counter.name in _SPARSE, of_instances)
+                yield _SumColumn(family, _own(family, state), source, counter.name in _SPARSE, of_instances)
             source += 1
 
 
@@ -209,13 +243,6 @@ _OF_ENERGY = [
     index for index, column in enumerate(_COLUMNS) if column.family.name == f"{PREFIX}class_energy_joules_total"
 ]
 
-NODE_FAMILIES: tuple[NodeFamily, ...] = (
-    *(gauge.family for gauge in _GAUGES),
-    _ENERGY,
-    *dict.fromkeys(column.family for column in _COLUMNS),
-)
-"""In the order of the page."""
-
 
 class NodeCounters:
     """Sums of the counters of GPUs by node and model.
@@ -225,137 +252,168 @@ class NodeCounters:
 
     def __init__(self) -> None:
         self.totals: dict[NodeModel, list[Value]] = {}
-        self._seen: dict[GpuKey, tuple[Value, ...]] = {}
+        self._seen: dict[GpuKey, Values] = {}
+        self._summed: dict[NodeModel, tuple[Sequence[Values], Sequence[Value]]] = {}
+        """The values that were added last, and their sums."""
 
-    def add(self, place: NodeModel, gpus: Iterable[tuple[GpuKey, Result]]) -> None:
+    def add(self, place: NodeModel, gpus: Sequence[NodeGpu]) -> None:
         """Add what GPUs of a node and model have counted since the last call."""
-        totals = self.totals.get(place)
-        now: list[tuple[Value, ...]] = []
-        before: list[tuple[Value, ...]] = []
-        for key, result in gpus:
-            values = result.counters.values
-            earlier = self._seen.get(key, NOTHING_COUNTED.values if totals is None else values)
-            if (earlier[_OBSERVED] or 0.0) > (values[_OBSERVED] or 0.0):
-                earlier = NOTHING_COUNTED.values
-            self._seen[key] = values
-            now.append(_of_instance((*values, None)) if key[2] else _of_board(values))
-            before.append(_of_instance((*earlier, None)) if key[2] else _of_board(earlier))
-        sums = zip(totals or [None] * len(_COLUMNS), _sums(now), _sums(before), strict=True)
+        totals, seen = self.totals.get(place), self._seen
+        now = [sample.result.counters.values for _, sample in gpus]
+        before: list[Values] = []
+        for (key, _), values in zip(gpus, now, strict=True):
+            earlier = seen.get(key, NOTHING_COUNTED.values if totals is None else values)
+            before.append(
+                NOTHING_COUNTED.values if (earlier[_OBSERVED] or 0.0) > (values[_OBSERVED] or 0.0) else earlier
+            )
+            seen[key] = values
+        known, sums = self._summed.get(place, ((), ()))
+        if len(known) != len(before) or not all(map(is_, known, before)):
+            sums = _sums(gpus, before)
+        counted = _sums(gpus, now)
+        self._summed[place] = (now, counted)
         self.totals[place] = [
             # A difference of sums may be rounded to less than 0.
-            total if counted is None else (total or 0.0) + max(counted - (known or 0.0), 0.0)
-            for total, counted, known in sums
+            total if more is None else (total or 0.0) + max(more - (less or 0.0), 0.0)
+            for total, more, less in zip(totals or [None] * len(_COLUMNS), counted, sums, strict=True)
         ]
 
     def forget_others(self, keys: set[GpuKey]) -> None:
         """Forget what was seen of GPUs that are gone; what was counted of them stays."""
         self._seen = without_gone(self._seen, keys)
+        self._summed.clear()
 
 
-def _sums(rows: Sequence[tuple[Value, ...]]) -> list[Value]:
-    """Return the sum of each column, None of one without a number."""
+def _sums(gpus: Sequence[NodeGpu], values: Sequence[Values]) -> Sequence[Value]:
+    """Return the sum of each column over the values of these GPUs, None of one without a number."""
+    rows = [
+        _of_instance((*each, None)) if key[2] else _of_board(each) for (key, _), each in zip(gpus, values, strict=True)
+    ]
     try:
-        return [sum(cast("tuple[float, ...]", column)) for column in zip(*rows, strict=True)]
+        return list(map(sum, zip(*rows, strict=True)))
     except TypeError:  # None
         kept = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
         return [sum(column) if column else None for column in kept]
 
 
-def node_numbers(gpus: Iterable[tuple[GpuKey, GpuSample]]) -> Mapping[NodeModel, Numbers]:
-    """Return the numbers of the gauges by node and model."""
-    places: dict[NodeModel, list[tuple[GpuKey, GpuSample]]] = {}
-    for key, sample in gpus:
-        places.setdefault((key[0], sample.device.model), []).append((key, sample))
-    return {place: _numbers(every) for place, every in places.items()}
+def by_node(gpus: Iterable[NodeGpu]) -> Mapping[NodeModel, Sequence[NodeGpu]]:
+    """Return the GPUs of each node and model."""
+    places: dict[NodeModel, list[NodeGpu]] = {}
+    for gpu in gpus:
+        places.setdefault((gpu[0][0], gpu[1].device.model), []).append(gpu)
+    return places
 
 
-def _numbers(gpus: Sequence[tuple[GpuKey, GpuSample]]) -> Numbers:
+def node_numbers(gpus: Sequence[NodeGpu]) -> NodeNumbers:
+    """Return the numbers of the gauges of the GPUs of a node and model."""
     samples = [sample for _, sample in gpus]
     boards = [sample for key, sample in gpus if not key[2]]
-    found: dict[str, dict[str, list[float]]] = {}
-    for gauge in _GAUGES:
-        by_state: dict[str, list[float]] = {}
-        for sample in samples if gauge.of_instances else boards:
-            value = gauge.get(sample)
-            if value is not None and isfinite(value):
-                by_state.setdefault(gauge.state(sample) if gauge.state else "", []).append(value)
-        if by_state:
-            found[gauge.family.name] = by_state
-    return found
+    return NodeNumbers(
+        tuple(
+            [
+                tuple([value for value in map(gauge.get, boards) if value is not None and isfinite(value)])
+                for gauge in _NUMBERS
+            ]
+        ),
+        tuple([Counter(map(gauge.state, samples if gauge.of_instances else boards)) for gauge in _STATES]),
+    )
 
 
 def node_lines(
     names: frozenset[str],
-    targets: Sequence[Mapping[NodeModel, Numbers]],
+    targets: Sequence[Mapping[NodeModel, NodeNumbers]],
     counters: NodeCounters,
     memory: SeriesMemory,
     openmetrics: bool,
 ) -> Iterator[str]:
     """Yield the lines of the families of these names that have samples, of the nodes of these targets."""
     numbers = _merged(targets)
-    places = [(place, label_pairs(zip(("node", "model"), place, strict=True))) for place in sorted(numbers)]
-    for family in NODE_FAMILIES:
+    nodes = [
+        (place, "{" + label_pairs(zip(("node", "model"), place, strict=True)), numbers[place])
+        for place in sorted(numbers)
+    ]
+    for family, lines in _FAMILY_LINES.items():
         if family.name in names:
-            samples = _gauge_samples(family, numbers) if family.type == "gauge" else _totals(family, counters, memory)
-            head = header(family.name, family.type, family.help, openmetrics)
-            for place, pairs in places:
-                for state, number in samples(place):
-                    yield f"{head}{family.name}{{{pairs}{_own(family, state)}}} {number!r}\n"
-                    head = ""
+            found = lines(nodes, counters, memory)
+            for first in found:
+                yield header(family.name, family.type, family.help, openmetrics) + first
+                yield from found
 
 
-def _own(family: NodeFamily, state: str) -> str:
-    return f',{family.label}="{state}"' if family.label else ""
-
-
-def _merged(targets: Sequence[Mapping[NodeModel, Numbers]]) -> Mapping[NodeModel, Numbers]:
+def _merged(targets: Sequence[Mapping[NodeModel, NodeNumbers]]) -> Mapping[NodeModel, NodeNumbers]:
     """Return the numbers of all targets, of which several may have GPUs of one node."""
-    merged: dict[NodeModel, Numbers] = {}
+    merged: dict[NodeModel, NodeNumbers] = {}
     for target in targets:
         for place, numbers in target.items():
             merged[place] = _both(known, numbers) if (known := merged.get(place)) else numbers
     return merged
 
 
-def _both(one: Numbers, other: Numbers) -> Numbers:
-    found: dict[str, dict[str, list[float]]] = {}
-    for numbers in (one, other):
-        for name, by_state in numbers.items():
-            for state, values in by_state.items():
-                found.setdefault(name, {}).setdefault(state, []).extend(values)
-    return found
+def _both(one: NodeNumbers, other: NodeNumbers) -> NodeNumbers:
+    return NodeNumbers(
+        [(*column, *more) for column, more in zip(one.columns, other.columns, strict=True)],
+        [Counter(states) + Counter(more) for states, more in zip(one.states, other.states, strict=True)],
+    )
 
 
-_Samples = Callable[[NodeModel], Iterable[tuple[str, float]]]
+_Nodes = Sequence[tuple[NodeModel, str, NodeNumbers]]
+"""Nodes and models, their labels as text, open at its end, and their numbers."""
+
+_Lines = Callable[[_Nodes, NodeCounters, SeriesMemory], Iterator[str]]
 
 
-def _gauge_samples(family: NodeFamily, numbers: Mapping[NodeModel, Numbers]) -> _Samples:
-    (gauge,) = (gauge for gauge in _GAUGES if gauge.family is family)
+def _number_lines(place: int, gauge: _Number) -> _Lines:
+    def lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
+        name, joined = gauge.family.name, gauge.joined
+        for _, labels, numbers in nodes:
+            column = numbers.columns[place]
+            if column and (not gauge.of_all or len(column) == numbers.boards):
+                yield f"{name}{labels}}} {joined(column)!r}\n"
 
-    def samples(place: NodeModel) -> Iterator[tuple[str, float]]:
-        boards = len(numbers[place].get(_BOARDS, {}).get("", ()))
-        for state, values in numbers[place].get(family.name, {}).items():
-            if not gauge.of_all or len(values) == boards:
-                yield state, gauge.joined(values)
-
-    return samples
+    return lines
 
 
-def _totals(family: NodeFamily, counters: NodeCounters, memory: SeriesMemory) -> _Samples:
+def _state_lines(place: int, gauge: _State) -> _Lines:
+    def lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
+        family = gauge.family
+        for _, labels, numbers in nodes:
+            for state, count in numbers.states[place].items():
+                yield f"{family.name}{labels}{_own(family, state)}}} {count!r}\n"
+
+    return lines
+
+
+def _counter_lines(family: NodeFamily) -> _Lines:
     columns = [(index, column) for index, column in enumerate(_COLUMNS) if column.family == family]
 
-    def energy(place: NodeModel) -> Iterator[tuple[str, float]]:
-        known = [value for index in _OF_ENERGY if (value := counters.totals[place][index]) is not None]
+    def lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
+        name = family.name
+        for node, labels, _ in nodes:
+            totals, key = counters.totals[node], (*node, "")
+            for index, column in columns:
+                value = totals[index]
+                if column.is_sparse and value is not None:
+                    value, _ = memory.counter(key, name + column.label, value, "counted")
+                if value is not None:
+                    yield f"{name}{labels}{column.label}}} {value!r}\n"
+
+    return lines
+
+
+def _energy_lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
+    for node, labels, _ in nodes:
+        totals = counters.totals[node]
+        known = [value for index in _OF_ENERGY if (value := totals[index]) is not None]
         if known:
-            yield "", sum(known)
+            yield f"{_ENERGY.name}{labels}}} {sum(known)!r}\n"
 
-    def samples(place: NodeModel) -> Iterator[tuple[str, float]]:
-        totals = counters.totals[place]
-        for index, column in columns:
-            value = totals[index]
-            if value is not None and column.is_sparse:
-                value, _ = memory.counter((*place, ""), f"{family.name} {column.state}", value, "counted")
-            if value is not None:
-                yield column.state, value
 
-    return energy if family is _ENERGY else samples
+_FAMILY_LINES: Mapping[NodeFamily, _Lines] = {
+    **{gauge.family: _number_lines(place, gauge) for place, gauge in enumerate(_NUMBERS)},
+    **{gauge.family: _state_lines(place, gauge) for place, gauge in enumerate(_STATES)},
+    _ENERGY: _energy_lines,
+    **{column.family: _counter_lines(column.family) for column in _COLUMNS},
+}
+"""In the order of the page."""
+
+NODE_FAMILIES: Sequence[NodeFamily] = tuple(_FAMILY_LINES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate, chain
 from operator import add, gt, is_, itemgetter, sub
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
-from pulsed.present.exposition.node_sums import NodeCounters, NodeModel, Numbers, node_numbers
+from pulsed.present.exposition.node_sums import NodeCounters, NodeModel, NodeNumbers, by_node, node_numbers
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
@@ -27,8 +26,8 @@ Bucket = tuple[tuple[float, ...], list[int], float]
 Values = tuple[str, ...]
 """Of the labels of a series."""
 
-Row = tuple[Values, float, str]
-"""The labels of a sample, its number, and the suffix of its name."""
+Row = tuple[Values, float]
+"""The labels of a sample, and its number."""
 
 
 class Summary(NamedTuple):
@@ -75,7 +74,7 @@ class TargetCounts:
         self.checks: Counter[Values] = Counter()
         self.quantities: Counter[Values] = Counter()
         self.models: frozenset[str] = frozenset()
-        self.nodes: Mapping[NodeModel, Numbers] = {}
+        self.nodes: Mapping[NodeModel, NodeNumbers] = {}
         self._pick = itemgetter(*(POSITION[name] for name in quantities))
         self._labels = [(name,) for name in quantities]
         self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
@@ -108,11 +107,10 @@ class TargetCounts:
             self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
             self._health = health
             self.checks = Counter(chain.from_iterable(self._not_ok))
-        self.nodes = node_numbers(shown)
-        for place in self.nodes:
-            counters.add(
-                place, [(key, sample.result) for key, sample in shown if (key[0], sample.device.model) == place]
-            )
+        nodes = by_node(shown)
+        self.nodes = {place: node_numbers(gpus) for place, gpus in nodes.items()}
+        for place, gpus in nodes.items():
+            counters.add(place, gpus)
         for key, sample in shown:
             if sample.result.counters.distribution is not None:
                 distribution.add(key, sample.device.model, sample.result.counters.distribution)
@@ -156,39 +154,41 @@ def summary_lines(
     openmetrics: bool,
 ) -> Iterator[str]:
     """Yield the lines of the families of these names that have samples."""
-    makers: Mapping[Summary, Callable[[], Iterable[Row]]] = {
+    makers: Mapping[Summary, Callable[[], Iterable[str]]] = {
         DISTRIBUTION: lambda: _distribution(distributions),
-        CHECKS: lambda: _sum([target.checks for target in targets]),
-        QUANTITIES: lambda: _sum([target.quantities for target in targets]),
-        PEAKS: lambda: _peaks(frozenset().union(*[target.models for target in targets]), peaks),
+        CHECKS: lambda: _lines(CHECKS, _sum([target.checks for target in targets])),
+        QUANTITIES: lambda: _lines(QUANTITIES, _sum([target.quantities for target in targets])),
+        PEAKS: lambda: _lines(PEAKS, _peaks(frozenset().union(*[target.models for target in targets]), peaks)),
     }
-    for summary, rows in makers.items():
+    for summary, lines in makers.items():
         if summary.name in names:
-            head = header(summary.name, summary.type, summary.help, openmetrics)
-            for values, number, suffix in rows():
-                yield f"{head}{_series(summary, values, suffix)} {number!r}\n"
-                head = ""
+            found = iter(lines())
+            for first in found:
+                yield header(summary.name, summary.type, summary.help, openmetrics) + first
+                yield from found
 
 
-@lru_cache(maxsize=4096)
-def _series(summary: Summary, values: Values, suffix: str) -> str:
-    return f"{summary.name}{suffix}{{{label_pairs(zip(summary.labels, values, strict=False))}}}"
+def _lines(summary: Summary, rows: Iterable[Row]) -> Iterator[str]:
+    for values, number in rows:
+        yield f"{summary.name}{{{label_pairs(zip(summary.labels, values, strict=True))}}} {number!r}\n"
 
 
 def _sum(counters: Sequence[Counter[Values]]) -> Iterator[Row]:
     total = counters[0] if len(counters) == 1 else Counter[Values]()
     for counter in counters[1:] and counters:
         total.update(counter)
-    return ((values, number, "") for values, number in sorted(total.items()))
+    return iter(sorted(total.items()))
 
 
-def _distribution(distributions: Distributions) -> Iterator[Row]:
-    for (node, model), (bounds, counts, total) in sorted(distributions.sums.items()):
+def _distribution(distributions: Distributions) -> Iterator[str]:
+    name = DISTRIBUTION.name
+    for place, (bounds, counts, total) in sorted(distributions.sums.items()):
+        labels = label_pairs(zip(DISTRIBUTION.labels, place, strict=False))
         below = list(accumulate(counts))
         for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):
-            yield (node, model, bound), number, "_bucket"
-        yield (node, model), below[-1], "_count"
-        yield (node, model), total, "_sum"
+            yield f'{name}_bucket{{{labels},le="{bound}"}} {number!r}\n'
+        yield f"{name}_count{{{labels}}} {below[-1]!r}\n"
+        yield f"{name}_sum{{{labels}}} {total!r}\n"
 
 
 def _peaks(models: frozenset[str], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
@@ -196,4 +196,4 @@ def _peaks(models: frozenset[str], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         for resource in RESOURCES:
             if resource not in LINKS:
-                yield (model, resource), getattr(row, resource), ""
+                yield (model, resource), getattr(row, resource)
