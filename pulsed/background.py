@@ -14,8 +14,9 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-TURN_SECONDS = 0.02
-"""How long work may keep the event loop from its connections."""
+TURN_SECONDS = 0.005
+"""How long work may keep the event loop from its connections. A page of a megabyte is sent in several iterations of the
+loop, each of which waits for the turns of all that is at work."""
 
 _THREAD = ThreadPoolExecutor(1, thread_name_prefix="pulsed-background")
 

@@ -60,6 +60,10 @@ def _position(layout: Layout) -> int | None:
 
 
 _AT_ONCE = 8
+_TOGETHER_SECONDS = 0.1
+"""Targets of a fleet that are due in the same time are read together. To wake up for each alone costs a tenth more of
+the processor, whose caches are cold then; all at once would keep answers waiting."""
+
 _LARGE_PAGE = 128 * 1024  # bytes; a new page of this size takes some 10 ms, the most expensive kind some 50 ms
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -69,7 +73,7 @@ class ExporterSource:
 
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
-        phase: how long the first read waits, in intervals, 0..1; see `phases`.
+        phase: how long the first read waits, in intervals, 0..1, up to a tenth of a second more; see `phases`.
         labels: of the target's group in a list of targets.
 
     Attributes:
@@ -170,7 +174,10 @@ class ExporterSource:
     async def _next_moment(self) -> None:
         now = self._clock()
         if self._start is None:
-            self._start = now + self._phase * self.interval
+            self._start = now
+            if self._phase:
+                due = now + self._phase * self.interval
+                self._start = math.ceil(due / _TOGETHER_SECONDS) * _TOGETHER_SECONDS
         slot = max(self._slot + 1, math.ceil((now - self._start) / self.interval))
         while (delay := self._start + slot * self.interval - self._clock()) > 0:
             await self._sleep(delay)
