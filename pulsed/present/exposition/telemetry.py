@@ -22,12 +22,13 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
-from pulsed.present.exposition.text_format import lines, pieces
+from pulsed.present.exposition.text_format import SUFFIXES, lines, pieces
 from pulsed.push.pusher import Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
@@ -183,23 +184,29 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
         labels=source,
     )
     for name, target in targets.items():
+        of_source = {"source": name}
         if target.kernel_log_error is not None:
             kernel_log.add_metric([name], int(not target.kernel_log_error))
         labels = target.tick.raw.target_labels if target.tick else ()
-        info.add_metric([], {"kind": target.kind, "target": name, **dict(labels)})
-        up.add_metric([name], int(target.up and target.fresh(now)))
-        samples.add_metric([name], target.samples)
+        _add(info, {"kind": target.kind, "target": name, **dict(labels)}, 1)
+        _add(up, of_source, int(target.up and target.fresh(now)))
+        _add(samples, of_source, target.samples)
         for reason, count in target.errors.items():
             errors.add_metric([name, reason], count)
         for reason, rows in target.rejected.items():
             rejected.add_metric([name, reason], rows)
-        restarted.add_metric([name], target.restarts)
+        _add(restarted, of_source, target.restarts)
         if target.tick is not None:
-            last.add_metric([name], target.tick.time)
-        repeated.add_metric([name], duplicates.get(name, 0))
+            _add(last, of_source, target.tick.time)
+        _add(repeated, of_source, duplicates.get(name, 0))
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family
+
+
+def _add(family: Metric, labels: dict[str, str], value: float) -> None:
+    """Add a sample, as `add_metric` does in three times the time: a fleet has thousands of sources."""
+    family.samples.append(Sample(family.name + SUFFIXES.get(family.type, ""), labels, value))
 
 
 def _discovery_families(lists: Sequence[DiscoveryList]) -> Iterator[Metric]:

@@ -26,7 +26,8 @@ PIECE_LINES = 500
 """Lines that are made at once: about a millisecond."""
 
 _TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}
-_SUFFIXES = {"counter": "_total", "info": "_info"}
+SUFFIXES = {"counter": "_total", "info": "_info"}
+"""What the samples of a family have behind its name, by type."""
 
 
 def escape(text: str) -> str:
@@ -48,7 +49,7 @@ def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
     The name is that of the samples (`_total`, `_info`), which OpenMetrics cuts.
     """
     if openmetrics:
-        name = name.removesuffix(_SUFFIXES.get(type, ""))
+        name = name.removesuffix(SUFFIXES.get(type, ""))
         help = escape(help)
     else:
         help = help.replace("\\", r"\\").replace("\n", r"\n")
@@ -61,13 +62,21 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
 
     Families have no exemplars, sample timestamps or `_created` samples; those without a sample are left out.
     """
+    texts: dict[int, tuple[Mapping[str, str], str]] = {}  # of labels, which families share
     for family in families:
         if not family.samples:
             continue
-        name = family.name + _SUFFIXES.get(family.type, "")
+        name = family.name + SUFFIXES.get(family.type, "")
         yield header(name, cast("MetricType", family.type), family.documentation, openmetrics)
         for sample in family.samples:
-            yield f"{_series(sample.name, tuple(sample.labels.items()))} {sample.value!r}\n"
+            labels = sample.labels
+            if not labels:
+                yield f"{sample.name} {sample.value!r}\n"
+                continue
+            known = texts.get(id(labels))
+            if known is None:
+                known = texts[id(labels)] = (labels, label_pairs(labels.items()))
+            yield f"{sample.name}{{{known[1]}}} {sample.value!r}\n"
 
 
 def pieces(texts: Iterable[str]) -> Iterator[bytes]:
@@ -76,12 +85,6 @@ def pieces(texts: Iterable[str]) -> Iterator[bytes]:
     while piece := "".join(islice(rest, PIECE_LINES)):
         # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
         yield piece.encode("utf-8", "replace")
-
-
-@lru_cache(maxsize=32768)
-def _series(name: str, labels: tuple[tuple[str, str], ...]) -> str:
-    """Return the part of a line before its value, a third of the rendering time, repeated on every page."""
-    return f"{name}{{{label_pairs(labels)}}}" if labels else name
 
 
 LONGEST = 2048
