@@ -60,9 +60,9 @@ def _position(layout: Layout) -> int | None:
 
 
 _AT_ONCE = 8
-_TOGETHER_SECONDS = 0.1
-"""Targets of a fleet that are due in the same time are read together. To wake up for each alone costs a tenth more of
-the processor, whose caches are cold then; all at once would keep answers waiting."""
+_TOGETHER_SECONDS = 0.25
+"""Targets of a fleet that are due in the same time are read together. To wake up for each alone costs a fifth more of
+the processor, whose caches are cold then; all at once would need memory for all pages."""
 
 _LARGE_PAGE = 128 * 1024  # bytes; a new page of this size takes some 10 ms, the most expensive kind some 50 ms
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -73,7 +73,7 @@ class ExporterSource:
 
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
-        phase: how long the first read waits, in intervals, 0..1, up to a tenth of a second more; see `phases`.
+        phase: how long the first read waits, in intervals, 0..1, and up to a quarter of a second more; see `phases`.
         labels: of the target's group in a list of targets.
 
     Attributes:
