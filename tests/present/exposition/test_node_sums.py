@@ -33,22 +33,25 @@ async def ticks(number: int) -> list[ComputedTick]:
 
 
 class Daemon:
-    """Pages of one target."""
+    """Pages of targets of one node."""
 
-    def __init__(self) -> None:
-        self.store = TargetStore("n", [Target("demo", "demo", 1.0, 1e6)])
+    def __init__(self, targets: int = 1) -> None:
+        self.store = TargetStore("n", [Target("demo", f"demo{number}", 1.0, 1e6) for number in range(targets)])
         self.pages = Pages(self.store, Telemetry(self.store), PageSettings(catalog("full")))
 
     def rows(self, tick: ComputedTick, now: float) -> list[Row]:
-        """Return the page of a tick."""
-        self.store.targets[0].accept(tick, now)
+        """Return the page of a tick, whose GPUs the targets have in turn."""
+        targets = self.store.targets
+        for number, target in enumerate(targets):
+            others = [place for place in range(len(tick.devices)) if place % len(targets) != number]
+            target.accept(without(tick, *others) if others else tick, now)
         return list(rows(self.pages.page(now, openmetrics=False, gzip=False).decode()))
 
 
-def without(tick: ComputedTick, position: int) -> ComputedTick:
-    """Return the tick without one GPU."""
+def without(tick: ComputedTick, *positions: int) -> ComputedTick:
+    """Return the tick without some GPUs."""
 
-    kept = [index for index in range(len(tick.devices)) if index != position]
+    kept = [index for index in range(len(tick.devices)) if index not in positions]
     return replace(
         tick,
         devices=tuple([tick.devices[index] for index in kept]),
@@ -142,3 +145,22 @@ async def test_a_gpu_that_joins_with_counters_of_before_does_not_add_them() -> N
     assert summed(daemon.rows(without(taken[900], 3), 0.0), name)["", ""] == pytest.approx(7 * 900.0)
     assert summed(daemon.rows(taken[901], 15.0), name)["", ""] == pytest.approx(7 * 901.0)
     assert summed(daemon.rows(taken[902], 30.0), name)["", ""] == pytest.approx(7 * 902.0 + 1)
+
+
+async def test_sums_of_a_node_that_two_targets_show_are_those_of_one() -> None:
+    one, two = Daemon(), Daemon(targets=2)
+    taken = await ticks(4)
+    for number, tick in enumerate(taken):
+        found = [
+            summed(daemon.rows(tick, 15.0 * number), "pulsed_node_observed_seconds_total") for daemon in (one, two)
+        ]
+        assert found[0] == found[1] == {("", ""): pytest.approx(8.0 * number)}
+
+
+async def test_counters_that_begin_anew_are_added_as_a_whole() -> None:
+    daemon, taken = Daemon(), await ticks(4)
+    sums = [
+        summed(daemon.rows(tick, 15.0 * number), "pulsed_node_observed_seconds_total")["", ""]
+        for number, tick in enumerate([taken[3], taken[1], taken[2]])
+    ]
+    assert sums == pytest.approx([24.0, 32.0, 40.0])
