@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,11 @@ NODE = "gpu07"
 
 CPUS = 16
 """Processors of the node: every job takes one."""
+
+
+ATTEMPTS = 3
+PORT_TAKEN = "Address already in use"
+"""What a daemon logs when another program of this machine took its port since it was found free."""
 
 
 @dataclass(frozen=True)
@@ -88,24 +94,19 @@ def slurm(folder: Path, *, gpus: int = 2, shards: int = 0, **options: object) ->
     """
     programs = [tool("munged", "munge"), tool("slurmctld", "slurmctld"), tool("slurmd", "slurmd")]
     tool("scontrol", "slurm-client")
-    folder.mkdir(parents=True, exist_ok=True)
     cluster = SlurmCluster(folder)
-    _configure(folder, gpus, shards, options)
-    munged = [programs[0], "--foreground", "--force", f"--socket={folder}/munge", f"--key-file={folder}/munge.key"]
-    munged += [f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed", "--num-threads=2"]
     with contextlib.ExitStack() as daemons:
-        for name, command in (
-            ("munged", munged),
-            ("slurmctld", [programs[1], "-D"]),
-            ("slurmd", [programs[2], "-D", "-N", NODE]),
-        ):
-            process = daemons.enter_context(_daemon(command, folder / f"{name}.log", cluster.environment))
-            if name == "munged":
-                until((folder / "munge").exists)
-            if name == "slurmctld":
-                until(lambda: _answers(cluster))
-        until(lambda: process.poll() is not None or cluster.node()["State"] == "IDLE")
-        assert process.poll() is None, cluster.log()
+        for _ in range(ATTEMPTS):
+            folder.mkdir(parents=True, exist_ok=True)
+            _configure(folder, gpus, shards, options)
+            if _is_started(cluster, programs, daemons):
+                break
+            log = cluster.log()
+            daemons.close()
+            assert PORT_TAKEN in log, log
+            shutil.rmtree(folder)
+        else:
+            raise AssertionError(log)
         try:
             yield cluster
         except BaseException:
@@ -115,6 +116,28 @@ def slurm(folder: Path, *, gpus: int = 2, shards: int = 0, **options: object) ->
             if jobs := cluster.jobs():
                 cluster.run("scancel", *jobs)
                 until(lambda: not cluster.jobs())
+
+
+def _is_started(cluster: SlurmCluster, programs: Sequence[str], daemons: contextlib.ExitStack) -> bool:
+    """Start the daemons and wait until the node is idle; return whether none of them has ended."""
+    folder = cluster.folder
+    munged = [programs[0], "--foreground", "--force", f"--socket={folder}/munge", f"--key-file={folder}/munge.key"]
+    munged += [f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed", "--num-threads=2"]
+    commands: Mapping[str, tuple[list[str], Callable[[], bool]]] = {
+        "munged": (munged, (folder / "munge").exists),
+        "slurmctld": ([programs[1], "-D"], lambda: _answers(cluster)),
+        "slurmd": ([programs[2], "-D", "-N", NODE], lambda: cluster.node()["State"] == "IDLE"),
+    }
+    for name, (command, is_up) in commands.items():
+        process = daemons.enter_context(_daemon(command, folder / f"{name}.log", cluster.environment))
+        if not _comes_up(process, is_up):
+            return False
+    return True
+
+
+def _comes_up(process: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
+    until(lambda: process.poll() is not None or is_up())
+    return process.poll() is None
 
 
 def _answers(cluster: SlurmCluster) -> bool:

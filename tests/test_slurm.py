@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
+import pytest
+
+import support.slurm
+from support.daemon import free_port
 from support.slurm import NODE, slurm
 from support.waiting import until
 
@@ -23,3 +28,15 @@ def test_a_job_has_its_gpus_and_so_have_its_prolog_and_epilog(tmp_path: Path) ->
         assert (tmp_path / "epilog_slurmd").read_text() == f"{job} 0,1 {NODE}\n"
         one.run("sbatch", "--gres=gpu:3", f"--output={tmp_path}/long", "--wrap", "sleep 600")
         until(lambda: "ALLOCATED" in one.node()["State"] or "MIXED" in one.node()["State"])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_port_that_another_program_took_costs_no_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    ports = [free_port() for _ in range(4)]
+    with socket.create_server(("", ports[place])):
+        monkeypatch.setattr(support.slurm, "free_port", iter(ports).__next__)
+        with slurm(tmp_path / "a") as cluster:
+            assert cluster.node()["State"] == "IDLE"
+            assert f"SlurmdPort={ports[3]}\n" in (cluster.folder / "slurm.conf").read_text()

@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from urllib.parse import quote
 
+from pulsed.pauses import within
+
 Attack = Callable[[int], Awaitable[None]]
 
 ATTACKS: dict[str, Attack] = {}
@@ -120,11 +122,11 @@ async def ask_and_never_read(port: int, data: bytes, source: str | None = None) 
         with contextlib.suppress(OSError):
             async with Connection(port, source, 4096) as client:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(client.send(data), 1)
+                    await within(1, client.send(data))
                 while True:
                     await asyncio.sleep(1)
                     with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(client.send(b"G"), 1)
+                        await within(1, client.send(b"G"))
         await asyncio.sleep(0.1)
 
 
@@ -343,7 +345,7 @@ async def passwords(port: int) -> None:
 
 async def _run(name: str, port: int, seconds: float) -> None:
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(ATTACKS[name](port), seconds)
+        await within(seconds, ATTACKS[name](port))
 
 
 def _raise_file_limit() -> None:
