@@ -36,7 +36,6 @@ from pulsed.model.vocabulary import Value
 SavedAccount = Mapping[str, Any]
 
 _Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
-_Amount = Annotated[float, Field(ge=0.0)]
 _Sum = Annotated[float, Field(ge=0.0, le=MAX_SUM)]
 _Counters = dict[str, Value]  # null: not a number of JSON
 
@@ -45,10 +44,10 @@ _Counters = dict[str, Value]  # null: not a number of JSON
 class _SavedGpu:
     device: dict[str, str]
     since: _Moment | None
-    held: _Amount
+    held: _Sum
     sharers: Annotated[int, Field(ge=1)]
     extremes: Extremes
-    bridged_joules: _Amount
+    bridged_joules: _Sum
     energy: tuple[float, _Moment] | None
     violations: dict[str, Value]
     events: Annotated[list[OwnerEvent], Field(max_length=MAX_EVENTS)]
@@ -85,7 +84,7 @@ class _SavedOwner:
     last_seen: _Moment
     end: _Moment | None
     gpus: list[_SavedGpu]
-    elapsed: _Amount | None = None  # of an earlier version, whose durations followed the wall clock
+    elapsed: _Sum | None = None  # of an earlier version, whose durations followed the wall clock
     timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
     host: JobHostUsage | None = None
     balance: _SavedBalance = field(default_factory=_SavedBalance)
