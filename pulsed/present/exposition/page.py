@@ -191,13 +191,19 @@ class Pages:
             steps = self._sums(draft, shown, openmetrics)
         else:
             steps = self._render(draft, fresh, now, openmetrics, part)
+        end = self._end(draft, now, openmetrics, part)
+        if sum(sizes) <= LARGE_GPUS:
+            # Without a turn: the requests of many clients would all be at work at once.
+            self._telemetry.observe("present", _run(steps))
+            _run(end)
+            return draft.getvalue()
         others = None if part.gpus else self._lock
-        if max(sizes, default=0) <= LARGE_GPUS:
+        if max(sizes) <= LARGE_GPUS:
             seconds = await _run_in_turns(steps, others)
         else:
             seconds = await in_background(partial(_run, steps))
         self._telemetry.observe("present", seconds)
-        await _run_in_turns(self._end(draft, now, openmetrics, part), others)
+        await _run_in_turns(end, others)
         return draft.getvalue()
 
     def _begin(self, now: float, part: PagePart) -> None:
