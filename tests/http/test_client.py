@@ -397,9 +397,12 @@ async def test_a_kept_connection_has_keepalive() -> None:
 
 
 def timers_to(port: int) -> list[str]:
-    """Return the timers of the connections to a port of this machine, as Linux shows them."""
+    """Return the timers of the established connections to a port of this machine, as Linux shows them.
+
+    Those that have ended are shown for a minute, also of another program that had the port before.
+    """
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return [row[5] for row in rows if row[2] == f"0100007F:{port:04X}"]
+    return [row[5] for row in rows if (row[2], row[3]) == (f"0100007F:{port:04X}", "01")]
 
 
 @on_both_loops
