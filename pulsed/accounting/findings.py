@@ -106,7 +106,7 @@ class FindingDetector:
     def _evaluate(self, now: float) -> Iterator[FindingChange]:
         owned = list(self._accounting.owned())
         yield from self._leaks([each for each in owned if each.account.is_of_leaked_memory], now)
-        held = [each for each in owned if each.sharers == 1 and each.account.owner.kind != "nobody"]
+        held = [each for each in owned if each.sharers == 1 and each.account.owner.is_known]
         before = self._watched
         self._watched = {}
         stepped: dict[OwnerAccount, list[tuple[OwnedGpu, _Watched]]] = {}

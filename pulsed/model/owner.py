@@ -60,6 +60,11 @@ class Owner:
                 object.__setattr__(self, name, text[:MAX_TEXT])
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is a job, pod or process, and does not stand for missing owners."""
+        return self.kind != "nobody"
+
+    @property
     def key(self) -> tuple[OwnerKind, str]:
         """Kind and id: identifies it among the owners at a time."""
         return (self.kind, self.id)

@@ -73,7 +73,7 @@ def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) ->
     fresh = {target.tick.target for target in store.targets if target.tick is not None and target.fresh(now)}
     found: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
-        if gpu.target in fresh and gpu.account.owner.kind != "nobody":
+        if gpu.target in fresh and gpu.account.owner.is_known:
             found.setdefault(gpu.account, []).append(gpu)
     return {account: found[account] for account in sorted(found, key=lambda each: (each.begin, each.owner.key))}
 

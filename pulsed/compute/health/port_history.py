@@ -91,7 +91,7 @@ def _after(past: PortPast, port: InfinibandPort, time: float) -> PortPast:
 
 
 def is_down(port: InfinibandPort) -> bool:
-    """Return whether a port is not active although nobody has disabled it."""
+    """Return whether a port is not active and not disabled."""
     return bool(port.state) and not port.is_active and port.physical_state != "Disabled"
 
 

@@ -42,7 +42,8 @@ REFRESH_SECONDS = 1.0
 """Maximum age of a page without a new tick, because counters of pulsed itself change."""
 
 LARGE_GPUS = 128
-"""GPUs up to which a page is rendered at once: it takes some 10 ms."""
+"""GPUs, or targets, up to which a page is rendered at once: it takes some 10 ms. A larger target is rendered in the
+background."""
 
 LARGE_BYTES = 2**20
 """Size up to which a page is compressed at once: it takes some 10 ms."""
@@ -132,7 +133,7 @@ class Pages:
         self._sums_memory.change_forms()
         self._headers = tuple([_headers(settings.catalog, openmetrics) for openmetrics in (False, True)])
         self._pages.clear()
-        self._shown = ShownTargets(self._store, self._renderer, self._shared, republishes=settings.passthrough)
+        self._shown = ShownTargets(self._store, self._renderer, self._note_assigned, republishes=settings.passthrough)
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
@@ -192,13 +193,13 @@ class Pages:
         else:
             steps = self._render(draft, fresh, now, openmetrics, part)
         end = self._end(draft, now, openmetrics, part)
-        if sum(sizes) <= LARGE_GPUS:
-            # Without a turn: the requests of many clients would all be at work at once.
+        if max(sum(sizes), len(targets)) <= LARGE_GPUS:
+            # Without turns, which would let the requests of many clients be at work at once.
             self._telemetry.observe("present", _run(steps))
             _run(end)
             return draft.getvalue()
         others = None if part.gpus else self._lock
-        if max(sizes) <= LARGE_GPUS:
+        if max(sizes, default=0) <= LARGE_GPUS:
             seconds = await _run_in_turns(steps, others)
         else:
             seconds = await in_background(partial(_run, steps))
@@ -283,7 +284,7 @@ class Pages:
             self._store.node, self._settings.catalog, self._memory, owner_labels=self._settings.owner_labels
         )
 
-    def _shared(self, keys: set[GpuKey], duplicates: Mapping[str, int]) -> None:
+    def _note_assigned(self, keys: set[GpuKey], duplicates: Mapping[str, int]) -> None:
         self._memory.forget_others(keys)
         self._present = keys
         self._telemetry.duplicate_gpus = duplicates

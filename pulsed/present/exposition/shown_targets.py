@@ -54,7 +54,7 @@ class ShownTargets:
 
     Args:
         new_renderer: returns the renderer of a new target.
-        shared: takes all GPUs, and the numbers of those left out by target, whenever GPUs were assigned anew.
+        assigned: takes all GPUs, and the numbers of those left out by target, whenever GPUs were assigned anew.
         republishes: whether series of the sources are shown.
     """
 
@@ -62,11 +62,11 @@ class ShownTargets:
         self,
         store: TargetStore,
         new_renderer: Callable[[], TargetRenderer],
-        shared: Callable[[set[GpuKey], Mapping[str, int]], None],
+        assigned: Callable[[set[GpuKey], Mapping[str, int]], None],
         *,
         republishes: bool,
     ) -> None:
-        self._store, self._new_renderer, self._shared, self._republishes = store, new_renderer, shared, republishes
+        self._store, self._new_renderer, self._assigned, self._republishes = store, new_renderer, assigned, republishes
         self._places: dict[int, Place] = {}
         self._shown: list[int] = []
         self._until = -inf
@@ -118,7 +118,7 @@ class ShownTargets:
             for place, hidden in zip(places, repeated(place.renderer.keys for place in places), strict=True):
                 place.hidden = hidden
             keys = {key for place in places for key in place.renderer.keys}
-            self._shared(keys, {place.target.name: len(place.hidden) for place in places})
+            self._assigned(keys, {place.target.name: len(place.hidden) for place in places})
         if self._republishes:
             new_series = [place.passthrough.update_layout(tick) for place, tick in fresh]
             if is_changed or any(new_series):

@@ -84,6 +84,23 @@ async def test_the_sums_of_many_nodes_are_rendered_in_short_steps(monkeypatch: p
     assert turns > 300 + body.count(b"\n") / PIECE_LINES > 310
 
 
+async def test_a_small_page_is_one_step_whatever_a_turn_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the requests of many clients would overlap on a busy machine, and be refused as too many."""
+    monkeypatch.setattr(page, "TURN_SECONDS", -1.0)
+    pages, others = pages_of(store_of(*map(exporter, range(8)))), 0
+
+    async def count() -> None:
+        nonlocal others
+        others += 1
+
+    waiting = asyncio.create_task(count())
+    for name in ("daemon", "groups/0", "nodes/node3", ""):
+        part = pages.parts.part(name, NOW) if name else WHOLE
+        assert await pages.serve(NOW, openmetrics=False, gzip=True, part=part or WHOLE)
+        assert others == 0, name
+    await waiting
+
+
 async def test_sums_of_many_nodes_keep_no_other_part_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPUs of a target change meanwhile: the sums are still those of the ticks with which they began."""
     monkeypatch.setattr(page, "TURN_SECONDS", -1.0)
