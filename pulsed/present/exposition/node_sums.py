@@ -9,27 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum, isfinite
-from operator import is_, itemgetter
 from typing import NamedTuple
 
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.model.computed_tick import GpuSample
-from pulsed.model.counters import COUNTER_POSITION, COUNTERS, NOTHING_COUNTED
-from pulsed.model.gpu import GpuKey
 from pulsed.model.health import SEVERITY
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Value
-from pulsed.present.exposition.series_memory import SeriesMemory, without_gone
-from pulsed.present.exposition.text_format import MetricType, header, label_pairs
-
-PREFIX = "pulsed_node_"
-
-NodeModel = tuple[str, str]
-"""A node and the product name of GPUs on it."""
-
-NodeGpu = tuple[GpuKey, GpuSample]
-Values = tuple[Value, ...]
-"""Of a `CounterSnapshot`."""
+from pulsed.present.exposition.family_types import NODE_PREFIX, NodeFamily, NodeGpu, NodeModel, own_label
+from pulsed.present.exposition.node_counters import COUNTER_COLUMNS, ENERGY, ENERGY_PLACES, NodeCounters
+from pulsed.present.exposition.series_memory import SeriesMemory
+from pulsed.present.exposition.text_format import header, label_pairs
 
 
 class NodeNumbers(NamedTuple):
@@ -45,27 +35,8 @@ class NodeNumbers(NamedTuple):
 
     @property
     def boards(self) -> int:
-        """The boards."""
+        """How many boards there are: each has the first number."""
         return len(self.columns[0])
-
-
-class NodeFamily(NamedTuple):
-    """A family by node and model; `label` is its third label, empty for none."""
-
-    name: str
-    type: MetricType
-    help: str
-    label: str = ""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """All of its labels."""
-        return ("node", "model", self.label) if self.label else ("node", "model")
-
-
-def _own(family: NodeFamily, state: str) -> str:
-    """Return the family's own label as text."""
-    return f',{family.label}="{state}"' if family.label else ""
 
 
 class _Number(NamedTuple):
@@ -100,7 +71,7 @@ def _number(
     *,
     of_all: bool = False,
 ) -> _Number:
-    return _Number(NodeFamily(PREFIX + name, "gauge", help), joined, get, of_all)
+    return _Number(NodeFamily(NODE_PREFIX + name, "gauge", help), joined, get, of_all)
 
 
 def _derived(name: str) -> Callable[[GpuSample], str]:
@@ -175,13 +146,13 @@ _NUMBERS: tuple[_Number, ...] = (
 
 _STATES: tuple[_State, ...] = (
     _State(
-        NodeFamily(PREFIX + "health_gpus", "gauge", "Boards by health state", "state"),
+        NodeFamily(NODE_PREFIX + "health_gpus", "gauge", "Boards by health state", "state"),
         lambda sample: sample.result.health.state,
         of_instances=False,
     ),
     *(
         _State(
-            NodeFamily(f"{PREFIX}{name}_gpus", "gauge", f"GPUs and MIG instances by {words}", label),
+            NodeFamily(f"{NODE_PREFIX}{name}_gpus", "gauge", f"GPUs and MIG instances by {words}", label),
             _derived(name),
             of_instances=True,
         )
@@ -191,109 +162,6 @@ _STATES: tuple[_State, ...] = (
         )
     ),
 )
-
-_OF_INSTANCES = ("workload_class_seconds",)
-_OF_BOARDS = (
-    "observed_seconds",
-    "real_utilization_seconds",
-    "real_utilization_unknown_seconds",
-    "idle_seconds",
-    "idle_energy_joules",
-    "class_energy_joules",
-)
-_SPARSE = frozenset({"workload_class_seconds", "class_energy_joules"})
-"""Counters by label that are published once they count."""
-
-
-class _SumColumn(NamedTuple):
-    """One counter, or one of its states: its own label as text, and its place in the values of a `CounterSnapshot`."""
-
-    family: NodeFamily
-    label: str
-    source: int
-    is_sparse: bool
-    of_instances: bool
-
-
-def _columns() -> Iterator[_SumColumn]:
-    source = 0
-    for counter in COUNTERS:
-        for state in counter.states:
-            if counter.name in _OF_BOARDS or counter.name in _OF_INSTANCES:
-                of_instances = counter.name in _OF_INSTANCES
-                of = "GPUs and MIG instances" if of_instances else "boards"
-                help = f"Sum of all {of}: {counter.meaning}"
-                family = NodeFamily(f"{PREFIX}{counter.name}_total", "counter", help, counter.label)
-                yield _SumColumn(family, _own(family, state), source, counter.name in _SPARSE, of_instances)
-            source += 1
-
-
-_COLUMNS: tuple[_SumColumn, ...] = tuple(_columns())
-_ABSENT = len(NOTHING_COUNTED.values)
-_of_board = itemgetter(*(column.source for column in _COLUMNS))
-_of_instance = itemgetter(*(column.source if column.of_instances else _ABSENT for column in _COLUMNS))
-_OBSERVED = COUNTER_POSITION["observed_seconds", ""]
-
-_ENERGY = NodeFamily(
-    PREFIX + "energy_joules_total",
-    "counter",
-    "Sum of all boards and classes: Energy used in observed time; from the GPU's energy counter, else from power",
-)
-_OF_ENERGY = [
-    index for index, column in enumerate(_COLUMNS) if column.family.name == f"{PREFIX}class_energy_joules_total"
-]
-
-
-class NodeCounters:
-    """Sums of the counters of GPUs by node and model.
-
-    They never decrease: what a GPU that is gone has counted stays, and one that joins adds what it counts from then on.
-    """
-
-    def __init__(self) -> None:
-        self.totals: dict[NodeModel, list[Value]] = {}
-        self._seen: dict[GpuKey, Values] = {}
-        self._summed: dict[NodeModel, tuple[Sequence[Values], Sequence[Value]]] = {}
-        """The values that were added last, and their sums."""
-
-    def add(self, place: NodeModel, gpus: Sequence[NodeGpu]) -> None:
-        """Add what GPUs of a node and model have counted since the last call."""
-        totals, seen = self.totals.get(place), self._seen
-        now = [sample.result.counters.values for _, sample in gpus]
-        before: list[Values] = []
-        for (key, _), values in zip(gpus, now, strict=True):
-            earlier = seen.get(key, NOTHING_COUNTED.values if totals is None else values)
-            before.append(
-                NOTHING_COUNTED.values if (earlier[_OBSERVED] or 0.0) > (values[_OBSERVED] or 0.0) else earlier
-            )
-            seen[key] = values
-        known, sums = self._summed.get(place, ((), ()))
-        if len(known) != len(before) or not all(map(is_, known, before)):
-            sums = _sums(gpus, before)
-        counted = _sums(gpus, now)
-        self._summed[place] = (now, counted)
-        self.totals[place] = [
-            # A difference of sums may be rounded to less than 0.
-            total if more is None else (total or 0.0) + max(more - (less or 0.0), 0.0)
-            for total, more, less in zip(totals or [None] * len(_COLUMNS), counted, sums, strict=True)
-        ]
-
-    def forget_others(self, keys: set[GpuKey]) -> None:
-        """Forget what was seen of GPUs that are gone; what was counted of them stays."""
-        self._seen = without_gone(self._seen, keys)
-        self._summed.clear()
-
-
-def _sums(gpus: Sequence[NodeGpu], values: Sequence[Values]) -> Sequence[Value]:
-    """Return the sum of each column over the values of these GPUs, None of one without a number."""
-    rows = [
-        _of_instance((*each, None)) if key[2] else _of_board(each) for (key, _), each in zip(gpus, values, strict=True)
-    ]
-    try:
-        return list(map(sum, zip(*rows, strict=True)))
-    except TypeError:  # None
-        kept = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
-        return [sum(column) if column else None for column in kept]
 
 
 def by_node(gpus: Iterable[NodeGpu]) -> Mapping[NodeModel, Sequence[NodeGpu]]:
@@ -378,13 +246,13 @@ def _state_lines(place: int, gauge: _State) -> _Lines:
         family = gauge.family
         for _, labels, numbers in nodes:
             for state, count in numbers.states[place].items():
-                yield f"{family.name}{labels}{_own(family, state)}}} {count!r}\n"
+                yield f"{family.name}{labels}{own_label(family, state)}}} {count!r}\n"
 
     return lines
 
 
 def _counter_lines(family: NodeFamily) -> _Lines:
-    columns = [(index, column) for index, column in enumerate(_COLUMNS) if column.family == family]
+    columns = [(index, column) for index, column in enumerate(COUNTER_COLUMNS) if column.family == family]
 
     def lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
         name = family.name
@@ -403,16 +271,16 @@ def _counter_lines(family: NodeFamily) -> _Lines:
 def _energy_lines(nodes: _Nodes, counters: NodeCounters, memory: SeriesMemory) -> Iterator[str]:
     for node, labels, _ in nodes:
         totals = counters.totals[node]
-        known = [value for index in _OF_ENERGY if (value := totals[index]) is not None]
+        known = [value for index in ENERGY_PLACES if (value := totals[index]) is not None]
         if known:
-            yield f"{_ENERGY.name}{labels}}} {sum(known)!r}\n"
+            yield f"{ENERGY.name}{labels}}} {sum(known)!r}\n"
 
 
 _FAMILY_LINES: Mapping[NodeFamily, _Lines] = {
     **{gauge.family: _number_lines(place, gauge) for place, gauge in enumerate(_NUMBERS)},
     **{gauge.family: _state_lines(place, gauge) for place, gauge in enumerate(_STATES)},
-    _ENERGY: _energy_lines,
-    **{column.family: _counter_lines(column.family) for column in _COLUMNS},
+    ENERGY: _energy_lines,
+    **{column.family: _counter_lines(column.family) for column in COUNTER_COLUMNS},
 }
 """In the order of the page."""
 

@@ -24,7 +24,8 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import FULL, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.node_sums import NodeCounters, node_lines
+from pulsed.present.exposition.node_counters import NodeCounters
+from pulsed.present.exposition.node_sums import node_lines
 from pulsed.present.exposition.page_parts import WHOLE, PagePart, PageParts
 from pulsed.present.exposition.passthrough import passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory

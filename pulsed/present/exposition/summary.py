@@ -16,7 +16,9 @@ from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey
 from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
-from pulsed.present.exposition.node_sums import NodeCounters, NodeModel, NodeNumbers, by_node, node_numbers
+from pulsed.present.exposition.family_types import NodeModel
+from pulsed.present.exposition.node_counters import NodeCounters
+from pulsed.present.exposition.node_sums import NodeNumbers, by_node, node_numbers
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
