@@ -54,17 +54,17 @@ test: lint
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 bench: $(VENV)/.dev
-	$(VENV)/bin/python -m support.bench $(ARGS)
+	$(VENV)/bin/python -m tools.bench $(ARGS)
 
 kubernetes:
-	$(PYTHON) -m support.kubernetes.build_servers
+	$(PYTHON) -m tests.support.kubernetes.build_servers
 
 hardware: $(VENV)/.dev
-	$(VENV)/bin/python -m support.hardware $(if $(POWER_LIMIT),--power-limit $(POWER_LIMIT)) $(ARGS)
+	$(VENV)/bin/python -m tools.hardware $(if $(POWER_LIMIT),--power-limit $(POWER_LIMIT)) $(ARGS)
 
 # What is found is in build/fuzz/findings.
 fuzz: $(VENV)/.fuzz
-	$(VENV)/bin/python -m support.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+	$(VENV)/bin/python -m tools.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)

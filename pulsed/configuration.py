@@ -1,6 +1,6 @@
 """The whole configuration: the settings of all layers as one frozen tree, loaded from flags, environment and a file.
 
-CONFIGURATION.md and config.example.yaml are generated from it.
+docs/configuration.md and config.example.yaml are generated from it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Config(Settings):
     log: LogSettings = setting(LogSettings(), "Log on standard error.")
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
-    health: HealthSettings = setting(HealthSettings(), "Health checks (HEALTH.md).")
+    health: HealthSettings = setting(HealthSettings(), "Health checks (docs/health.md).")
     host: HostSettings = setting(HostSettings(), "This host beside the samples of its GPUs.")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
@@ -163,7 +163,7 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Gi
             layers += _layer(key, value)
         elif not _is_service_link(name, text):
             near = nearest(key, list(_SCHEMA.keys))
-            hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see CONFIGURATION.md"
+            hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see docs/configuration.md"
             problems.append(f"{origin}: no key has this name; {hint}")
     return layers
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ("support.kubernetes.api_servers", "support.nvml_standin.library")
+pytest_plugins = ("tests.support.kubernetes.api_servers", "tests.support.nvml_standin.library")
 
 # A shell's background job ignores SIGINT, and so would every child of ours: tests that send it need it as usual.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

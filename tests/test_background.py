@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pulsed.background import TURN_SECONDS, in_background, turn
-from support.waiting import SECONDS
+from tests.support.waiting import SECONDS
 
 
 async def test_the_result_and_the_thread() -> None:

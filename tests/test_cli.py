@@ -10,7 +10,7 @@ from pathlib import Path
 from pulsed.cli import argument_parser
 from pulsed.configuration import Config
 from pulsed.settings import all_keys
-from support.daemon import environment, pulsed
+from tests.support.daemon import environment, pulsed
 from tests.test_printable import CONTROL
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pulsed.daemon_thread import SharedCall
-from support.waiting import SECONDS, eventually
+from tests.support.waiting import SECONDS, eventually
 
 NAME = "pulsed-attribution"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import debian_tree
-from support.waiting import SECONDS, until
+from tests.support import debian_tree
+from tests.support.waiting import SECONDS, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need root and Linux")
 
@@ -25,7 +25,7 @@ exec sleep 600
 RUN = """
 import sys
 from pathlib import Path
-from support import debian_tree
+from tests.support import debian_tree
 debian_tree.ROOT = Path(sys.argv[1])
 debian_tree.debian_tree("tree", "a")
 """

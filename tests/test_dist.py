@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pulsed import __version__
-from support.daemon import environment
+from tests.support.daemon import environment
 
 ROOT = Path(__file__).parents[1]
 NO_ERRORS = environment() | {"PYTHONWARNINGS": "default"}
@@ -74,7 +74,7 @@ def test_the_sdist_has_all_that_operators_need(dist: Path) -> None:
         name for name in tracked if name.startswith(("pulsed/", "deploy/", "systemd/", "helm/", "tests/", "tools/"))
     ]
     assert set(wanted) <= names
-    assert {"README.md", "LICENSE", "CHANGELOG.md", "CONFIGURATION.md", "METRICS.md", "Makefile"} <= names
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "docs/configuration.md", "docs/metrics.md", "Makefile"} <= names
 
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")

@@ -13,10 +13,10 @@ import pytest
 from pulsed.cli import main
 from pulsed.model.host import PORT_COUNTERS
 from pulsed.model.vocabulary import QUANTITIES
-from support.daemon import Daemon, serving
-from support.hardware.table import page as known_kernels
-from support.waiting import until
+from tests.support.daemon import Daemon, serving
+from tests.support.waiting import until
 from tools.generate_docs import ROOT
+from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metric_rows import joined_meaning
 from tools.metrics_docs import metrics
@@ -58,15 +58,15 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_metrics_md_is_current() -> None:
-    assert (ROOT / "METRICS.md").read_text(encoding="utf-8") == metrics(), "make docs"
+    assert (ROOT / "docs/metrics.md").read_text(encoding="utf-8") == metrics(), "make docs"
 
 
 def test_health_md_is_current() -> None:
-    assert (ROOT / "HEALTH.md").read_text(encoding="utf-8") == health(), "make docs"
+    assert (ROOT / "docs/health.md").read_text(encoding="utf-8") == health(), "make docs"
 
 
 def test_known_kernels_are_current() -> None:
-    assert (ROOT / "support/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
+    assert (ROOT / "tools/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
 
 
 READMES = [path for top in TOPS for path in (ROOT / top).rglob("README.md")]
@@ -97,7 +97,7 @@ def test_the_example_of_the_readme_is_what_pulsed_prints(
 
 
 def test_every_promise_about_security_names_its_test() -> None:
-    doors = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Doors")[2].partition("## Limits")[0]
+    doors = (ROOT / "docs/security.md").read_text(encoding="utf-8").partition("## Doors")[2].partition("## Limits")[0]
     promises = re.findall(r"^- (.*?)(?=^- |^\n)", doors, re.DOTALL | re.MULTILINE)
     assert len(promises) > 30
     for promise in promises:
@@ -128,7 +128,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
-    table = re.findall(r"^\| ((?:`/[^`]*` ?)+)\|", (ROOT / "API.md").read_text(encoding="utf-8"), re.MULTILINE)
+    table = re.findall(r"^\| ((?:`/[^`]*` ?)+)\|", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
     documented = {path for cell in table for path in re.findall(r"`([^`]+)`", cell)}
     described = set(daemon.get("/openapi.json").json()["paths"])
     assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs"}
@@ -151,7 +151,7 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     pages += [path.read_text(encoding="utf-8") for path in EXPECTED.glob("*.metrics.txt")]
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
     # Those of the adapter are compared with its page in tests/adapter.
-    text = (ROOT / "METRICS.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\|(`pulsed_(?!adapter)[^|]*)\|", text, re.MULTILINE)
     rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]
     (unknown,) = re.findall(r"^Unknown time: (.*)$", text, re.MULTILINE)

@@ -10,7 +10,7 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.memory import MANY_GPUS, THRESHOLDS, THRESHOLDS_OF_MANY, FullCollections
-from support.bench.ticks import raw_ticks
+from tools.bench.ticks import raw_ticks
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pulsed.pauses import Backoff, within
-from support.waiting import SECONDS
+from tests.support.waiting import SECONDS
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:

@@ -19,7 +19,7 @@ from pulsed.regular_file import (
     replace_file,
     write_all,
 )
-from support.full_disk import file_size_limit
+from tests.support.full_disk import file_size_limit
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREAT])

@@ -18,11 +18,11 @@ from packaging.utils import canonicalize_name
 
 import tools.release
 from pulsed import __version__
-from support.daemon import environment
-from support.tools import tool
 from tests.deploy.base_image import BUILDAH, base_image
 from tests.deploy.install import TOOLS
 from tests.deploy.tools import fetched
+from tests.support.daemon import environment
+from tests.support.tools import tool
 from tools.provenance import statement
 from tools.references import IMAGE, REFERENCES, with_references
 from tools.release import ImageOptions, ReleaseRefused, sign
@@ -144,7 +144,7 @@ def signing_key(clone: Path) -> str:
 
 
 def check_as_users_do(clone: Path, dist: Path) -> None:
-    """Run the commands of SECURITY.md, also on files that somebody has changed."""
+    """Run the commands of docs/security.md, also on files that somebody has changed."""
 
     def verified() -> bool:
         commands: tuple[list[str | Path], ...] = (

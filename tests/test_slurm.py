@@ -1,4 +1,4 @@
-"""The cluster of `support.slurm` gives jobs and prologs what a real one gives them."""
+"""The cluster of `tests.support.slurm` gives jobs and prologs what a real one gives them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import support.slurm
-from support.daemon import free_port
-from support.slurm import NODE, slurm
-from support.waiting import until
+import tests.support.slurm
+from tests.support.daemon import free_port
+from tests.support.slurm import NODE, slurm
+from tests.support.waiting import until
 
 
 def test_a_job_has_its_gpus_and_so_have_its_prolog_and_epilog(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_port_that_another_program_took_costs_no_test(
 ) -> None:
     ports = [free_port() for _ in range(4)]
     with socket.create_server(("", ports[place])):
-        monkeypatch.setattr(support.slurm, "free_port", iter(ports).__next__)
+        monkeypatch.setattr(tests.support.slurm, "free_port", iter(ports).__next__)
         with slurm(tmp_path / "a") as cluster:
             assert cluster.node()["State"] == "IDLE"
             assert f"SlurmdPort={ports[3]}\n" in (cluster.folder / "slurm.conf").read_text()

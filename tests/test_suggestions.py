@@ -26,5 +26,5 @@ def test_the_nearest_known_word(word: str, known: str | None) -> None:
 
 
 def test_a_question_or_what_is_allowed() -> None:
-    assert did_you_mean("listn", KEYS, "see CONFIGURATION.md") == "did you mean listen?"
-    assert did_you_mean("zzzzzz", KEYS, "see CONFIGURATION.md") == "see CONFIGURATION.md"
+    assert did_you_mean("listn", KEYS, "see docs/configuration.md") == "did you mean listen?"
+    assert did_you_mean("zzzzzz", KEYS, "see docs/configuration.md") == "see docs/configuration.md"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.tools import tool
+from tests.support.tools import tool
 
 
 def test_a_missing_program_skips_a_test_with_the_remedy_and_fails_it_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Render the chapter of METRICS.md about the workload classes from the class table."""
+"""Render the chapter of docs/metrics.md about the workload classes from the class table."""
 
 from __future__ import annotations
 

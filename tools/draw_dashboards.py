@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from support.daemon import serving
-from support.dashboards import Values, Viewer, boards, demo_with_users, filled
-from support.prometheus import Prometheus, prometheus
+from tests.support.daemon import serving
+from tests.support.dashboards import Values, Viewer, boards, demo_with_users, filled
+from tests.support.prometheus import Prometheus, prometheus
 from tools.dashboards.picture import picture
 from tools.generate_dashboards import FOLDERS
 

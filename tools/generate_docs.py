@@ -14,8 +14,8 @@ from textwrap import fill, wrap
 from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.configuration import Config
 from pulsed.settings import Key, Settings, all_keys, keys_of
-from support import rule_files
-from support.hardware.table import page as known_kernels
+from tests.support import rule_files
+from tools.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metrics_docs import metrics
 
@@ -24,7 +24,7 @@ PAGE_WIDTH, EXAMPLE_WIDTH = 120, 100
 
 EXAMPLE_HEAD = """\
 # Every configuration key with its default, or with an example if it is unset by default. Uncomment what you change.
-# CONFIGURATION.md describes the notation.
+# docs/configuration.md describes the notation.
 """
 
 MANUAL_HEAD = """\
@@ -41,7 +41,7 @@ pulsed needs no configuration. The first of these that sets a key wins:
 
 Mappings are merged, lists replaced. Unknown and duplicate keys are errors. File names are relative to the configuration
 file, elsewhere to the working directory. `pulsed check-config FILE` reports every mistake.
-[config.example.yaml](config.example.yaml) is a complete file.
+[config.example.yaml](../config.example.yaml) is a complete file.
 
 ## Notation
 
@@ -66,7 +66,7 @@ UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds"
 
 
 def manual() -> str:
-    """Return the text of CONFIGURATION.md."""
+    """Return the text of docs/configuration.md."""
     notations = {key.kind.name: key.kind.allowed for key in all_keys(Config).values() if key.kind}
     placeholders = "".join(
         f"* `<{name}>`: {allowed.removesuffix('; one or a list of them').replace('*', chr(92) + '*')}\n"
@@ -139,7 +139,7 @@ def _kind(field: Key) -> str:
 
 def _filled(text: str, indent: str = "") -> str:
     """Return a text in lines, with links to the documents that it names."""
-    linked = re.sub(r"\b([A-Z]+\.md)\b", r"[\1](\1)", text)
+    linked = re.sub(r"\bdocs/(\w+\.md)\b", r"[\1](\1)", text)
     return fill(linked, PAGE_WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) + "\n"
 
 
@@ -182,11 +182,11 @@ def _written(field: Key, value: object) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "CONFIGURATION.md").write_text(manual(), encoding="utf-8")
+    (ROOT / "docs/configuration.md").write_text(manual(), encoding="utf-8")
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
-    (ROOT / "METRICS.md").write_text(metrics(), encoding="utf-8")
-    (ROOT / "HEALTH.md").write_text(health(), encoding="utf-8")
-    (ROOT / "support/hardware/README.md").write_text(known_kernels(), encoding="utf-8")
+    (ROOT / "docs/metrics.md").write_text(metrics(), encoding="utf-8")
+    (ROOT / "docs/health.md").write_text(health(), encoding="utf-8")
+    (ROOT / "tools/hardware/README.md").write_text(known_kernels(), encoding="utf-8")
     for file in rule_files.FILES:
         (ROOT / file).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / file).write_text(rule_files.text(file), encoding="utf-8")

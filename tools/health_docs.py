@@ -1,4 +1,4 @@
-"""Render HEALTH.md from the tables of checks and XIDs."""
+"""Render docs/health.md from the tables of checks and XIDs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = """# Health
 A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
 its checks; `hot` ranks above `warn`, as heat acts at once. A MIG instance has the health of its board.
 `pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most inputs;
-the [counters files](deploy/dcgm-exporter/README.md) add them.
+the [counters files](../deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
@@ -113,7 +113,7 @@ warning. The other alerts of `pulsed rules`, also those on plain `DCGM_FI_*` ser
 
 
 def health() -> str:
-    """Return the text of HEALTH.md."""
+    """Return the text of docs/health.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
     head = HEAD.format(guest=guest, xids=_names(XID_INPUTS))
     return (

@@ -78,9 +78,9 @@ _VOLATILE = re.compile(r'("(?:age_seconds|port|cpu_ratio|host_cpu_ratio|sequence
 
 def inputs(folder: Path) -> None:
     """Write the recorded inputs: pages, captures of every layout of dmon, and a day of jobs."""
-    from support.dmon_writer import ERAS  # not at the top: `write` runs with the code of another commit
-    from support.samples import SAMPLES
     from tests.golden.test_golden import write_capture
+    from tests.support.dmon_writer import ERAS  # not at the top: `write` runs with the code of another commit
+    from tests.support.samples import SAMPLES
 
     for page in sorted((ROOT / "tests" / "golden" / "pages").iterdir()):
         shutil.copy(page, folder)
@@ -177,8 +177,8 @@ def write(data: Path, folder: Path) -> None:
 
 def daemon(path: Path, folder: Path) -> None:
     """Keep what a daemon answers after it has replayed an input."""
-    from support.daemon import serving
-    from support.waiting import until
+    from tests.support.daemon import serving
+    from tests.support.waiting import until
 
     settings = (
         "source.kind=replay", f"source.replay.path={path}", "source.replay.speed=0", "source.interval=180s", "node=n",

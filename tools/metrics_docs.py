@@ -1,4 +1,4 @@
-"""Render METRICS.md from the tables that the Prometheus page is made from."""
+"""Render docs/metrics.md from the tables that the Prometheus page is made from."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from pulsed.push.remote_write import RemoteWriteEncoder, RemoteWritePlan
 from pulsed.push.settings import RemoteWriteSettings
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from support.hardware.readings import kept_runs
 from tools.class_docs import classes
+from tools.hardware.readings import kept_runs
 from tools.metric_rows import Row, mark_of, series, table
 from tools.quantity_docs import quantities
 
@@ -129,7 +129,7 @@ ADAPTER_HEAD = """
 
 
 def metrics() -> str:
-    """Return the text of METRICS.md."""
+    """Return the text of docs/metrics.md."""
     classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter(), *_plain_rules())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *quantities(), *own]) + "\n"
 
@@ -143,7 +143,7 @@ def _plain_rules() -> Iterator[str]:
 
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
-    yield f"\n`make hardware` compares the rules and MFU with [known kernels](support/hardware/README.md){ran}."
+    yield f"\n`make hardware` compares the rules and MFU with [known kernels](../tools/hardware/README.md){ran}."
     yield (
         "`pulsed_gpu_mfu_ratio` is as published (arXiv 2605.20799): on GEMMs of H100 within 2 points of MFU, after a"
         " correction for tiles that counters do not allow; over 608 jobs r = 0.78."
@@ -152,7 +152,7 @@ def _confirmation() -> Iterator[str]:
 
 def _counted() -> Iterator[str]:
     yield "\n## Counters of observed time\n"
-    yield "Their [quotients](OPERATIONS.md#queries) are exact at any scrape interval.\n"
+    yield "Their [quotients](operations.md#queries) are exact at any scrape interval.\n"
     known = [family for family in COUNTER_FAMILIES if not family.name.endswith("_unknown_seconds_total")]
     yield from table(
         Row((series(family.name, [family.label] if family.label else []),), family.help, mark_of(family))

@@ -44,7 +44,7 @@ _CONTEXT.set_forkserver_preload(["asyncio", "hypothesis.strategies", "pydantic",
 
 def copy_repository(folder: Path, examples: int) -> None:
     """Copy what the tests import, with so many examples per property test."""
-    for name in ("pulsed", "support", "tests", "tools", "deploy"):
+    for name in ("pulsed", "tests", "tools", "deploy"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     for document in ROOT.glob("*.md"):
@@ -113,7 +113,7 @@ def _run(folder: Path, files: Sequence[Path], result: Connection) -> None:
     log = os.open("pytest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("pulsed", "support", "tests", "tools")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("pulsed", "tests", "tools")]:
         del sys.modules[name]
     sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry).resolve() != ROOT)]
     import pytest

@@ -1,4 +1,4 @@
-"""Render the chapter of METRICS.md about the quantities from the table of DCGM fields."""
+"""Render the chapter of docs/metrics.md about the quantities from the table of DCGM fields."""
 
 from __future__ import annotations
 

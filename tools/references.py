@@ -15,7 +15,7 @@ IMAGE = "registry.example/pulsed"
 """Registry and repository of the image: the only place to change it. Then run `make docs`."""
 
 REPOSITORY = "https://github.com/pulsed/pulsed"
-"""Where the sources and documents are, HEALTH.md among them, to which alerts and dashboards link; as `IMAGE`."""
+"""Where the sources and documents are, docs/health.md among them, to which alerts and dashboards link; as `IMAGE`."""
 
 MAINTAINER = "pulsed <pulsed@localhost>"
 """Of the deb."""
@@ -31,7 +31,7 @@ REFERENCES = (
     ("pyproject.toml", r"^Documentation = .*", 'Documentation = "{repository}/blob/main/README.md"'),
     ("pyproject.toml", r"^Changelog = .*", 'Changelog = "{repository}/blob/main/CHANGELOG.md"'),
     ("pyproject.toml", r"^Issues = .*", 'Issues = "{repository}/issues"'),
-    ("pulsed/present/promql/alert_text.py", r"^RUNBOOK = .*", 'RUNBOOK = "{repository}/blob/main/HEALTH.md"'),
+    ("pulsed/present/promql/alert_text.py", r"^RUNBOOK = .*", 'RUNBOOK = "{repository}/blob/main/docs/health.md"'),
     ("deploy/container/compose.yaml", r"^  image: .*", "  image: {image}:{version}"),
 )
 """File, what to replace in it, and the replacement."""

@@ -4,7 +4,7 @@
 #   check_pulsed.sh [URL [CHECKS]]
 #
 # URL: of the daemon, else $PULSED_URL, else http://localhost:9401; a login in it is used and never printed.
-# CHECKS: the checks that count (HEALTH.md), separated by commas, else $PULSED_CHECKS, else all.
+# CHECKS: the checks that count (docs/health.md), separated by commas, else $PULSED_CHECKS, else all.
 # PULSED_USERNAME, PULSED_PASSWORD_FILE: a login that no list of processes shows, instead of one in the URL.
 # PULSED_CA_FILE: certificates to trust, for https. PULSED_CERT_FILE, PULSED_KEY_FILE: the certificate of this client and its
 # key, with curl or GNU wget. PULSED_TIMEOUT: in seconds, 5.

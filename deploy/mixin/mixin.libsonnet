@@ -2,7 +2,7 @@
 {
   _config+:: {
     // Document with a heading per alert.
-    runbookUrl: 'https://github.com/pulsed/pulsed/blob/main/HEALTH.md',
+    runbookUrl: 'https://github.com/pulsed/pulsed/blob/main/docs/health.md',
     // Names of alerts and groups to leave out.
     exclude: [],
     // Labels of every alert.

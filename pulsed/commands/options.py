@@ -177,7 +177,7 @@ RULES: Options = (
            help="based on the metrics of pulsed, or on dcgm-exporter's DCGM_FI_* series, without a daemon"),
     option("--exclude", action="append", default=[], metavar="NAME",
            help="leave out an alert or a group (repeatable)"),
-    option("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to"),
+    option("--runbook-url", metavar="URL", help="the docs/health.md that the alerts link to"),
     option("--flat", action="store_true",
            help="no rule uses the result of another one, for engines where that lags (VictoriaMetrics)"),
     option("--by", type=label_names, metavar="LABELS",

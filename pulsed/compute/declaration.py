@@ -1,6 +1,6 @@
 """Declarations of derived values, as data: their function, and where each output publishes them.
 
-The page, the JSON documents and their schema, CSV columns, history fields, METRICS.md, recording rules and
+The page, the JSON documents and their schema, CSV columns, history fields, docs/metrics.md, recording rules and
 `pulsed doctor` are derived from these. This module must not depend on any particular value.
 """
 
@@ -28,7 +28,7 @@ class DerivedNumber:
 
     Attributes:
         name: suffix of the metric `pulsed_gpu_<name>` (a counter's ends in `_total`), CSV column and history field.
-        help: one line without a full stop, for HELP, schema and METRICS.md.
+        help: one line without a full stop, for HELP, schema and docs/metrics.md.
         get: returns the value; None where it is missing.
         json: dotted path in the GPU document; empty if it is not part of it.
         csv: whether it has a column.

@@ -119,7 +119,7 @@ class WorkloadSettings(Settings):
     hold: DurationOrNone = setting(2.0, "A new class counts once its samples cover this time. 0: at once.")
     thresholds: ClassThresholds = setting(
         DEFAULT_THRESHOLDS,
-        "Thresholds of the class table in METRICS.md, named by class and input. With the profile "
+        "Thresholds of the class table in docs/metrics.md, named by class and input. With the profile "
         "`kempnerpulse`, `memory_utilization_ratio` counts as `io` from `io_memory_utilization_ratio` on.",
     )
 

@@ -11,7 +11,7 @@ from pulsed.settings import Duration, FileName, Settings, setting
 class HostSettings(Settings):
     """This host beside the samples of its GPUs, where its own GPUs are read.
 
-    For the checks of the node (HEALTH.md) and for its jobs.
+    For the checks of the node (docs/health.md) and for its jobs.
     """
 
     root: FileName = setting(

@@ -33,14 +33,14 @@ from pulsed.settings import (
     setting,
 )
 
-_FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
-_FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
+_FAMILIES = "allowed: names of docs/metrics.md and patterns such as pulsed_gpu_ecc_*"
+_FIELDS = "allowed: what docs/metrics.md lists, without pulsed_gpu_"
 
 Families = Annotated[
     tuple[str, ...],
     ListKind(
         "family",
-        "names of METRICS.md, with * for any characters, such as [pulsed_gpu_ecc_*]",
+        "names of docs/metrics.md, with * for any characters, such as [pulsed_gpu_ecc_*]",
         not_empty,
         "text",
         single=False,
@@ -66,7 +66,7 @@ class PublishSettings(Settings):
 
     series: SeriesChoice = setting(
         "lean",
-        "Series per GPU on `/metrics`: `lean` has at most 100, `fleet` some 25, `full` all (METRICS.md).",
+        "Series per GPU on `/metrics`: `lean` has at most 100, `fleet` some 25, `full` all (docs/metrics.md).",
     )
     include: Families = setting((), "Families to publish in full as well.")
     exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")
@@ -120,11 +120,11 @@ class HistorySettings(Settings):
 
     seconds: Duration = setting(SECONDS, "How long a sample is kept.")
     max_bytes: Size = setting(
-        MAX_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: OPERATIONS.md)."
+        MAX_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: docs/operations.md)."
     )
     fields: FieldNames = setting(
         DEFAULT_FIELDS,
-        "Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
+        "Stored fields: any quantity of docs/metrics.md without `pulsed_gpu_`, or "
         + ", ".join(f"`{name}`" for name in FIELDS if name not in QUANTITIES)
         + ".",
     )

@@ -79,7 +79,7 @@ class WebServerSettings(Settings):
     config_file: FileName | None = setting(
         None,
         "Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
-        "(SECURITY.md). Reloaded with the files it names when one changes. Unset: plain HTTP.",
+        "(docs/security.md). Reloaded with the files it names when one changes. Unset: plain HTTP.",
         example="/etc/pulsed/web.yml",
     )
     external_url: ExternalUrl | None = setting(

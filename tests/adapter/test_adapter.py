@@ -17,10 +17,13 @@ import bcrypt
 import pytest
 
 from pulsed import __version__
-from support.certificates import make
-from support.daemon import pulsed
-from support.kubernetes.fake_api_server import pod
-from support.kubernetes.gpu_cluster import (
+from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.present.exposition.pages import families_of
+from tests.support.certificates import make
+from tests.support.daemon import pulsed
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.gpu_cluster import (
     DAEMON_LABELS,
     Adapter,
     GpuCluster,
@@ -29,10 +32,7 @@ from support.kubernetes.gpu_cluster import (
     client_context,
     gpu_cluster,
 )
-from support.waiting import SECONDS, until
-from tests.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.end_to_end.exporters import Exporter, exporting
-from tests.present.exposition.pages import families_of
+from tests.support.waiting import SECONDS, until
 from tools.generate_docs import ROOT
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
@@ -199,7 +199,7 @@ def test_its_own_metrics(running: Running) -> None:
     assert 0 <= time.time() - after["pulsed_adapter_oldest_reading_timestamp_seconds"] < SECONDS
     families_of(running.adapter.text("/metrics", "application/openmetrics-text"), openmetrics=True)
     names = set(re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE))
-    documented = re.findall(r"^\|`(pulsed_adapter_\w+)", (ROOT / "METRICS.md").read_text(), re.MULTILINE)
+    documented = re.findall(r"^\|`(pulsed_adapter_\w+)", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE)
     assert names == {*documented, "pulsed_http_requests_total"}
     assert "pulsed_build_info" not in names, "it identifies daemons"
     assert f'pulsed_adapter_build_info{{version="{__version__}",python=' in page

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
-from support.kubernetes.gpu_cluster import adapter, gpu_cluster
-from support.prometheus import Prometheus, prometheus
-from support.waiting import until
+from tests.support.kubernetes.gpu_cluster import adapter, gpu_cluster
+from tests.support.prometheus import Prometheus, prometheus
+from tests.support.waiting import until
 
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}

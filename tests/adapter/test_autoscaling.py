@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.kubernetes.fake_api_server import pod, reference
-from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
-from support.kubernetes.hpa import (
+from tests.support.kubernetes.fake_api_server import pod, reference
+from tests.support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from tests.support.kubernetes.hpa import (
     DOWN_SECONDS,
     SYNC_SECONDS,
     Autoscaler,
@@ -19,7 +19,7 @@ from support.kubernetes.hpa import (
     replicas_for_pods,
     replicas_for_value,
 )
-from support.waiting import until
+from tests.support.waiting import until
 
 TARGET = 0.6
 

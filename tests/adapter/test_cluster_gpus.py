@@ -18,8 +18,8 @@ from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
-from support.kubernetes.fake_api_server import Pod, pod, reference
-from support.kubernetes.gpu_cluster import DAEMON_LABELS
+from tests.support.kubernetes.fake_api_server import Pod, pod, reference
+from tests.support.kubernetes.gpu_cluster import DAEMON_LABELS
 
 FIELD = "real_utilization_ratio"
 SELECTOR = "app.kubernetes.io/name=pulsed"

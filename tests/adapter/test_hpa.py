@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from support.kubernetes.fake_api_server import pod
-from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
-from support.kubernetes.real_api_server import APISERVICES, RealApiServer
-from support.waiting import SECONDS
 from tests.deploy.chart import CHART
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
+from tests.support.kubernetes.real_api_server import APISERVICES, RealApiServer
+from tests.support.waiting import SECONDS
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

@@ -7,10 +7,10 @@ from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.objects import PodMetadata, pod_metadata
 from pulsed.kubernetes.workload_resolver import RENEWAL_SECONDS, WorkloadResolver
-from support.clocks import ManualClock
-from support.kubernetes.exchanges import access_to
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.waiting import SECONDS
+from tests.support.clocks import ManualClock
+from tests.support.kubernetes.exchanges import access_to
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.waiting import SECONDS
 
 
 def pod_of(pod_name: str, replica_set: str, **labels: str) -> PodMetadata:

@@ -18,11 +18,11 @@ import pytest
 from pulsed.adapter.serving_certificate import DAYS, ServingCertificate
 from pulsed.adapter.settings import ServingSettings
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
-from support.daemon import environment, free_port
-from support.kubernetes.gpu_cluster import api_variables
-from support.kubernetes.real_api_server import RealApiServer
-from support.waiting import SECONDS, until
 from tests.deploy.chart import NAMESPACE, Manifest, render
+from tests.support.daemon import environment, free_port
+from tests.support.kubernetes.gpu_cluster import api_variables
+from tests.support.kubernetes.real_api_server import RealApiServer
+from tests.support.waiting import SECONDS, until
 
 NAME = "gpu-pulsed-adapter"
 API = "v1beta2.custom.metrics.k8s.io"

@@ -1,6 +1,6 @@
 """A daemon with the limits of the chart's memory and of the unit's tasks, and clients that attack it.
 
-`python -m support.bench attacks` has the figures.
+`python -m tools.bench attacks` has the figures.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.attacks.http_clients import ATTACKS
-from support.attacks.watch import LOGIN, attacked, forget_peak, serving_with_tls
-from support.control_group import control_group
-from support.daemon import Daemon, serving
+from tests.support.attacks.http_clients import ATTACKS
+from tests.support.attacks.watch import LOGIN, attacked, forget_peak, serving_with_tls
+from tests.support.control_group import control_group
+from tests.support.daemon import Daemon, serving
 
 MEGABYTES = 192
 TASKS = 64

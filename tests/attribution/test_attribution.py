@@ -10,8 +10,8 @@ from pulsed.attribution.attribution import KEPT_SECONDS, Attribution
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
 from pulsed.model.owner import MAX_SHARERS, Owner
-from support.clocks import ManualClock
-from support.waiting import eventually
+from tests.support.clocks import ManualClock
+from tests.support.waiting import eventually
 
 JOB, OTHER = Owner("slurm_job", "1"), Owner("slurm_job", "2")
 

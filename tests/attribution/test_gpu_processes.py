@@ -12,7 +12,7 @@ import pytest
 from pulsed.attribution.gpu_processes import KEPT_SECONDS, GpuProcessTable, ProcessOwners, are_visible, claims_of
 from pulsed.errors import ProcessesHidden
 from pulsed.model.raw_tick import GpuProcess
-from support.sources import FakeClock
+from tests.support.sources import FakeClock
 
 pytestmark = pytest.mark.skipif(not are_visible(), reason="the processes of the host are hidden here")
 

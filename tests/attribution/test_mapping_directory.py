@@ -15,8 +15,8 @@ from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, bo
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
 from pulsed.model.owner import MAX_SHARERS, Owner
-from support.clocks import ManualClock
-from support.waiting import SECONDS, returned
+from tests.support.clocks import ManualClock
+from tests.support.waiting import SECONDS, returned
 
 DAY = 1767225600.0
 

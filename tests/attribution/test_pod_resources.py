@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulsed.attribution.kubelet import parse_pod_resources
 from pulsed.protobuf import fields
-from support.kubernetes.fake_kubelet import container, pods
+from tests.support.kubernetes.fake_kubelet import container, pods
 
 
 def read(message: bytes) -> list[tuple[int, bytes]]:

@@ -19,11 +19,11 @@ from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
-from support.clocks import ManualClock
-from support.freezing_proxy import FreezingProxy
-from support.kubernetes.exchanges import access_to
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.waiting import SECONDS, eventually
+from tests.support.clocks import ManualClock
+from tests.support.freezing_proxy import FreezingProxy
+from tests.support.kubernetes.exchanges import access_to
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.waiting import SECONDS, eventually
 
 SET = reference("apps/v1", "ReplicaSet", "web-7d4")
 SETTINGS = PodSettings("node-a", ("app.kubernetes.io/name",), (), ("team", "example.com/*"))

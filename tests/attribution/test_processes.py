@@ -25,7 +25,7 @@ from pulsed.attribution.gpu_processes import (
     owner_of_cgroup,
     start_of,
 )
-from support.tools import missing
+from tests.support.tools import missing
 
 ROOTS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified")]
 

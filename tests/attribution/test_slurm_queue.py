@@ -12,8 +12,8 @@ from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.attribution.slurm_queue import RETRY_SECONDS, SlurmQueue, parse_job
 from pulsed.attribution.source import Claims
 from pulsed.model.owner import Owner
-from support.slurm import SlurmCluster, slurm
-from support.waiting import SECONDS, eventually
+from tests.support.slurm import SlurmCluster, slurm
+from tests.support.waiting import SECONDS, eventually
 
 JOB = Owner("slurm_job", "4711", 1.0)
 

@@ -19,11 +19,11 @@ from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector import account_files
 from pulsed.collector.account_files import KEPT_DAYS, AccountFiles, EndedFiles
 from pulsed.present.api.account_documents import account_document
-from support.full_disk import file_size_limit, filled, small_disk
-from support.tampering import tampered
-from support.waiting import eventually
 from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY
+from tests.support.full_disk import file_size_limit, filled, small_disk
+from tests.support.tampering import tampered
+from tests.support.waiting import eventually
 
 
 class Run:

@@ -9,7 +9,7 @@ import pytest
 from pulsed.collector.collector import LARGE_LABEL_SETS, Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu_selection import parse
-from support.bench.ticks import raw_ticks
+from tools.bench.ticks import raw_ticks
 
 
 @pytest.mark.parametrize(("gpus", "beside"), [(8, False), (LARGE_LABEL_SETS + 1, True)])

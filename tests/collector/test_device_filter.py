@@ -14,7 +14,7 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.gpu_selection import EVERYTHING, parse
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.vocabulary import NOTHING
-from support.daemon import pulsed
+from tests.support.daemon import pulsed
 
 DEVICES = (
     Device(Entity("gpu", "0", "GPU-aa")),

@@ -10,7 +10,7 @@ from pulsed.collector.exporter_pages import KEPT_SECONDS, GpuClaims, GpuName, Pa
 from pulsed.errors import DuplicateGpu
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from support.waiting import SECONDS
+from tests.support.waiting import SECONDS
 
 ONE, TWO = "gpu-operator/nvidia-dcgm-exporter", "monitoring/dcgm-exporter"
 A, B = GpuName("GPU-a", "0"), GpuName("GPU-b", "1")

@@ -11,7 +11,7 @@ import pytest
 from pulsed.collector.host_watch import HostWatch
 from pulsed.configuration import load
 from pulsed.model.target_store import Target, TargetStore
-from support.host_tree import HostTree
+from tests.support.host_tree import HostTree
 
 
 async def test_an_internal_error_ends_one_look_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

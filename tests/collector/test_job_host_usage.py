@@ -11,9 +11,9 @@ from pulsed.collector.job_host_usage import JobHostReader
 from pulsed.configuration import load
 from pulsed.model.host import JobHostUsage
 from pulsed.model.target_store import Target, TargetStore
-from support.host_tree import HostTree
 from tests.accounting.streams import Node, job
 from tests.compute.streams import BUSY
+from tests.support.host_tree import HostTree
 
 JOB = job("4711")
 

@@ -18,7 +18,7 @@ from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata
 from pulsed.kubernetes.workload_resolver import KnownController
 from pulsed.model.target_store import TargetStore
-from support.tampering import tampered
+from tests.support.tampering import tampered
 
 SET = Controller(ObjectKind("apps", "ReplicaSet"), "v1", "web-7d4", "uid-1")
 PODS = [PodMetadata("ml", "web-0", "uid-2", {"team": "vision"}, SET), PodMetadata("ml", "alone", "uid-3", {}, None)]

@@ -13,9 +13,9 @@ import pytest
 from pulsed.collector.pool import CollectorPool
 from pulsed.configuration import load
 from pulsed.model.target_store import Target, TargetStore
-from support.daemon import environment
-from support.waiting import eventually
 from tests.reader.dcgmi.processes import script
+from tests.support.daemon import environment
+from tests.support.waiting import eventually
 
 _HEADER = "#Entity    POWER             \nID          W                \n"
 

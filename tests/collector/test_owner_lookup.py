@@ -14,8 +14,8 @@ from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
-from support.waiting import eventually
 from tests.compute.streams import IDLE, sample
+from tests.support.waiting import eventually
 
 U = "GPU-aa"
 BOARD = Device(Entity("gpu", "0", U, node="here"))

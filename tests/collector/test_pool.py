@@ -13,7 +13,7 @@ from pulsed.configuration import Config, load
 from pulsed.errors import ConfigError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
-from support.waiting import eventually
+from tests.support.waiting import eventually
 
 
 class Watched:

@@ -16,9 +16,9 @@ from pulsed.collector import state_file
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.compute.settings import ComputeSettings
-from support.bench.ticks import raw_ticks
-from support.full_disk import file_size_limit
-from support.tampering import tampered
+from tests.support.full_disk import file_size_limit
+from tests.support.tampering import tampered
+from tools.bench.ticks import raw_ticks
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.state_file import LOCK_FILE, StateFolderInUse, locked
-from support.full_disk import filled, small_disk
+from tests.support.full_disk import filled, small_disk
 
 HOLD = """
 import sys

@@ -16,7 +16,7 @@ from pulsed.errors import ScrapeFailed, SourceEnded
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import TargetStore
-from support.waiting import eventually
+from tests.support.waiting import eventually
 
 LAYOUT = Layout("exporter", ())
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused, clients_of
-from support.certificates import make_authority
-from support.daemon import pulsed
-from support.http_servers import QuietHandler, running
-from support.waiting import returned
+from tests.support.certificates import make_authority
+from tests.support.daemon import pulsed
+from tests.support.http_servers import QuietHandler, running
+from tests.support.waiting import returned
 
 
 class Server(HTTPServer):

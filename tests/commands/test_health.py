@@ -15,10 +15,10 @@ import pytest
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health, State
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import health_document
-from support.certificates import make_authority
-from support.daemon import free_port, pulsed
-from support.http_servers import QuietHandler, running
 from tests.present.boards import SETTLED, SICK, Gpu, gpu, mig, store_of, target, tick
+from tests.support.certificates import make_authority
+from tests.support.daemon import free_port, pulsed
+from tests.support.http_servers import QuietHandler, running
 
 
 def judged(state: State) -> Health:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.cli import COMMANDS, main
-from support.tools import tool
+from tests.support.tools import tool
 
 ROOT = Path(__file__).parents[2]
 

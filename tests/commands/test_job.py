@@ -12,9 +12,9 @@ import pytest
 
 from pulsed.model.owner import pod
 from pulsed.present.job_numbers import Prices, cost_of
-from support.daemon import free_port, pulsed
-from support.http_servers import QuietHandler, running
 from tests.present.accounts import BEGIN, document, gpu_account
+from tests.support.daemon import free_port, pulsed
+from tests.support.http_servers import QuietHandler, running
 
 Answers = dict[str, Any]
 

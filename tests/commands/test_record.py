@@ -32,13 +32,13 @@ from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record_file import RecordFailed, open_record
 from pulsed.reader.record_lines import Session
 from pulsed.reader.source import Source
-from support.daemon import environment, pulsed
-from support.dmon_writer import ERAS, DmonWriter
-from support.sources import replayed
-from support.standin.fixture import standin
-from support.standin.install import Standin
-from support.standin.scenario import gpus
-from support.waiting import SECONDS
+from tests.support.daemon import environment, pulsed
+from tests.support.dmon_writer import ERAS, DmonWriter
+from tests.support.sources import replayed
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import gpus
+from tests.support.waiting import SECONDS
 
 __all__ = ["standin"]
 

@@ -1,4 +1,4 @@
-"""Class, bottleneck and limiting resource agree, except where METRICS.md has the reason."""
+"""Class, bottleneck and limiting resource agree, except where docs/metrics.md has the reason."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pulsed.model.computed_tick import Bounds, ComputedTick, Inputs, Result
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.translator import Translator
-from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import consistent, hidden, hide, many
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
 A100, A100_40, H100, A30 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"

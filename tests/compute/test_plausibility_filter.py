@@ -17,8 +17,8 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
-from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import arbitrary, consistent, many, result_of
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick
 
 DEFAULT = PlausibilitySettings()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.sequences.laws import broken_laws
+from tests.support.sequences.laws import broken_laws
 
 SEQUENCES = 500
 PARTS = 4

@@ -139,7 +139,7 @@ BAD = {
     "family-unknown": [
         ":3: publish.include: has 'pulsed_gpu_power_wats', which is not a family; did you mean pulsed_gpu_power_watts?",
         ":4: publish.exclude: has 'DCGM_*', which is not a family; "
-        "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*",
+        "allowed: names of docs/metrics.md and patterns such as pulsed_gpu_ecc_*",
         ":4: publish.exclude: has 'pulsed_source_up', which is about pulsed itself and always published; remove it",
     ],
     "field-id-zero": [
@@ -418,7 +418,7 @@ def test_unknown_environment_variable_names_the_nearest() -> None:
     environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_NOTHING": "9401"}
     assert problems(environment=environment) == [
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
-        "environment variable PULSED_NOTHING: no key has this name; see CONFIGURATION.md",
+        "environment variable PULSED_NOTHING: no key has this name; see docs/configuration.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
         "did you mean PULSED_SOURCE__EXPORTER__TARGETS?",
     ]
@@ -574,7 +574,7 @@ def test_whatever_is_set_is_read_or_refused(key: str, text: str) -> None:
 
 
 def test_manual_is_current() -> None:
-    assert (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8") == manual(), "python -m tools.generate_docs"
+    assert (ROOT / "docs/configuration.md").read_text(encoding="utf-8") == manual(), "python -m tools.generate_docs"
 
 
 def test_example_is_current() -> None:

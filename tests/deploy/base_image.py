@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.debian_tree import debian_tree
-from support.tools import missing, tool
+from tests.support.debian_tree import debian_tree
+from tests.support.tools import missing, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = "elfutils,python3,python3-venv,python3-pip,ca-certificates"

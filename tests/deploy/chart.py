@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema_rs
 import yaml
 
-from support.waiting import SECONDS
 from tests.deploy.install import SCHEMAS, TOOLS
 from tests.deploy.tools import fetched
+from tests.support.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "pulsed"

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from support.daemon import Answer
-from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
-from support.prometheus import Prometheus, prometheus
-from support.waiting import until
 from tests.deploy.chart import CHART, Manifest, complaints
 from tests.deploy.install import KUBERNETES
+from tests.support.daemon import Answer
+from tests.support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from tests.support.prometheus import Prometheus, prometheus
+from tests.support.waiting import until
 
 EXAMPLES = CHART / "examples"
 MANIFESTS = ("hpa-external", "hpa-object", "hpa-pods", "scaledobject-metrics-api", "scaledobject-prometheus")

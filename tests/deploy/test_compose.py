@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from pulsed.configuration import load
-from support.daemon import serving
-from support.prometheus import prometheus
-from support.tools import tool
-from support.waiting import SECONDS
 from tests.deploy.tools import fetched
+from tests.support.daemon import serving
+from tests.support.prometheus import prometheus
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "container"

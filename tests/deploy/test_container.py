@@ -16,11 +16,11 @@ import pytest
 
 from pulsed import __version__
 from pulsed.configuration import Config
-from support.daemon import Daemon, environment, free_port
-from support.tools import missing
-from support.waiting import SECONDS
 from tests.deploy.dockerfile import Stage, stages
 from tests.deploy.tools import fetched
+from tests.support.daemon import Daemon, environment, free_port
+from tests.support.tools import missing
+from tests.support.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"

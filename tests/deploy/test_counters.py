@@ -10,8 +10,8 @@ import pytest
 
 from pulsed.present.counters_file import counters_file
 from pulsed.translate.fields import BY_NAME
-from support.samples import SAMPLES
 from tests.deploy.counters import OWN, default_names, gpu, lines
+from tests.support.samples import SAMPLES
 from tools.generate_counters import FILES, FOLDER
 
 FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"

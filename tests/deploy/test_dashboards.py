@@ -20,10 +20,10 @@ from pulsed.present.exposition.catalog import NAMES, form_of
 from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
-from support.daemon import serving
-from support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
-from support.prometheus import prometheus
 from tests.present.promql.promtool import check, selector
+from tests.support.daemon import serving
+from tests.support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
+from tests.support.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
 from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
 

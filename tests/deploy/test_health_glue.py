@@ -19,14 +19,14 @@ import bcrypt
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
-from support.certificates import make_authority
-from support.daemon import Daemon, free_port, serving
-from support.http_servers import QuietHandler, running
-from support.slurm import NODE, SlurmCluster, slurm
-from support.tools import tool
-from support.waiting import SECONDS, until
 from tests.deploy.tools import fetched
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.certificates import make_authority
+from tests.support.daemon import Daemon, free_port, serving
+from tests.support.http_servers import QuietHandler, running
+from tests.support.slurm import NODE, SlurmCluster, slurm
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS, until
 
 GLUE = Path(__file__).parents[2] / "deploy" / "health"
 

@@ -18,7 +18,6 @@ from pulsed.discovery.settings import ShardSettings
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
 from pulsed.settings import Kind, all_keys
-from support.daemon import pulsed
 from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.deploy.chart import (
     CHART,
@@ -36,6 +35,7 @@ from tests.deploy.chart import (
     render,
 )
 from tests.deploy.install import KUBERNETES
+from tests.support.daemon import pulsed
 from tools.generate_chart_readme import page
 from tools.generate_chart_schema import KINDS, SET_BY_ADAPTER, SET_BY_CHART, document
 from tools.references import IMAGE

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from pulsed.configuration import load
-from support.kubernetes.gpu_cluster import adapter, gpu_cluster
-from support.waiting import until
 from tests.deploy.cases import ADAPTER, MONITORS, SINGLE
 from tests.deploy.chart import Manifest, Values, only, pod_template, render
 from tests.deploy.test_helm import check_restricted
+from tests.support.kubernetes.gpu_cluster import adapter, gpu_cluster
+from tests.support.waiting import until
 
 WHOLE = SINGLE["whole adapter"]
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.kubernetes.fake_api_server import pod
-from support.kubernetes.real_api_server import RealApiServer
-from support.waiting import until
 from tests.deploy.cases import FLEET, SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
 from tests.deploy.test_values_examples import OLD, PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.real_api_server import RealApiServer
+from tests.support.waiting import until
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"

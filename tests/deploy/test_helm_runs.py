@@ -21,14 +21,14 @@ import bcrypt
 import pytest
 import yaml
 
-from support.certificates import make
-from support.daemon import Daemon, environment, free_port
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.waiting import SECONDS, until
 from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
+from tests.support.certificates import make
+from tests.support.daemon import Daemon, environment, free_port
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.waiting import SECONDS, until
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import free_port
-from support.waiting import SECONDS, until
 from tests.deploy.base_image import ROOT, base_image, run
+from tests.support.daemon import free_port
+from tests.support.waiting import SECONDS, until
 
 BASE, IMAGE = "localhost/pulsed-test-base", f"localhost/pulsed-test-{os.getpid()}"
 MOST_MEGABYTES = 50

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.daemon import environment
-from support.dashboards import demo_with_users
-from support.prometheus import Prometheus, prometheus
-from support.waiting import SECONDS
 from tests.deploy.tools import fetched
+from tests.support.daemon import environment
+from tests.support.dashboards import demo_with_users
+from tests.support.prometheus import Prometheus, prometheus
+from tests.support.waiting import SECONDS
 
 CLUSTER, NODE, JOB, GPUS = "hpc1", "gpu07", 5001, 3
 CONFIG = """

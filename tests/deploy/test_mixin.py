@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from support.dashboards import boards
-from support.tools import tool
-from support.waiting import SECONDS
+from tests.support.dashboards import boards
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS
 from tools.generate_docs import ROOT
 
 FOLDER = ROOT / "deploy" / "mixin"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.alertmanager import Alertmanager, alertmanager
-from support.rule_files import FILES, text
-from support.tools import tool
-from support.waiting import SECONDS, until
+from tests.support.alertmanager import Alertmanager, alertmanager
+from tests.support.rule_files import FILES, text
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS, until
 from tools.generate_docs import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"

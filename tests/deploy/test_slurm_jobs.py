@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pulsed.attribution.mapping_directory import MappingDirectory
-from support.daemon import serving
-from support.slurm import slurm
-from support.tools import tool
-from support.waiting import SECONDS, until
+from tests.support.daemon import serving
+from tests.support.slurm import slurm
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS, until
 
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "slurm"
 SHELLS = {"bash": ["bash"], "dash": ["dash"], "busybox": ["busybox", "sh"]}

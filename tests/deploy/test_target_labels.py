@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from support.daemon import Daemon, serving
-from support.prometheus import prometheus
-from support.waiting import until
 from tests.deploy.cases import MONITORS
 from tests.deploy.chart import only, render
+from tests.support.daemon import Daemon, serving
+from tests.support.prometheus import prometheus
+from tests.support.waiting import until
 from tools.generate_docs import ROOT
 
 SERIES = "pulsed_gpu_real_utilization_ratio"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.tools import missing
 from tests.deploy.install import TOOLS
+from tests.support.tools import missing
 
 
 def fetched(name: str) -> Path:

@@ -14,9 +14,9 @@ from pulsed.discovery.settings import DnsListSettings, FileListSettings, HttpLis
 from pulsed.discovery.target_groups import TargetGroup
 from pulsed.discovery.target_lists import DnsLists, FileLists, HttpList, ReadLists, TargetLists
 from pulsed.errors import TargetListError
-from support.daemon import free_port
-from support.http_servers import QuietHandler, running
-from support.tools import tool
+from tests.support.daemon import free_port
+from tests.support.http_servers import QuietHandler, running
+from tests.support.tools import tool
 
 
 def targets(found: ReadLists) -> dict[str, list[str] | str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 
-from support.http_servers import QuietHandler, running
+from tests.support.http_servers import QuietHandler, running
 
 
 @dataclass

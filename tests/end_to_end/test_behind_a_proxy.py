@@ -9,9 +9,9 @@ from urllib.parse import urljoin
 
 import pytest
 
-from support.daemon import Daemon, free_port
-from support.tools import tool
 from tests.end_to_end.test_web import starting
+from tests.support.daemon import Daemon, free_port
+from tests.support.tools import tool
 from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "docs/behind-a-proxy.md").read_text(encoding="utf-8")

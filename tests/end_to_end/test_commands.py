@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import GPUS
-from support.daemon import environment, pulsed, serving
-from support.dmon_writer import ERAS, DmonWriter
-from support.prometheus import prometheus
-from support.waiting import SECONDS, until
+from tests.support.daemon import environment, pulsed, serving
+from tests.support.dmon_writer import ERAS, DmonWriter
+from tests.support.prometheus import prometheus
+from tests.support.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 

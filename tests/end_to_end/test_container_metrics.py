@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from support.daemon import Answer, Daemon, free_port, serving
-from support.kubernetes.gpu_cluster import gpu_cluster
-from support.waiting import until
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import Answer, Daemon, free_port, serving
+from tests.support.kubernetes.gpu_cluster import gpu_cluster
+from tests.support.waiting import until
 
 PATH = "/container/metrics"
 

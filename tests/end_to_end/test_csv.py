@@ -17,9 +17,9 @@ from pulsed.configuration import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.source import Source
-from support.bench.pages import exporter_page
-from support.daemon import pulsed
-from support.dmon_writer import ABSENT, ERAS, DmonWriter, Value
+from tests.support.daemon import pulsed
+from tests.support.dmon_writer import ABSENT, ERAS, DmonWriter, Value
+from tools.bench.pages import exporter_page
 
 START = 1767225600.25
 

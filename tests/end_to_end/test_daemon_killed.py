@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from support.alertmanager import Alertmanager, alertmanager
-from support.daemon import Daemon, pulsed, serving
-from support.dashboards import Json, Viewer, boards, legend, panels
-from support.prometheus import Prometheus, prometheus
-from support.waiting import until
+from tests.support.alertmanager import Alertmanager, alertmanager
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.dashboards import Json, Viewer, boards, legend, panels
+from tests.support.prometheus import Prometheus, prometheus
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 NODES = ("node-a", "node-b", "node-c")

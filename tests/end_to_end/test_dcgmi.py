@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import Daemon, pulsed, serving
-from support.standin.install import Standin
-from support.standin.scenario import Fault, Scenario, gpus, with_mig
-from support.waiting import until
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import Fault, Scenario, gpus, with_mig
+from tests.support.waiting import until
 
 """What a change may take to be seen, on a machine that does other things besides."""
 

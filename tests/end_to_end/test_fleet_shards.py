@@ -1,10 +1,10 @@
-"""A small edition of `support.bench.bench_shards`: a fleet in two daemons, scraped by a real Prometheus."""
+"""A small edition of `tools.bench.bench_shards`: a fleet in two daemons, scraped by a real Prometheus."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from support.bench.bench_shards import measured
+from tools.bench.bench_shards import measured
 
 
 def test_no_gpu_is_lost_or_there_twice(tmp_path: Path) -> None:

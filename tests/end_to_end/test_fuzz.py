@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.daemon import Daemon, environment, serving
-from support.waiting import SECONDS
+from tests.support.daemon import Daemon, environment, serving
+from tests.support.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")

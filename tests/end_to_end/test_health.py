@@ -20,8 +20,8 @@ from pulsed.commands.health import health
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
-from support.daemon import Daemon, pulsed, serving
-from support.waiting import SECONDS, until
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.waiting import SECONDS, until
 
 STORY_SECONDS = 300
 """Of the demo: its sixth GPU has grown warm, hot and critical, its seventh has lost memory."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.daemon import Daemon, pulsed, serving
-from support.host_tree import HostTree
-from support.standin.install import Standin
-from support.standin.scenario import Gpu, Scenario
-from support.standin.signals import Constant
-from support.waiting import until
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.host_tree import HostTree
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import Gpu, Scenario
+from tests.support.standin.signals import Constant
+from tests.support.waiting import until
 
 BUSES = ("1b", "3b", "5e")
 

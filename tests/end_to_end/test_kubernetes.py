@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.daemon import Daemon, pulsed, serving
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting, page
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.waiting import until
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

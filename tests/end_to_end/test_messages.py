@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.cli import argument_parser, main
-from support.daemon import free_port, pulsed
+from tests.support.daemon import free_port, pulsed
 
 NOBODY = f"http://127.0.0.1:{free_port()}"
 EXPORTER = ("--source=exporter", f"--set=source.exporter.targets={NOBODY}/metrics")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support.bench.children import child
-from support.daemon import Daemon, free_port, serving
-from support.waiting import SECONDS, until
 from tests.end_to_end.misbehaving import KINDS
+from tests.support.daemon import Daemon, free_port, serving
+from tests.support.waiting import SECONDS, until
+from tools.bench.children import child
 
 PEAK_MEGABYTES = 192.0 * 1.048576
 """The chart's limit. 90 to 102 are usual; a busy machine, where more bodies of up to 16 MiB arrive at once, had 136."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.daemon import Daemon, pulsed, serving
-from support.kubernetes.fake_api_server import FakeApiServer
-from support.kubernetes.gpu_cluster import api_variables
-from support.waiting import until
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.kubernetes.fake_api_server import FakeApiServer
+from tests.support.kubernetes.gpu_cluster import api_variables
+from tests.support.waiting import until
 
 NODE, OTHERS = "node-a", {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "posts status"}
 HEALTHY, SOURCE = "GPUHealthy", "GPUSourceHealthy"

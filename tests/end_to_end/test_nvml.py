@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.gpu_processes import are_visible
-from support.daemon import pulsed, serving
-from support.nvml_standin import boards
-from support.nvml_standin.library import NvmlStandin, compiled
-from support.standin.install import install
-from support.standin.scenario import Gpu, Scenario
-from support.standin.signals import Constant
-from support.waiting import until
+from tests.support.daemon import pulsed, serving
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import NvmlStandin, compiled
+from tests.support.standin.install import install
+from tests.support.standin.scenario import Gpu, Scenario
+from tests.support.standin.signals import Constant
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.present.nvsentinel_faults import CHECK_NAMES, OTHER_NAMES, health_faults
-from support.daemon import Daemon, pulsed, serving
-from support.kubernetes.fake_nvsentinel import PlatformConnector
-from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.test_node_conditions import NODE, health
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.kubernetes.fake_nvsentinel import PlatformConnector
+from tests.support.waiting import until
 
 CHECK = "PulsedRowRemapFailed"
 

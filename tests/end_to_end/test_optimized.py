@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import pulsed, serving
+from tests.support.daemon import pulsed, serving
 from tools.generate_docs import ROOT
 
 REPLAY = (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import serving
-from support.http_servers import running
-from support.otlp_receiver import OtlpReceiver
-from support.waiting import until
+from tests.support.daemon import serving
+from tests.support.http_servers import running
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.waiting import until
 
 DEMO = ("--source", "demo", "--set", "node=node-1", "--set", "publish.otlp.enabled=true")
 HARDWARE = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pulsed.present.demo_notice import DEMO_NOTICE
-from support.daemon import Daemon, pulsed, serving
-from support.kubernetes.fake_kubelet import container, kubelet, pods
-from support.waiting import SECONDS, until
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.kubernetes.fake_kubelet import container, kubelet, pods
+from tests.support.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 

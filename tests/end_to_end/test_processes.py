@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.daemon import serving
+from tests.support.daemon import serving
 
 
 def test_processes_are_published_on_request_only(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from pulsed.present.exposition.page_parts import GROUP_TARGETS
-from support.daemon import serving
-from support.prometheus import CONFIG, prometheus
-from support.square_wave import BUSY, compare
-from support.waiting import until
+from tests.support.daemon import serving
+from tests.support.prometheus import CONFIG, prometheus
+from tests.support.square_wave import BUSY, compare
+from tests.support.waiting import until
 from tools.generate_docs import ROOT
 
 

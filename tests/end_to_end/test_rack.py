@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.daemon import pulsed, serving
-from support.prometheus import CONFIG, prometheus
-from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import pulsed, serving
+from tests.support.prometheus import CONFIG, prometheus
+from tests.support.waiting import until
 
 NODES = [f"rack1-{number:02}" for number in range(1, 10)]
 GPUS, LINKS = 4, 18

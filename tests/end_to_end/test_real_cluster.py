@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from support.daemon import Daemon, serving
-from support.freezing_proxy import FreezingProxy
-from support.kubernetes.fake_api_server import pod
-from support.kubernetes.gpu_cluster import (
+from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import Daemon, serving
+from tests.support.freezing_proxy import FreezingProxy
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.gpu_cluster import (
     DAEMON_LABELS,
     DAEMONS,
     Adapter,
@@ -29,10 +31,8 @@ from support.kubernetes.gpu_cluster import (
     gpu_cluster,
     number,
 )
-from support.kubernetes.real_api_server import RealApiServer
-from support.waiting import until
-from tests.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.kubernetes.real_api_server import RealApiServer
+from tests.support.waiting import until
 
 NODE = "node-0"
 SUM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/{}/gpu_real_utilization_sum"

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.daemon import Daemon, serving
-from support.waiting import until
+from tests.support.daemon import Daemon, serving
+from tests.support.waiting import until
 
 CONFIG = "source: {kind: demo, interval: %s}\ncompute: {real_utilization: {preset: %s}}\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import Daemon, serving
-from support.prometheus import Prometheus, prometheus, victoria_metrics
-from support.waiting import until
+from tests.support.daemon import Daemon, serving
+from tests.support.prometheus import Prometheus, prometheus, victoria_metrics
+from tests.support.waiting import until
 
 
 def receiving_prometheus(folder: Path) -> contextlib.AbstractContextManager[Prometheus]:

@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 
 import pytest
 
-from support.daemon import pulsed
 from tests.end_to_end.test_web import LOGIN, USERS, ask, starting
+from tests.support.daemon import pulsed
 
 PATHS = ("/metrics", "/gpus", "/gpus/0", "/config", "/docs", "/openapi.json")
 PROBES = ("/-/healthy", "/-/ready", "/health")

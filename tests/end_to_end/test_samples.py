@@ -17,11 +17,11 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import GPU, GPUS
 from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.schema import DocumentModel
-from support.daemon import Answer, Daemon, environment, free_port, serving
-from support.samples import SAMPLES, needs_samples
-from support.tools import tool
-from support.waiting import SECONDS, until
 from tests.end_to_end.series import Row, rows
+from tests.support.daemon import Answer, Daemon, environment, free_port, serving
+from tests.support.samples import SAMPLES, needs_samples
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS, until
 
 pytestmark = needs_samples
 

@@ -18,8 +18,8 @@ from pulsed.present.api.documents import GPU, GPUS
 from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.routes.daemon import VERSION
 from pulsed.present.api.schema import DocumentModel
-from support.daemon import free_port, pulsed, serving
-from support.tools import tool
+from tests.support.daemon import free_port, pulsed, serving
+from tests.support.tools import tool
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

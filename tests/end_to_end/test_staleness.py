@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.daemon import Daemon, serving
-from support.waiting import SECONDS
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.end_to_end.series import rows, values
+from tests.support.daemon import Daemon, serving
+from tests.support.waiting import SECONDS
 
 SM = "pulsed_gpu_sm_active_ratio"
 STEADY, FILE, MUTE = 0, 8, 9

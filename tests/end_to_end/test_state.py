@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import pulsed, serving
-from support.full_disk import filled, small_disk
-from support.waiting import until
+from tests.support.daemon import pulsed, serving
+from tests.support.full_disk import filled, small_disk
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import Daemon, environment, free_port, serving
-from support.waiting import SECONDS
+from tests.support.daemon import Daemon, environment, free_port, serving
+from tests.support.waiting import SECONDS
 
 PULSED = (sys.executable, "-m", "pulsed")
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}

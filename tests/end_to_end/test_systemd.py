@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import serving
-from support.waiting import SECONDS
+from tests.support.daemon import serving
+from tests.support.waiting import SECONDS
 
 
 def test_the_manager_hears_of_every_turn(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.daemon import Daemon, environment, pulsed, serving
-from support.tmux import Terminal, terminal
-from support.waiting import SECONDS, until
+from tests.support.daemon import Daemon, environment, pulsed, serving
+from tests.support.tmux import Terminal, terminal
+from tests.support.waiting import SECONDS, until
 
 TOP = f"{sys.executable} -m pulsed top"
 

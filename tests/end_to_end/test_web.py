@@ -18,10 +18,10 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from support.certificates import Pair, make
-from support.daemon import Answer, Daemon, environment, free_port, pulsed, serving
-from support.prometheus import CONFIG, prometheus
-from support.waiting import SECONDS, until
+from tests.support.certificates import Pair, make
+from tests.support.daemon import Answer, Daemon, environment, free_port, pulsed, serving
+from tests.support.prometheus import CONFIG, prometheus
+from tests.support.waiting import SECONDS, until
 
 PASSWORD = "correct horse battery staple"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5)).decode()

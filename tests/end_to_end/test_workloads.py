@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pulsed.kubernetes.api_client import REQUEST_LIMITS
-from support.daemon import Daemon, pulsed, serving
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.prometheus import Prometheus, prometheus
-from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.prometheus import Prometheus, prometheus
+from tests.support.waiting import until
 
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}

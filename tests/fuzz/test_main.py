@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import environment
-from support.tools import missing
+from tests.support.daemon import environment
+from tests.support.tools import missing
 
 ROOT = Path(__file__).parents[2]
 
 
 def fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "support.fuzz", *arguments],
+        [sys.executable, "-m", "tools.fuzz", *arguments],
         cwd=folder,
         env=environment(PYTHONPATH=str(folder)),
         capture_output=True,
@@ -32,7 +32,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the sources."""
     if importlib.util.find_spec("atheris") is None:
         missing("atheris is not installed: make fuzz installs it")
-    for name in ("pulsed", "support", "tests"):
+    for name in ("pulsed", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 

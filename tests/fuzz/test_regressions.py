@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.fuzz.target import MAX_PEAK_BYTES, FuzzTarget
-from support.fuzz.targets import NAMES, REGRESSIONS, load, regressions
+from tools.fuzz.target import MAX_PEAK_BYTES, FuzzTarget
+from tools.fuzz.targets import NAMES, REGRESSIONS, load, regressions
 
 CASES = [pytest.param(name, path, id=f"{name}/{path.name}") for name in NAMES for path in regressions(name)]
 

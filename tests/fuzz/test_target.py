@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.fuzz.target import (
+from tools.fuzz.target import (
     MAX_GROWTH_BYTES,
     STRETCHED_BYTES,
     STRETCHED_SHARE,
@@ -50,7 +50,7 @@ def is_stretched(data: bytes, to: bytes) -> bool:
 
 
 def test_what_takes_much_memory_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("support.fuzz.target.MAX_SECONDS", math.inf)  # a large worker fills more pages than that
+    monkeypatch.setattr("tools.fuzz.target.MAX_SECONDS", math.inf)  # a large worker fills more pages than that
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # of the tests before
     with pytest.raises(LimitExceeded, match="bytes of memory"):
         target(lambda _: bytearray(b"x") * (peak + 2 * MAX_GROWTH_BYTES)).check(b"a")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.dmon_writer import ERAS, DmonWriter, Value
 from tests.golden.openmetrics import openmetrics_of
 from tests.golden.whole import Output, replayed
+from tests.support.dmon_writer import ERAS, DmonWriter, Value
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"

@@ -10,10 +10,10 @@ from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import CLASSES, NOTHING, POSITION
-from support.hardware.cuda import GpuFacts
-from support.hardware.judge import PEAKS, busy_share, counted_work
-from support.hardware.kernels import KERNELS, KnownKernel
-from support.hardware.play import Played
+from tools.hardware.cuda import GpuFacts
+from tools.hardware.judge import PEAKS, busy_share, counted_work
+from tools.hardware.kernels import KERNELS, KnownKernel
+from tools.hardware.play import Played
 
 H100 = GpuFacts("GPU-0", "NVIDIA H100 80GB HBM3", 132, 2048, 5120, "9.0")
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}

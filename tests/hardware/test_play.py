@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from support.cuda_standin.library import SOURCE, CudaStandin
-from support.daemon import environment
-from support.hardware.cublas import GEMMS, NAMES, VARIABLE, random_bf16
-from support.hardware.kernels import KERNELS
-from support.tools import tool
-from support.waiting import SECONDS
 from tests.deploy.tools import fetched
+from tests.support.cuda_standin.library import SOURCE, CudaStandin
+from tests.support.daemon import environment
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS
+from tools.hardware.cublas import GEMMS, NAMES, VARIABLE, random_bf16
+from tools.hardware.kernels import KERNELS
 
 
 def played(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "support.hardware.play", *arguments]
+    command = [sys.executable, "-m", "tools.hardware.play", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
 
 
@@ -126,7 +126,7 @@ def test_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = played()
     assert done.returncode == 1
     assert done.stderr.startswith("libcuda.so.1 cannot be loaded, no NVIDIA driver is here")
-    command = [sys.executable, "-m", "support.hardware", "--folder", str(tmp_path / "readings")]
+    command = [sys.executable, "-m", "tools.hardware", "--folder", str(tmp_path / "readings")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("libcuda.so.1 cannot be loaded")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.hardware.kernels import KERNELS
-from support.hardware.ptx import ENTRIES, INNER, PARAMETERS, WARP, Work, text
 from tests.deploy.tools import fetched
+from tools.hardware.kernels import KERNELS
+from tools.hardware.ptx import ENTRIES, INNER, PARAMETERS, WARP, Work, text
 
 REGISTERS = 65536
 """Of an SM since Kepler (CUDA programming guide, technical specifications)."""

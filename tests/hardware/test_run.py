@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from support.cuda_standin.library import CudaStandin
-from support.daemon import environment
-from support.hardware import runner
-from support.hardware.__main__ import main
-from support.hardware.cuda import GpuFacts
-from support.hardware.judge import PEAKS, PIPES, POWER_CAP, evaluate
-from support.hardware.kernels import KERNELS, KnownKernel
-from support.hardware.price import INTERVALS, price, rounds_per_second
-from support.hardware.ptx import ENTRIES, WARP
-from support.hardware.readings import READINGS, kept_runs, read_run, write_run
-from support.hardware.table import document, summary
-from support.nvml_standin import boards
-from support.nvml_standin.library import SCENARIO, NvmlStandin
-from support.standin.install import install
-from support.standin.scenario import Gpu, Scenario
-from support.standin.signals import Constant, Signal
-from support.waiting import SECONDS, until
+from tests.support.cuda_standin.library import CudaStandin
+from tests.support.daemon import environment
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import SCENARIO, NvmlStandin
+from tests.support.standin.install import install
+from tests.support.standin.scenario import Gpu, Scenario
+from tests.support.standin.signals import Constant, Signal
+from tests.support.waiting import SECONDS, until
+from tools.hardware import runner
+from tools.hardware.__main__ import main
+from tools.hardware.cuda import GpuFacts
+from tools.hardware.judge import PEAKS, PIPES, POWER_CAP, evaluate
+from tools.hardware.kernels import KERNELS, KnownKernel
+from tools.hardware.price import INTERVALS, price, rounds_per_second
+from tools.hardware.ptx import ENTRIES, WARP
+from tools.hardware.readings import READINGS, kept_runs, read_run, write_run
+from tools.hardware.table import document, summary
 
 GPM = {
     "graphics_engine_active_ratio": 1,
@@ -240,7 +240,7 @@ def test_a_power_limit_that_cannot_be_restored(
 def test_the_power_limit_is_restored_after_a_signal(driver: NvmlStandin, cuda: CudaStandin, number: int) -> None:
     """Signals of a terminal, and of systemd and Slurm at first, go to all processes; a kill goes to the run alone."""
     code = (
-        "import time; from support.hardware.runner import lowered_power_limit\n"
+        "import time; from tools.hardware.runner import lowered_power_limit\n"
         f"with lowered_power_limit('{boards.uuid_of(0)}', 60.0): print(flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pulsed.host.driver_processes import read_stuck_processes
 from pulsed.model.host import StuckProcess
-from support.host_tree import HostTree
+from tests.support.host_tree import HostTree
 
 
 def test_processes_of_the_stack_or_with_a_gpu_count_in_state_d_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pulsed.host.infiniband import read_ports
 from pulsed.model.host import InfinibandPort
-from support.host_tree import HostTree
+from tests.support.host_tree import HostTree
 
 
 def test_ports_have_state_rate_and_counters_as_far_as_they_are_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.host import PciGpu
-from support.host_tree import HostTree
+from tests.support.host_tree import HostTree
 
 
 def test_only_gpus_of_nvidia_count_with_their_driver_and_whether_they_are_here(tmp_path: Path) -> None:

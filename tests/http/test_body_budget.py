@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pulsed.errors import ScrapeFailed
 from pulsed.http.body import SMALL_BODY_BYTES, BodyBudget, Reservation
 from pulsed.reader.exporter.settings import ExporterSettings
-from support.loops import on_both_loops
-from support.waiting import SECONDS, eventually
 from tests.http.test_client import Peer, scraping, serving
+from tests.support.loops import on_both_loops
+from tests.support.waiting import SECONDS, eventually
 
 MIB = 2**20
 

@@ -28,10 +28,10 @@ from pulsed.http.client import HttpClient, address_of, first_to_answer, request_
 from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from support.certificates import make_authority
-from support.loops import LOOPS, NewLoop, on_both_loops, run_on
-from support.tools import missing
-from support.waiting import SECONDS
+from tests.support.certificates import make_authority
+from tests.support.loops import LOOPS, NewLoop, on_both_loops, run_on
+from tests.support.tools import missing
+from tests.support.waiting import SECONDS
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)

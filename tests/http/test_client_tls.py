@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from support.certificates import make
-from support.waiting import SECONDS
+from tests.support.certificates import make
+from tests.support.waiting import SECONDS
 
 USE = """
 import sys

@@ -16,9 +16,9 @@ from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, Ku
 from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
-from support.kubernetes.exchanges import PODS, Cluster, access_to
-from support.kubernetes.fake_api_server import pod, reference
-from support.waiting import eventually
+from tests.support.kubernetes.exchanges import PODS, Cluster, access_to
+from tests.support.kubernetes.fake_api_server import pod, reference
+from tests.support.waiting import eventually
 
 NODE = {"fieldSelector": "spec.nodeName=node-a"}
 KINDS = ("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io", "StatefulSet.apps")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.kubernetes.build_servers import sources
+from tests.support.kubernetes.build_servers import sources
 
 SIGNED = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
 

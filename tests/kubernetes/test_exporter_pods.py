@@ -12,7 +12,7 @@ from pulsed.kubernetes.exporter_pods import (
     exporter_pod,
 )
 from pulsed.kubernetes.settings import USUAL_NAMESPACES
-from support.kubernetes.fake_api_server import Pod, pod, reference
+from tests.support.kubernetes.fake_api_server import Pod, pod, reference
 
 STOCK = PageAddress()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.kubernetes.objects import parse_selector, requested_gpus
-from support.kubernetes.fake_api_server import pod, selector
+from tests.support.kubernetes.fake_api_server import pod, selector
 
 LABELS = {"app": "web", "tier": "a", "empty": "", "example.org/part-of": "x.y_z"}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support.kubernetes.fake_api_server import pod
-from support.kubernetes.real_api_server import APISERVICES, RealApiServer
-from support.waiting import until
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.real_api_server import APISERVICES, RealApiServer
+from tests.support.waiting import until
 
 GROUP = "custom.metrics.k8s.io"
 

@@ -9,9 +9,9 @@ import json
 import os
 from pathlib import Path
 
-from support.kubernetes.exchanges import answers
-from support.kubernetes.fake_api_server import FakeApiServer
-from support.kubernetes.real_api_server import RealApiServer
+from tests.support.kubernetes.exchanges import answers
+from tests.support.kubernetes.fake_api_server import FakeApiServer
+from tests.support.kubernetes.real_api_server import RealApiServer
 
 RECORDED = Path(__file__).with_name("recorded") / "answers.json"
 

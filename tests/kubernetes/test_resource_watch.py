@@ -15,10 +15,10 @@ from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import REQUEST_LIMITS, ApiClient, JsonObject, RateLimit, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from support.clocks import ManualClock
-from support.kubernetes.exchanges import access_to
-from support.kubernetes.fake_api_server import FakeApiServer, pod
-from support.waiting import eventually
+from tests.support.clocks import ManualClock
+from tests.support.kubernetes.exchanges import access_to
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.support.waiting import eventually
 
 QUERY = {"labelSelector": "app=nvidia-dcgm-exporter", "fieldSelector": "spec.nodeName=node-a"}
 

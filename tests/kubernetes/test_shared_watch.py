@@ -12,9 +12,9 @@ import pytest
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.objects import labels_of, pod_metadata
 from pulsed.kubernetes.shared_watch import WatchReader
-from support.kubernetes.exchanges import access_to
-from support.kubernetes.fake_api_server import FakeApiServer, pod
-from support.waiting import eventually
+from tests.support.kubernetes.exchanges import access_to
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.support.waiting import eventually
 
 NODE = {"fieldSelector": "spec.nodeName=node-a"}
 

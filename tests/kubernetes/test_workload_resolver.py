@@ -11,10 +11,10 @@ import pytest
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import MISSING_SECONDS, RENEWAL_SECONDS, WorkloadReference, WorkloadResolver
-from support.clocks import ManualClock
-from support.kubernetes.exchanges import access_to
-from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from support.waiting import SECONDS
+from tests.support.clocks import ManualClock
+from tests.support.kubernetes.exchanges import access_to
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.waiting import SECONDS
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
 BATCH = reference("batch/v1", "Job", "batch-1")

@@ -8,7 +8,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
-from support.dmon_writer import ERAS, DmonWriter, Value
+from tests.support.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks
 
 Rows = Sequence[tuple[str, Sequence[Value]]]

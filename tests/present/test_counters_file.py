@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.present.counters_file import MOST_LINES, counters_file
 from pulsed.translate.fields import ANY, BY_NAME, CLASSIC, FIELDS, FIRST_BASE_UNIT_ID, NEWEST, ExporterVersion, name_for
-from support.daemon import pulsed
+from tests.support.daemon import pulsed
 
 VERSIONS = (ANY, ExporterVersion(2, 6, 10), ExporterVersion(3, 6, 1), ExporterVersion(4, 1, 3), CLASSIC, NEWEST)
 

@@ -14,9 +14,9 @@ from pulsed.push import pusher as module
 from pulsed.push.pusher import Pusher
 from pulsed.push.remote_write import STALE, RemoteWriteEncoder, RemoteWritePlan
 from pulsed.push.settings import RemoteWriteSettings
-from support.certificates import make
-from support.http_servers import QuietHandler, running
-from support.waiting import eventually
+from tests.support.certificates import make
+from tests.support.http_servers import QuietHandler, running
+from tests.support.waiting import eventually
 
 PAGES = [b'a{b="1"} 1\nc 2\n', b"d 3\n"]
 

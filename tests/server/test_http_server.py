@@ -19,8 +19,8 @@ from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEA
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
-from support.certificates import make
-from support.waiting import eventually
+from tests.support.certificates import make
+from tests.support.waiting import eventually
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -11,7 +11,7 @@ import pytest
 
 from pulsed.errors import ListenError
 from pulsed.server.listeners import Listener, from_systemd, listen
-from support.daemon import free_port
+from tests.support.daemon import free_port
 
 
 def reaches(family: socket.AddressFamily, address: tuple[str, int] | str) -> bool:

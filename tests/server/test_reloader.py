@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.errors import ConfigError
 from pulsed.server.reloader import WebConfigReloader, check
-from support.certificates import make
 from tests.server.test_web_config import HASH
+from tests.support.certificates import make
 
 WITH_TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
 WITH_USER = f"basic_auth_users: {{alice: {HASH}}}\n"

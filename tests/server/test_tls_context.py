@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from pulsed.errors import ConfigError
 from pulsed.server.tls_context import is_allowed, make_context
 from pulsed.server.web_config import CIPHERS, CURVES, read, selectable_curves
-from support.certificates import Pair, make
+from tests.support.certificates import Pair, make
 
 SERVER = make("localhost")
 AUTHORITY = make("test authority", authority=True)

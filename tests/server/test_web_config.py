@@ -114,7 +114,7 @@ def test_an_empty_file_is_plain_http_without_authentication(tmp_path: Path, text
 
 def test_the_example_of_the_manual_is_right(tmp_path: Path) -> None:
     example = re.search(
-        r"A complete example:\n\n```yml\n(.*?)```", (ROOT / "SECURITY.md").read_text("utf-8"), re.DOTALL
+        r"A complete example:\n\n```yml\n(.*?)```", (ROOT / "docs/security.md").read_text("utf-8"), re.DOTALL
     )
     assert example is not None
     found = read(written(tmp_path, example[1]))

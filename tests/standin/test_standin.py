@@ -15,16 +15,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.dmon_writer import ERAS, FAILURES, FIELDS, DmonWriter, row_text
-from support.samples import SAMPLES, needs_samples
-from support.standin.board import Row, signal_of
-from support.standin.fields import NOT_OF_A_GPU, known_fields
-from support.standin.fixture import standin
-from support.standin.install import Standin
-from support.standin.page import Page
-from support.standin.scenario import Arch, Fault, FaultKind, Gpu, Instance, Refusal, Scenario, from_json, gpus, with_mig
-from support.standin.signals import Constant, Counter, Noise, Plain, Rate, Signal, Square
-from support.standin.signals import Sequence as Values
+from tests.support.dmon_writer import ERAS, FAILURES, FIELDS, DmonWriter, row_text
+from tests.support.samples import SAMPLES, needs_samples
+from tests.support.standin.board import Row, signal_of
+from tests.support.standin.fields import NOT_OF_A_GPU, known_fields
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
+from tests.support.standin.page import Page
+from tests.support.standin.scenario import (
+    Arch,
+    Fault,
+    FaultKind,
+    Gpu,
+    Instance,
+    Refusal,
+    Scenario,
+    from_json,
+    gpus,
+    with_mig,
+)
+from tests.support.standin.signals import Constant, Counter, Noise, Plain, Rate, Signal, Square
+from tests.support.standin.signals import Sequence as Values
 
 __all__ = ["standin"]
 

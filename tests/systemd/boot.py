@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.debian_tree import debian_tree
-from support.tools import missing, tool
+from tests.support.debian_tree import debian_tree
+from tests.support.tools import missing, tool
 
 ROOT = Path(__file__).parents[2]
 Row = dict[str, object]
@@ -47,7 +47,7 @@ def boot(tree: Path, check: Path, inside: Path, folder: Path) -> Sequence[Row]:
 
     Args:
         check: the folder that is `/check` in the tree.
-        inside: the script, which calls `support.booted.report`.
+        inside: the script, which calls `tests.support.booted.report`.
         folder: for the copy, which is removed, and the log.
     """
     if os.geteuid():
@@ -58,8 +58,8 @@ def boot(tree: Path, check: Path, inside: Path, folder: Path) -> Sequence[Row]:
     shutil.copytree(check, root / "check")
     check = root / "check"
     shutil.copy(inside, check / "inside.py")
-    (check / "support").mkdir()
-    shutil.copy(ROOT / "support/booted.py", check / "support")
+    (check / "tests/support").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/support/booted.py", check / "tests/support")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     unit = root / "etc/systemd/system/check.service"
     unit.write_text(CHECK)

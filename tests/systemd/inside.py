@@ -15,7 +15,7 @@ import time
 import urllib.error
 from pathlib import Path
 
-from support.booted import FOLDER, page, report, run, serves, shown, until, value
+from tests.support.booted import FOLDER, page, report, run, serves, shown, until, value
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 DEFAULTS = Path("/etc/default/pulsed")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
-from support.booted import FOLDER, page, report, run, serves, shown, until
+from tests.support.booted import FOLDER, page, report, run, serves, shown, until
 
 STATE = Path("/var/lib/pulsed/latches.json")
 

@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from support.booted import FOLDER, page, report, run, serves, shown, until, value
+from tests.support.booted import FOLDER, page, report, run, serves, shown, until, value
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 STATE = Path("/var/lib/pulsed/latches.json")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pulsed import __version__
-from support.tools import tool
 from tests.deploy.tools import fetched
+from tests.support.tools import tool
 from tests.systemd.ansible_role import follow_the_role
 from tests.systemd.boot import ROOT, bookworm, boot, trixie
 from tests.systemd.conftest import NEW_VERSION, once

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.configuration import check
-from support.tools import tool
-from support.waiting import SECONDS
+from tests.support.tools import tool
+from tests.support.waiting import SECONDS
 
 FOLDER = Path(__file__).parents[2] / "systemd"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

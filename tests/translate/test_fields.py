@@ -25,8 +25,8 @@ from pulsed.translate.fields import (
     sources,
     superchip_fields,
 )
-from support.dmon_writer import FIELD_TABLE
-from support.samples import SAMPLES, needs_samples
+from tests.support.dmon_writer import FIELD_TABLE
+from tests.support.samples import SAMPLES, needs_samples
 
 FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"
 

@@ -9,7 +9,7 @@ from pulsed.model.gpu import Entity
 from pulsed.model.owner import pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
-from support.samples import SAMPLES, needs_samples
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import by_key, dmon_ticks, page_tick, present
 
 pytestmark = needs_samples

@@ -16,8 +16,8 @@ from pulsed.translate.identity import blocks_of, exporter_entities
 from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
-from support.bench.pages import exporter_page
 from tests.translate.build import Row, by_key, page_tick, present, raw_tick, tick
+from tools.bench.pages import exporter_page
 
 GPU = {"gpu": "0", "UUID": "GPU-a", "modelName": "NVIDIA H100 80GB HBM3"}
 INSTANCE = {**GPU, "GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb"}

@@ -255,7 +255,7 @@ OVERVIEW = Row(
             "Hot GPUs",
             f"count({THERMAL} >= 3) or {CHECKED}",
             "GPUs with a temperature or thermal check at hot or worse: at the limit that the GPU reports, else at the"
-            " limit of its model (HEALTH.md).",
+            " limit of its model (docs/health.md).",
             limits=BAD_FROM_ONE,
         ),
     ),

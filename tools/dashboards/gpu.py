@@ -473,7 +473,7 @@ ERRORS = Row(
         Panel(
             "XIDs",
             "bargauge",
-            "XID errors in the range, by code; HEALTH.md lists what to do.",
+            "XID errors in the range, by code; docs/health.md lists what to do.",
             (
                 Query(
                     "sort_desc(topk(8, "

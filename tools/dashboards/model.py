@@ -60,7 +60,7 @@ class Panel:
         limits: colours by value.
         states: how numbers read, where they stand for words.
         band: whether the first two queries are the upper and the lower edge of a band.
-        runbook: heading of HEALTH.md that its values link to.
+        runbook: heading of docs/health.md that its values link to.
     """
 
     title: str

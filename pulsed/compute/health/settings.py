@@ -83,7 +83,7 @@ XidSeverities = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings(Settings):
-    """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds.
+    """Whether the GPUs are in order. docs/health.md lists every check, with its thresholds.
 
     Raises:
         ConfigError: there is no such check, measure or state; the message names the nearest.
@@ -92,7 +92,7 @@ class HealthSettings(Settings):
     disabled: CheckIds = setting((), "Checks that are not evaluated and not published.")
     thresholds: CheckThresholds = setting(
         {},
-        "Thresholds by check, then by state, or by measure and state (HEALTH.md).",
+        "Thresholds by check, then by state, or by measure and state (docs/health.md).",
         example={"temp_memory": {"warn": 90, "hot": 95}},
     )
     xids: XidSeverities = setting(

@@ -141,7 +141,7 @@ _COUNTED = Shape(
     Member("gpu_seconds", SECONDS, "observed time, of a shared GPU an equal share", "estimate"),
     Member("observed_seconds", float, "observed time, also of shared GPUs", "observed"),
     Member("bridged_joules", float, "energy while pulsed did not run, by the GPU's own counter"),
-    Member("counters", COUNTERS, "counters of METRICS.md, with equal shares of shared GPUs", "estimate"),
+    Member("counters", COUNTERS, "counters of docs/metrics.md, with equal shares of shared GPUs", "estimate"),
     Member("lower", COUNTERS, "at least: without shared time", "alone"),
     Member("upper", COUNTERS, "at most: all of shared time, and of samples in which it began or ended"),
 )

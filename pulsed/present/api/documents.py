@@ -205,7 +205,7 @@ def _owners_of(device: Device, kind: str) -> Sequence[Owner]:
 _ACCOUNTING = Shape(
     "AccountingShape",
     Member("since", TIME_OR_NULL, "time of the first sample; null before it", "created"),
-    Member("counters", COUNTERS, "counters of METRICS.md without prefix; states that are 0 are absent", "values"),
+    Member("counters", COUNTERS, "counters of docs/metrics.md without prefix; states that are 0 are absent", "values"),
 )
 
 

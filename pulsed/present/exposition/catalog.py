@@ -52,7 +52,7 @@ FORMS: Mapping[Form, str] = MappingProxyType(
         "incomplete": "incomplete",
     }
 )
-"""Mark of each form in METRICS.md; empty where a lean page has the series of a full one."""
+"""Mark of each form in docs/metrics.md; empty where a lean page has the series of a full one."""
 
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 _RECENT = (

@@ -37,7 +37,7 @@ from pulsed.present.exposition.text_format import END, header, pieces
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
-the page. See `support/bench/bench_render.py`."""
+the page. See `tools/bench/bench_render.py`."""
 
 REFRESH_SECONDS = 1.0
 """Maximum age of a page without a new tick, because counters of pulsed itself change."""
@@ -219,7 +219,7 @@ class Pages:
         if gpus > MANY_GPUS and self._recommends_parts:
             log.warning(
                 "the page is large: let Prometheus read it in parts, which it finds at /sd",
-                extra={"gpus": gpus, "documentation": "OPERATIONS.md, One process for a fleet"},
+                extra={"gpus": gpus, "documentation": "docs/operations.md, One process for a fleet"},
             )
         self._recommends_parts = gpus <= MANY_GPUS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pulsed.present.promql.classes import EXPORTERS_OWN
 from pulsed.present.promql.inputs import names_of
 
-RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/HEALTH.md"
+RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/docs/health.md"
 """The document that `runbook_url` leads to, unless another is configured."""
 
 

@@ -58,7 +58,7 @@ class DcgmiSettings(SourceSection):
         + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
         + ". Unsupported fields are left out and logged once.",
     )
-    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample (METRICS.md).")
+    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample (docs/metrics.md).")
     entities: Text | None = setting(
         None, "Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.", example="0,1"
     )

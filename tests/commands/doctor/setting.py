@@ -12,9 +12,9 @@ from typing import Any
 from pulsed.commands.doctor import doctor
 from pulsed.configuration import Config, load
 from pulsed.translate.fields import GROUPS
-from support.bench.pages import exporter_page
-from support.daemon import free_port
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.support.daemon import free_port
+from tools.bench.pages import exporter_page
 
 NO_USERS = f"http://127.0.0.1:{free_port()}/metrics"
 

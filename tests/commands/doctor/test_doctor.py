@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon import pulsed
-from support.dmon_writer import ERAS, DmonWriter
-from support.kubernetes.fake_kubelet import kubelet, pods
-from support.samples import SAMPLES, needs_samples
-from support.standin.install import install
-from support.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
 from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
+from tests.support.daemon import pulsed
+from tests.support.dmon_writer import ERAS, DmonWriter
+from tests.support.kubernetes.fake_kubelet import kubelet, pods
+from tests.support.samples import SAMPLES, needs_samples
+from tests.support.standin.install import install
+from tests.support.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
 
 NOTHING_LACKS: Mapping[str, Mapping[str, list[str]]] = {
     "real_utilization": {},

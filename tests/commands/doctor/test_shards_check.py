@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.commands.doctor.shards_check import RunningShard, compared
 from pulsed.discovery.settings import ShardSettings
-from support.daemon import pulsed, serving
+from tests.support.daemon import pulsed, serving
 
 TWO = ShardSettings(of=2)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.kubernetes.fake_api_server import FakeApiServer, pod
 from tests.commands.doctor.setting import configured, report, told
+from tests.support.kubernetes.fake_api_server import FakeApiServer, pod
 
 
 def settings(server: FakeApiServer) -> dict[str, object]:

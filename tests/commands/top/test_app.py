@@ -15,8 +15,8 @@ from pulsed.commands.top.feed import Feed
 from pulsed.commands.top.session import TopSession
 from pulsed.terminal.line import THEMES
 from pulsed.terminal.view_state import ViewState
-from support.waiting import eventually
 from tests.commands.top.fake_daemon import FakeDaemon
+from tests.support.waiting import eventually
 
 
 class Running:

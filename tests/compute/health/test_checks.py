@@ -194,7 +194,7 @@ def test_the_table_is_complete_as_documentation() -> None:
 
 
 def test_the_thresholds_and_times_are_those_of_the_health_document() -> None:
-    document = (Path(__file__).parents[3] / "HEALTH.md").read_text()
+    document = (Path(__file__).parents[3] / "docs/health.md").read_text()
     sections = {section.split("\n", 1)[0]: section for section in document.split("\n### ")}
     for check in CHECKS:
         for rule in check.rules:

@@ -11,7 +11,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator
-from support.samples import SAMPLES, needs_samples
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick
 
 FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.name != "README.md")

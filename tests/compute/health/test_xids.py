@@ -16,8 +16,8 @@ from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
 from pulsed.model.raw_tick import Epoch
-from support.samples import SAMPLES
 from tests.compute.health.sim import GPU, Sim
+from tests.support.samples import SAMPLES
 
 FACTS = SAMPLES.parent / "xid.tsv"
 TABLE = Path(xids.__file__).with_suffix(".tsv")

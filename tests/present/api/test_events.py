@@ -24,10 +24,10 @@ from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
 from pulsed.present.api.kept_events import MAX_QUEUED_BYTES, Subscriber
 from pulsed.server.http_server import Server
 from pulsed.server.settings import WebServerSettings
-from support.daemon import serving
-from support.waiting import SECONDS, eventually, until
 from tests.present.api.client import application
 from tests.present.boards import OPEN, TIME, Gpu, busy_gpus, gpu, store_of, tick
+from tests.support.daemon import serving
+from tests.support.waiting import SECONDS, eventually, until
 
 
 class Event(NamedTuple):

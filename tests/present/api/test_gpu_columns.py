@@ -15,11 +15,11 @@ import httpx
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import GPU_COLUMNS, MAX_ROWS, SUMMARY_FIELDS, ColumnReader
-from support.daemon import serving
-from support.waiting import eventually
 from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
 from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick
+from tests.support.daemon import serving
+from tests.support.waiting import eventually
 
 NOW = 100.5
 FIELDS = ("real_utilization_ratio", "power_watts", "workload_class", "health_state")

@@ -21,8 +21,8 @@ from pulsed.model.gpu import names_of
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.history import HISTORY, MAX_BYTES, History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
-from support.clocks import ManualClock
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
+from tests.support.clocks import ManualClock
 
 NAMES = ("workload_class", "raw_class", "health_state", "real_utilization_ratio", "sm_active_ratio", "power_watts")
 

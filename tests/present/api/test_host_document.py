@@ -3,7 +3,7 @@ from __future__ import annotations
 import psutil
 
 from pulsed.present.api.routes.daemon import HostUsage
-from support.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 
 def test_the_cpu_is_measured_between_requests() -> None:

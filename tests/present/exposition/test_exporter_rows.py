@@ -16,11 +16,11 @@ from pulsed.present.exposition.passthrough import XID, exporter_layout
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.fields import BY_SHORT
 from pulsed.translate.translator import Translator
-from support.dmon_writer import ERAS, Value
-from support.samples import SAMPLES, needs_samples
 from tests.present.boards import store_of, target
 from tests.present.dmon import capture, computed
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
+from tests.support.dmon_writer import ERAS, Value
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick, tick
 
 IDENTITY = (1, 50, 54, 57)

@@ -7,9 +7,9 @@ from pulsed.model.target_store import Target
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
-from support.samples import SAMPLES, needs_samples
 from tests.present.boards import gpu, store_of, target, tick
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
+from tests.support.samples import SAMPLES, needs_samples
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from support.tools import tool
+from tests.support.tools import tool
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:

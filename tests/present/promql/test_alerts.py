@@ -577,7 +577,7 @@ def test_the_runbook_has_the_anchor(name: str) -> None:
     url = texts()[name]["annotations"]["runbook_url"]
     document, _, anchor = url.partition("#")
     assert document == RUNBOOK
-    headings = re.findall(r"^#+ (.*)$", (ROOT / "HEALTH.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", (ROOT / "docs/health.md").read_text(), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

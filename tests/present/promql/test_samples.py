@@ -9,9 +9,9 @@ import pytest
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.translate.translator import Translator
-from support.samples import SAMPLES, needs_samples
 from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.test_rule_set import WRONG, recording, wanted
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
 PAGES = sorted(path.name for path in (SAMPLES / "exporter").glob("*.prom"))

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from playwright._impl._driver import compute_driver_executable
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
-from support.daemon import Daemon
-from support.tools import missing, tool
-from support.waiting import SECONDS
+from tests.support.daemon import Daemon
+from tests.support.tools import missing, tool
+from tests.support.waiting import SECONDS
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

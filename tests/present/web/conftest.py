@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from support.daemon import Daemon, serving
 from tests.present.web.browser import launch, started_playwright
+from tests.support.daemon import Daemon, serving
 
 
 @pytest.fixture(scope="package")

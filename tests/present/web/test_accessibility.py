@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from support.daemon import Daemon
 from tests.present.web.browser import THEMES, Theme, tab, url
+from tests.support.daemon import Daemon
 
 VIEWS = {
     "#/": ".tile",

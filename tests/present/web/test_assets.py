@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 
 from pulsed.present.web import FOLDER, Assets
-from support.daemon import Daemon, serving
 from tests.server.test_users import hashed
+from tests.support.daemon import Daemon, serving
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

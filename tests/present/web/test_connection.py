@@ -16,10 +16,10 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, expect
 
-from support.daemon import Daemon, free_port, serving
-from support.waiting import until
 from tests.present.web.browser import new_context, tab, url
 from tests.server.test_users import hashed
+from tests.support.daemon import Daemon, free_port, serving
+from tests.support.waiting import until
 
 RECOVERY_MS = 90_000
 """The back-off is at most 30 s."""

@@ -6,8 +6,8 @@ import re
 
 from playwright.sync_api import Browser, expect
 
-from support.daemon import Daemon
 from tests.present.web.browser import tab, url
+from tests.support.daemon import Daemon
 
 
 def test_a_tile_per_gpu_and_what_it_shows(browser: Browser, demo: Daemon) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from support.daemon import serving
 from tests.present.web.browser import tab, url
 from tests.present.web.exporter_text import FULL, IDLE, Row, exporter_text
+from tests.support.daemon import serving
 
 NODES, PER_NODE = 1250, 8
 

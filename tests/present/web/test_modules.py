@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from support.daemon import Daemon
 from tests.gpu_filter_cases import FOUND, REFUSED
 from tests.present.web.browser import tab, url
+from tests.support.daemon import Daemon
 from tests.terminal.fleet_model import boards, documents
 
 

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page
 
-from support.daemon import serving
-from support.tools import missing
 from tests.present.web.browser import THEMES, Theme, tab, url
 from tests.present.web.exporter_text import FULL, IDLE, NOTHING, PARTIAL, Row, exporter_text
+from tests.support.daemon import serving
+from tests.support.tools import missing
 
 PICTURES = Path(__file__).parent / "pictures"
 MOST_PIXELS = 0.001

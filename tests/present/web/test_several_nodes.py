@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from support.daemon import Daemon, serving
 from tests.present.web.browser import tab, url
 from tests.present.web.exporter_text import FULL, IDLE, Row, exporter_text
+from tests.support.daemon import Daemon, serving
 
 CELL, GAP = 9, 5
 PER_NODE, COLUMNS = 128, 16

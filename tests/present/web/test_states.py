@@ -9,9 +9,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from support.daemon import Daemon, serving
 from tests.present.web.browser import Tab, tab, url
 from tests.present.web.exporter_text import FULL, IDLE, NOTHING, PARTIAL, Row, exporter_text
+from tests.support.daemon import Daemon, serving
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from support.waiting import eventually, until
+from tests.support.waiting import eventually, until
 
 
 def script(folder: Path, text: str, name: str = "dcgmi") -> str:

@@ -15,8 +15,8 @@ from pulsed.errors import SourceError
 from pulsed.model.raw_tick import RawTick, RawValue
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.dcgmi.source import DcgmiSource
-from support.waiting import SECONDS
 from tests.reader.dcgmi.processes import children
+from tests.support.waiting import SECONDS
 
 FAST = (1001, 1002, 155, 150, 203)
 PLAIN = (155, 150, 203)

@@ -12,9 +12,9 @@ import pytest
 from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
-from support.loops import on_both_loops
-from support.waiting import SECONDS, eventually
 from tests.reader.dcgmi.processes import children, script, until_gone, wait_until_dead
+from tests.support.loops import on_both_loops
+from tests.support.waiting import SECONDS, eventually
 
 
 class Listener:

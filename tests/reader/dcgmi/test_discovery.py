@@ -20,11 +20,11 @@ from pulsed.reader.dcgmi.discovery import (
     topology_of,
     versions,
 )
-from support.standin.discovery import long_version
-from support.standin.fixture import standin
-from support.standin.install import Standin, install
-from support.standin.scenario import Scenario, gpus, with_mig
 from tests.reader.dcgmi.processes import children, script
+from tests.support.standin.discovery import long_version
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin, install
+from tests.support.standin.scenario import Scenario, gpus, with_mig
 
 __all__ = ["standin"]
 

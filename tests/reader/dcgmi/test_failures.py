@@ -15,7 +15,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.reader.dcgmi.failures import MEANINGS, failure_of
-from support.dmon_writer import ERAS, FAILURES, Era
+from tests.support.dmon_writer import ERAS, FAILURES, Era
 
 EXPECTED: dict[str, type[SourceError]] = {
     "no_engine": HostEngineUnavailable,

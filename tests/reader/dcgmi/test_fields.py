@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from pulsed.reader.dcgmi.source import DcgmiSource
-from support.standin.fixture import standin
-from support.standin.install import Standin
-from support.standin.scenario import Fault, Gpu, Refusal, gpus
-from support.standin.signals import Constant
 from tests.reader.dcgmi.sources import FAST, PLAIN, SHORTS, fails, read, read_until, reading, recovers, row
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import Fault, Gpu, Refusal, gpus
+from tests.support.standin.signals import Constant
 
 __all__ = ["standin"]
 

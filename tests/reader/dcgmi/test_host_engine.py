@@ -11,9 +11,9 @@ import pytest
 from pulsed.model.raw_tick import UNKNOWN_EPOCH
 from pulsed.reader.dcgmi.discovery import engine_epoch
 from pulsed.reader.dcgmi.source import DcgmiSource
-from support.standin.fixture import standin
-from support.standin.install import Standin
 from tests.reader.dcgmi.sources import fails, read, settings
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
 
 __all__ = ["standin"]
 

@@ -10,14 +10,14 @@ import pytest
 
 from pulsed.errors import CommandMissing, ConfigError, StreamBroke, WatchRefused
 from pulsed.reader.dcgmi.source import DcgmiSource
-from support.dmon_writer import ERAS
-from support.standin.fixture import standin
-from support.standin.install import Standin
-from support.standin.scenario import gpus, with_mig
-from support.standin.signals import Constant
-from support.waiting import SECONDS
 from tests.reader.dcgmi.processes import children, is_alive, script, wait_until_dead
 from tests.reader.dcgmi.sources import FAST, SHORTS, fails, read, read_until, reading, row, rows, settings
+from tests.support.dmon_writer import ERAS
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import gpus, with_mig
+from tests.support.standin.signals import Constant
+from tests.support.waiting import SECONDS
 
 __all__ = ["standin"]
 

@@ -14,8 +14,8 @@ import pytest
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.model.raw_tick import MAX_GPUS, RawTick
 from pulsed.reader.dcgmi.stream import DmonStream
-from support.waiting import SECONDS, eventually, until
 from tests.reader.dcgmi.processes import children, script
+from tests.support.waiting import SECONDS, eventually, until
 
 WALL = 1e9
 """What Unix time is ahead of the clock."""

@@ -14,13 +14,13 @@ import pytest
 
 from pulsed.errors import StreamBroke
 from pulsed.model.raw_tick import RawTick
-from support.standin.fixture import standin
-from support.standin.install import Standin
-from support.standin.scenario import Fault, gpus
-from support.standin.signals import Constant, Sequence
-from support.waiting import SECONDS
 from tests.reader.dcgmi.processes import is_there
 from tests.reader.dcgmi.sources import PLAIN, fails, read, read_all, read_until, reading, recovers, row, rows
+from tests.support.standin.fixture import standin
+from tests.support.standin.install import Standin
+from tests.support.standin.scenario import Fault, gpus
+from tests.support.standin.signals import Constant, Sequence
+from tests.support.waiting import SECONDS
 
 __all__ = ["standin"]
 

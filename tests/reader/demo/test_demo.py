@@ -15,7 +15,7 @@ from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise, Wobble, fai
 from pulsed.reader.demo.simulated_gpu import BLANK, RunningIntegral, demo_layout, owner_labels, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.source import Source
-from support.sources import FakeClock, cancel_read, turns_during
+from tests.support.sources import FakeClock, cancel_read, turns_during
 
 LAYOUT = demo_layout("demo", owner_labels())
 POSITIONS = {

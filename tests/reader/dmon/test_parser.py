@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pulsed.model.raw_tick import RawValue
 from pulsed.reader.dmon.parser import DmonMessage, DmonParser, DmonTick, message_of
 from pulsed.reader.dmon.rows import STRING_COLUMNS
-from support.dmon_writer import (
+from tests.support.dmon_writer import (
     ABSENT,
     ERAS,
     FAILURES,
@@ -28,7 +28,7 @@ from support.dmon_writer import (
     row_text,
     value_text,
 )
-from support.samples import SAMPLES, needs_samples
+from tests.support.samples import SAMPLES, needs_samples
 
 Rows = list[tuple[str, Sequence[Value]]]
 Table = dict[str, list[RawValue]]

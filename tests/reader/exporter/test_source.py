@@ -29,10 +29,10 @@ from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource, open_sources, phases
 from pulsed.reader.source import Source, SourceRequest
-from support.certificates import Authority, make_authority
-from support.http_servers import QuietHandler, running
-from support.sources import FakeClock, arrivals, cancel_read
-from support.waiting import SECONDS
+from tests.support.certificates import Authority, make_authority
+from tests.support.http_servers import QuietHandler, running
+from tests.support.sources import FakeClock, arrivals, cancel_read
+from tests.support.waiting import SECONDS
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge

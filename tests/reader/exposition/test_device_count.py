@@ -10,9 +10,9 @@ from pulsed.errors import BadPage, TooManyGpus
 from pulsed.reader.exposition.parser import PageParser, device_of
 from pulsed.reader.exposition.row import PageLimits, limits_for
 from pulsed.translate.translator import Translator
-from support.bench.pages import FIELDS, exporter_page
-from support.samples import SAMPLES, needs_samples
+from tests.support.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
+from tools.bench.pages import FIELDS, exporter_page
 
 
 @needs_samples

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pulsed.errors import BadPage
 from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES, Page, PageParser
 from pulsed.reader.exposition.row import PageLimits
-from support.bench.pages import exporter_page
-from support.samples import SAMPLES, needs_samples
 from tests.reader.exposition.reading import Identity, Samples, in_one_go, line_by_line, same, samples
+from tests.support.samples import SAMPLES, needs_samples
+from tools.bench.pages import exporter_page
 
 
 def parse_or_refuse(parser: PageParser, page: bytes) -> tuple[Samples, int, dict[str, int]] | str:

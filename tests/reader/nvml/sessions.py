@@ -10,7 +10,7 @@ from pulsed.model.raw_tick import GpuProcess, RawTick
 from pulsed.reader.nvml.session import DriverSession
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.translate.translator import Translator
-from support.sources import FakeClock
+from tests.support.sources import FakeClock
 
 
 class Reader:

@@ -7,9 +7,9 @@ import pynvml
 from pulsed.reader.nvml.batches import FIELD_ENTRY, GPM_ENTRY, GPM_HEAD
 from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS, MEMORY_V2
 from pulsed.translate.fields import BY_NAME
-from support.nvml_standin import boards
-from support.nvml_standin.library import LoadedStandin
 from tests.reader.nvml.sessions import reading
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import LoadedStandin
 
 
 def test_packed_structures_are_those_of_nvidia_ml_py() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pynvml
 
 from pulsed.reader.nvml.device_list import list_devices
-from support.nvml_standin import boards
-from support.nvml_standin.library import LoadedStandin
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import LoadedStandin
 
 
 def test_a_lost_gpu_counts_whatever_later_gpus_answer(nvml: LoadedStandin) -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from pulsed.model.raw_tick import GpuProcess
-from support.nvml_standin import boards
-from support.nvml_standin.library import LoadedStandin
 from tests.reader.nvml.sessions import reading
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import LoadedStandin
 
 UUID = boards.uuid_of(0)
 

@@ -22,9 +22,9 @@ from pulsed.errors import (
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xids import MOST_CODES
-from support.nvml_standin import boards
-from support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
 from tests.reader.nvml.sessions import Reader, reading
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
 
 FUNCTIONS = sorted(set(re.findall(r"\b(nvml[A-Z]\w+)\b(?=\(|,)", SOURCE.read_text())) - {"nvmlGpmSampleFree"})
 CODES = [*range(1, 30), 999]

@@ -13,10 +13,10 @@ from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import DriverHung, DriverUnavailable, NvmlMissing
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.source import NvmlSource
-from support.nvml_standin import boards
-from support.nvml_standin.library import LoadedStandin
-from support.sources import FakeClock, arrivals, cancel_read
-from support.waiting import eventually
+from tests.support.nvml_standin import boards
+from tests.support.nvml_standin.library import LoadedStandin
+from tests.support.sources import FakeClock, arrivals, cancel_read
+from tests.support.waiting import eventually
 
 
 @asynccontextmanager

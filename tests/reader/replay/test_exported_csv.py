@@ -14,7 +14,7 @@ from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv.pulsed_csv import COLUMNS
 from pulsed.reader.replay.exported_csv import IDENTITY, TIME
 from pulsed.reader.replay.recording import look
-from support.sources import replayed, ticks_of
+from tests.support.sources import replayed, ticks_of
 
 START = 1767225600.0
 HEADER = "time,node,gpu,power_watts,sm_active_ratio\n"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pulsed.reader.replay.playback import Pacer
-from support.sources import FakeClock
+from tests.support.sources import FakeClock
 
 
 @pytest.mark.parametrize(("speed", "slept"), [(1.0, [1.0, 2.0]), (10.0, [0.1, 0.2]), (0.0, [])])

@@ -18,8 +18,8 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
-from support.sources import FakeClock, arrivals, turns_during
 from tests.reader.record_ticks import record, said, session, tick
+from tests.support.sources import FakeClock, arrivals, turns_during
 
 TICKS = [tick(float(n), 50.25 + n) for n in range(4)]
 MIXED = [tick(float(n), 50.0 + n / 10, "abc"[n % 3]) for n in range(12)]

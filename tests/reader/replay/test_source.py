@@ -16,8 +16,8 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.reader.source import Source
-from support.samples import SAMPLES, needs_samples
-from support.sources import FakeClock, arrivals, cancel_read, replayed, ticks_of, turns_during
+from tests.support.samples import SAMPLES, needs_samples
+from tests.support.sources import FakeClock, arrivals, cancel_read, replayed, ticks_of, turns_during
 
 HEADER = "#Entity   GPUTL        POWER             \nID                     W                 \n"
 CONNECT_ERROR = """Error: unable to establish a connection to the specified host: localhost

@@ -108,7 +108,7 @@ def health_router(parts: ApiParts) -> APIRouter:
 
 
 def _unknown_check(name: str) -> str:
-    return did_you_mean(name, _CHECKS, "HEALTH.md lists the checks")
+    return did_you_mean(name, _CHECKS, "docs/health.md lists the checks")
 
 
 Comparison = Literal["<", ">="]

@@ -1,5 +1,0 @@
-"""Benchmarks: what pulsed costs, each figure beside a named baseline of the same run.
-
-`python -m support.bench` runs them all, `python -m support.bench parse tick` runs two. They print and never assert: a
-machine that is busy or slow moves every figure, and the ratios less.
-"""

@@ -1,1 +1,0 @@
-"""Fuzzing guided by coverage of everything that reads bytes from outside. Run as `python -m support.fuzz`."""

@@ -1,0 +1,49 @@
+"""Ticks to measure with: what the layers make of the pages of `tools.bench.pages`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import Target, TargetStore
+from pulsed.reader.exposition.parser import PageParser
+from tools.bench.pages import exporter_page
+
+GPUS, FIELDS = 8, 40
+"""A usual node, and the fields that operators enable most."""
+
+NOW = 100.0
+"""The monotonic time of everything that happens on a board here."""
+
+
+def pages(gpus: int, count: int) -> list[bytes]:
+    """Give the pages of one exporter in order: the same series, other values."""
+    return [exporter_page(gpus, FIELDS, seed) for seed in range(count)]
+
+
+def raw_ticks(gpus: int, count: int) -> list[RawTick]:
+    """Give the same pages, parsed."""
+    parser = PageParser()
+    return [raw_tick(parser, page, number) for number, page in enumerate(pages(gpus, count))]
+
+
+def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
+    """Parse a page into the tick that the exporter source makes of it."""
+    read = parser.parse(page)
+    return RawTick("bench", float(number), float(number), 1.0, read.layout, read.values, read.rejected)
+
+
+def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
+    """Give the same pages, taken through Translate and Compute."""
+    pipeline = Pipeline(ComputeSettings(), "bench")
+    return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]
+
+
+def board_of(ticks: Sequence[ComputedTick]) -> TargetStore:
+    """Make a board of one target that has the first of these ticks."""
+    target = Target("exporter", "bench", 1.0, 10.0)
+    target.accept(ticks[0], NOW)
+    return TargetStore("bench", [target])
