@@ -104,9 +104,9 @@ def test_every_promise_about_security_names_its_test() -> None:
         tests = re.findall(r"\[`(\w+)`\]\(([\w/.]+)\)", promise)
         assert tests, promise
         for name, file in tests:
-            assert re.search(rf"^ *(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (
-                name
-            )
+            assert re.search(
+                rf"^ *(async )?def {name}\(", (ROOT / "docs" / file).read_text(encoding="utf-8"), re.MULTILINE
+            ), name
 
 
 def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:
