@@ -20,7 +20,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test lint format bench hardware kubernetes fuzz mutants invariants docs vendor dist release release-files constraints audit pins clean
+.PHONY: run test lint format bench hardware kubernetes fuzz mutants invariants docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -100,6 +100,10 @@ dist: $(BUILD)/.made
 release: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo "usage: make release VERSION=x.y.z"; exit 1; }
 	$(VENV)/bin/python -m tools.release $(VERSION) $(ARGS)
+
+# The Prometheus mixin, for jsonnet, into build/mixin.
+mixin: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.build_mixin build/mixin
 
 release-files: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.release $(ARGS)

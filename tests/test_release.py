@@ -99,6 +99,7 @@ def test_one_command_makes_everything(clone: Path) -> None:
         f"pulsed-{NEW}-py3-none-any.whl",
         f"pulsed-{NEW}.tar.gz",
         f"pulsed-chart-{NEW}.tgz",
+        f"pulsed-mixin-{NEW}.tar.gz",
         f"pulsed-{NEW}.cdx.json",
         f"pulsed-{NEW}.provenance.json",
         f"pulsed-image-{NEW}-linux-amd64.tar",

@@ -16,9 +16,9 @@ from tests.support.daemon import serving
 from tests.support.dashboards import Values, Viewer, boards, demo_with_users, filled
 from tests.support.prometheus import Prometheus, prometheus
 from tools.dashboards.picture import picture
-from tools.generate_dashboards import FOLDERS
+from tools.generate_dashboards import FOLDER
 
-PICTURES = FOLDERS[0] / "pictures"
+PICTURES = FOLDER / "pictures"
 POINTS = 80
 SCRAPE = """
 global: {{scrape_interval: {interval}}}

@@ -1,4 +1,4 @@
-"""Writes the Grafana dashboards: those to import, and the same ones for chart and mixin, which read only their own.
+"""Write the Grafana dashboards. The chart and the mixin read the same files.
 
 Run as `python -m tools.generate_dashboards`.
 """
@@ -14,20 +14,15 @@ from tools.dashboards.grafana import document
 from tools.dashboards.owners import OWNERS
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (
-    ROOT / "deploy" / "grafana",
-    ROOT / "helm" / "pulsed" / "files" / "dashboards",
-    ROOT / "deploy" / "mixin" / "dashboards",
-)
+FOLDER = ROOT / "deploy" / "grafana"
 DASHBOARDS = {"fleet.json": FLEET, "gpu.json": GPU, "owners.json": OWNERS}
 
 
 def files() -> Mapping[Path, str]:
-    """What is to stand in which file."""
-    return {folder / name: document(board) for folder in FOLDERS for name, board in DASHBOARDS.items()}
+    """Return the text of each dashboard's file."""
+    return {FOLDER / name: document(board) for name, board in DASHBOARDS.items()}
 
 
 if __name__ == "__main__":
     for path, text in files().items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

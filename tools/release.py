@@ -28,6 +28,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from tools import build_mixin as mixin
 from tools.provenance import sha256, statement
 from tools.references import IMAGE
 from tools.system_packages import build_packages
@@ -127,6 +128,7 @@ def build(images: ImageOptions) -> list[str]:
     (wheel,) = DIST.glob("*.whl")
     run(_helm(), "package", ROOT / "helm" / "pulsed", "--destination", DIST)
     (DIST / f"pulsed-{version}.tgz").rename(DIST / f"pulsed-chart-{version}.tgz")
+    mixin.archive(DIST / f"pulsed-mixin-{version}.tar.gz", int(epoch))
     _write_sbom(wheel, DIST / f"pulsed-{version}.cdx.json", epoch)
     shutil.copy(CONSTRAINTS, DIST)
     is_signed = bool(os.environ.get("MINISIGN_KEY"))

@@ -1,4 +1,4 @@
-// The rules and dashboards of pulsed as a mixin. rules.json, alerts.json and dashboards/ are generated.
+// The rules and dashboards of pulsed as a mixin. rules.json, alerts.json and dashboards/ are those of `make mixin`.
 {
   _config+:: {
     // Document with a heading per alert.

@@ -104,7 +104,5 @@ class AdapterSettings(Settings):
         """Yield fields that are not numbers to scale on."""
         for name in self.fields:
             if name not in GAUGES:
-                hint = did_you_mean(
-                    name, GAUGES, "allowed: gauges of docs/metrics.md without pulsed_gpu_"
-                )
+                hint = did_you_mean(name, GAUGES, "allowed: gauges of docs/metrics.md without pulsed_gpu_")
                 yield "fields", f"has {name!r}, which is not a number to scale on; {hint}"

@@ -99,7 +99,7 @@ def test_everything_finds_what_it_reads(profile: str) -> None:
     assert source["url"].split("/")[2].split(":")[0] in names
     provider = yaml.safe_load((FOLDER / "grafana" / "dashboards" / "pulsed.yaml").read_text())["providers"][0]
     mounted = {volume["target"]: volume["source"] for volume in found["grafana"]["volumes"]}
-    assert mounted[provider["options"]["path"]] == str(ROOT / "helm" / "pulsed" / "files" / "dashboards")
+    assert mounted[provider["options"]["path"]] == str(ROOT / "deploy" / "grafana")
     assert mounted["/etc/grafana/provisioning"] == str(FOLDER / "grafana")
 
 

@@ -25,7 +25,7 @@ from tests.support.daemon import serving
 from tests.support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
 from tests.support.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
-from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
+from tools.generate_dashboards import DASHBOARDS, FOLDER, files
 
 NODES = ("gpu01", "gpu02", "gpu03")
 PLAYED_SECONDS = 45
@@ -297,7 +297,7 @@ def test_nothing_turns_absence_into_a_number(name: str, board: Json) -> None:
 
 @each
 def test_values_link_to_their_gpu_and_runbook(name: str, board: Json) -> None:
-    text = (FOLDERS[0] / name).read_text()
+    text = (FOLDER / name).read_text()
     anchors = set(re.findall(re.escape(RUNBOOK) + r"#([\w-]+)", text))
     assert anchors == {"xids"}
     assert f"{RUNBOOK}#${{__data.fields.check}}" in text
@@ -313,7 +313,7 @@ def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewe
     _, page = watched
     served = set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
     served |= {f"{family}_bucket" for family in served}
-    texts = [(FOLDERS[0] / name).read_text() for name in boards()]
+    texts = [(FOLDER / name).read_text() for name in boards()]
     asked = {family for text in texts for family in re.findall(r"(?<![\w:])(?:pulsed|process)_\w+", text)}
     silent = {"pulsed_gpu_inputs_inconsistent", "pulsed_source_errors_total"}  # nothing is wrong with the demo
     silent |= {f"pulsed_gpu_observed_c2c_{way}_bytes_total" for way in ("transmit", "receive")}  # it has no superchip
@@ -398,7 +398,7 @@ def test_recorded_sums_are_read_where_they_are_those_of_what_is_chosen(tmp_path:
 
 def test_the_recorded_series_are_those_that_are_asked_for() -> None:
     recorded = {rule["record"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]}
-    asked = set(re.findall(r"\w+:pulsed_\w+:\w+", (FOLDERS[0] / "fleet.json").read_text()))
+    asked = set(re.findall(r"\w+:pulsed_\w+:\w+", (FOLDER / "fleet.json").read_text()))
     assert asked <= recorded
     assert len(asked) > 20
 
@@ -436,7 +436,7 @@ def test_the_pictures_show_every_panel(watched: tuple[Viewer, str], tmp_path: Pa
         texts = {element.text for element in ElementTree.parse(drawn).iter() if element.tag.endswith("text")}
         titles = {panel["title"] for panel in board["panels"] if "$" not in panel["title"]}
         assert titles <= texts
-        kept = FOLDERS[0] / "pictures" / drawn.name
+        kept = FOLDER / "pictures" / drawn.name
         assert kept.stat().st_size < 200_000
         texts = {element.text for element in ElementTree.parse(kept).iter() if element.tag.endswith("text")}
         assert titles <= texts, "old: python -m tools.draw_dashboards"

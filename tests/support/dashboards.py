@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.daemon import Daemon, serving
 from tests.support.prometheus import Prometheus
 from tests.support.waiting import SECONDS
-from tools.generate_dashboards import DASHBOARDS, FOLDERS
+from tools.generate_dashboards import DASHBOARDS, FOLDER
 
 Json = dict[str, Any]
 Values = Mapping[str, str]
@@ -25,7 +25,7 @@ Values = Mapping[str, str]
 
 def boards() -> dict[str, Json]:
     """Return the dashboards by file name."""
-    return {name: json.loads((FOLDERS[0] / name).read_text()) for name in DASHBOARDS}
+    return {name: json.loads((FOLDER / name).read_text()) for name in DASHBOARDS}
 
 
 def panels(board: Json) -> Iterator[Json]:
