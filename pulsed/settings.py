@@ -63,7 +63,6 @@ class Kind:
             With the styles `text` and `file` it gets texts only.
         style: how a plain scalar is taken. Relative names of files count from the folder of the configuration file.
         secret: never shown: not in errors, not in `/config`.
-        shown: returns a value as `/config` has it.
     """
 
     name: str
@@ -71,7 +70,6 @@ class Kind:
     parse: Callable[[Any], object]
     style: Style = "typed"
     secret: bool = False
-    shown: Callable[[Any], object] = lambda value: value
 
 
 @dataclass(frozen=True, slots=True)

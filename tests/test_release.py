@@ -48,7 +48,7 @@ def clone(tmp_path: Path) -> Path:
     for name in git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines():
         if (ROOT / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
     git(target, "init", "--quiet", "--initial-branch=main")
     git(target, "config", "user.name", "test")
     git(target, "config", "user.email", "test@localhost")

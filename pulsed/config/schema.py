@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError, did_you_mean
@@ -132,7 +132,7 @@ class _Reader:
         if refused:
             return None
         found = None
-        with contextlib.nullcontext() if len(read) == len(values) else contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError) if self.problems else contextlib.nullcontext():
             found = section(**section.arguments(values))
             if given.value.keys() <= keys.keys():  # a misspelt key is not missing
                 self._report_all(found.problems(), given, path)
@@ -247,17 +247,15 @@ def shown_settings(settings: Settings) -> dict[str, object]:
 def _shown(key: Key, value: object) -> object:
     if isinstance(value, Settings):
         return shown_settings(value)
-    if key.kind is None or not value:
-        return _as_json(value)
-    return _STARS if key.kind.secret else _as_json(value, key.kind.shown)
+    return _STARS if key.kind is not None and key.kind.secret and value else _as_json(value)
 
 
-def _as_json(value: object, shown: Callable[[Any], object] = lambda value: value) -> object:
+def _as_json(value: object) -> object:
     if isinstance(value, tuple):
-        return [shown(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): _as_json(item) for name, item in value.items()}
-    return value
+    return masked(value) if isinstance(value, str) and "://" in value else value
 
 
 def shown(value: object) -> str:

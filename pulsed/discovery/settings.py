@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from pulsed.discovery.shards import Partition, shard_of
 from pulsed.errors import ConfigError
-from pulsed.http.credentials import masked
 from pulsed.settings import (
     NOT_ALLOWED,
     Duration,
@@ -62,7 +61,7 @@ FilePatterns = Annotated[
 ]
 ListUrl = Annotated[
     str,
-    Kind("list", "a URL such as http://inventory.example/targets", _list_url, "text", shown=masked),
+    Kind("list", "a URL such as http://inventory.example/targets", _list_url, "text"),
 ]
 Names = Annotated[tuple[str, ...], ListKind("name", "names of DNS; one or a list of them", not_empty, "text")]
 Port = Annotated[int, Kind("port number", "a number from 1 to 65535", whole(1, 65535))]

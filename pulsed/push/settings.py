@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, masked, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
 from pulsed.model.gpu import LABEL_NAME
 from pulsed.push.pusher import Receiver
 from pulsed.push.remote_write import RemoteWritePlan
@@ -30,9 +30,7 @@ _LABEL_NAME = matching(LABEL_NAME, "is not the name of a label")
 _HEADER_NAME = matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not the name of a header")
 one_line = matching(r"[^\x00-\x1f\x7f]*", "is not one line of text")
 
-ReceiverUrl = Annotated[
-    str, Kind("receiver", "a URL such as http://mimir.example/api/v1/push", receiver_url, "text", shown=masked)
-]
+ReceiverUrl = Annotated[str, Kind("receiver", "a URL such as http://mimir.example/api/v1/push", receiver_url, "text")]
 LabelTable = Annotated[
     Mapping[str, str],
     TableKind("series labels", "names and values of labels", one_line, "text", parse_name=_LABEL_NAME),

@@ -40,6 +40,9 @@ SENDING_SECONDS = 60.0
 LINGER_SECONDS = 1.0
 """How long a refused client has to read why, before the connection goes."""
 
+MAX_HEADER_LINES = 100
+"""Header lines of one request. Once parsed, a short line takes 30 times its bytes."""
+
 _PIECE_BYTES = 4096
 """What is parsed at once."""
 
@@ -152,12 +155,21 @@ class ServerConnection(HttpToolsProtocol):
         self._disconnect()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self.cycle = self._earlier = self.scope = self.headers = None  # type: ignore[assignment] # no more is parsed
+        self.cycle = self._earlier = None  # type: ignore[assignment] # no more is parsed
+        self._release_head()
 
     def resume_writing(self) -> None:
         """Go on: the client has read most of what it was sent."""
         super().resume_writing()
         self._parse()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header line; lines after the body, which are ignored, are not kept."""
+        if not self._in_head:
+            return
+        if len(self.headers) >= MAX_HEADER_LINES:
+            raise _Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Have the request answered, unless its head is too large, is ambiguous, or announces too large a body."""
@@ -171,7 +183,7 @@ class ServerConnection(HttpToolsProtocol):
         self._body_left = length
         self._earlier = self.cycle if self.running else None
         super().on_headers_complete()
-        self.scope["headers"] = list(self.headers)  # those after the body are ignored
+        self._release_head()
         self._in_message, self._in_head, self._part_bytes = True, False, 0  # also behind another one in the same piece
 
     def on_message_complete(self) -> None:
@@ -184,6 +196,10 @@ class ServerConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request."""
         super().on_response_complete()
+        for cycle in (self.cycle, self._earlier):
+            if cycle is not None and cycle.response_complete:
+                cycle.scope = {}  # type: ignore[typeddict-item] # nothing reads it any more
+                cycle.body = bytearray()
         if self.unsent and not self.sending_since:
             self.sending_since = self.loop.time()
         self._answered(self)
@@ -254,7 +270,8 @@ class ServerConnection(HttpToolsProtocol):
 
     def _refuse(self, status: http.HTTPStatus) -> None:
         """Send the status of the refused request, if possible, and end the connection."""
-        self._shut = True
+        self._shut, self._ahead = True, b""
+        self._release_head()
         if self._in_head and self.running:  # the request before it is answered first
             self._refusal = status
             return
@@ -281,6 +298,11 @@ class ServerConnection(HttpToolsProtocol):
         ]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + lines + b"\r\n" + text)
+
+    def _release_head(self) -> None:
+        """Leave the head to the request that is answered: an idle or refused connection keeps none of it."""
+        self.headers, self.url = [], b""
+        self.scope = None  # type: ignore[assignment] # the next request begins with another
 
     def _announced_body(self) -> int:
         for name, value in self.headers:

@@ -485,6 +485,22 @@ def test_secrets_are_never_shown(exporter: Mapping[str, object]) -> None:
     assert "***" in json.dumps(config.masked())
 
 
+def test_no_url_is_shown_with_its_login() -> None:
+    url = f"http://u:{SECRET}@host.example:8080/x"
+    accepted = []
+    for path, key in all_keys(Config).items():
+        if key.kind is None or "URL" not in key.kind.allowed:
+            continue
+        try:
+            shown = json.dumps(load(None, [f"{path}={json.dumps(url)}"], {}).masked())
+        except ConfigError as error:
+            shown = str(error)
+        else:
+            accepted.append(path)
+        assert SECRET not in shown, path
+    assert {"source.exporter.targets", "source.exporter.http.url", "publish.otlp.url"} <= set(accepted)
+
+
 def test_masked_is_the_rest_as_it_is() -> None:
     masked = load(None, ["source.exporter={username: u, password: p}", "node=n"], {}).masked()
     assert masked["node"] == "n"

@@ -15,7 +15,14 @@ import pytest
 import uvloop
 
 from pulsed.server import connection, connection_limiter
-from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEADER_BYTES, network_of
+from pulsed.server.connection import (
+    MAX_HEADER_LINES,
+    MOST_AHEAD_BYTES,
+    MOST_BODY_BYTES,
+    MOST_HEADER_BYTES,
+    ServerConnection,
+    network_of,
+)
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
@@ -130,6 +137,34 @@ def test_headers_up_to_the_limit_and_no_byte_more() -> None:
         many = GET + b"a: b\r\n" * (MOST_HEADER_BYTES // 2)
         assert (await site.ask(many + b"\r\n")).startswith(b"HTTP/1.1 431")
         assert site.reached == ["/metrics"]
+
+    on_uvloop(test)
+
+
+def test_a_request_has_at_most_100_header_lines() -> None:
+    async def test(site: Site) -> None:
+        lines = b"a:\r\n" * (MAX_HEADER_LINES - 2)  # in addition to Host and Connection
+        answer = await site.ask(GET + lines + b"Connection: close\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert len(site.headers[0]) == MAX_HEADER_LINES
+        unfinished = GET + b"a:\r\n" * (MAX_HEADER_LINES + 1)  # the last line may go on
+        assert (await site.ask(unfinished)).startswith(b"HTTP/1.1 431")
+        assert site.reached == ["/metrics"]
+
+    on_uvloop(test)
+
+
+def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
+    async def test(site: Site) -> None:
+        reader, writer = await site.connect()
+        writer.write(b"POST /reads HTTP/1.1\r\nHost: a\r\nX: secret\r\nContent-Length: 5\r\n\r\nstate")
+        await reader.readuntil(b"yes")
+        await eventually(lambda: site.answered == 1)
+        assert site.server is not None
+        (connection,) = site.server.server_state.connections
+        assert isinstance(connection, ServerConnection)
+        kept = [connection.headers, connection.url, connection.scope, connection.cycle.scope, connection.cycle.body]
+        assert not any(kept)
 
     on_uvloop(test)
 

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pulsed.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
 from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, masked, read_password, read_token
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.reader.source import SourceSection
 from pulsed.settings import (
@@ -56,7 +56,6 @@ Targets = Annotated[
         "a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them",
         _target,
         "file",
-        shown=masked,
         least=1,
     ),
 ]

@@ -161,6 +161,32 @@ async def header_lines(port: int) -> None:
     await together(*[send_for_ever(port, request("/")[:-2], b"a:b\r\n" * 20_000) for _ in range(4)])
 
 
+@attack
+async def unfinished_heads(port: int) -> None:
+    """Heads of 64 KiB in the shortest lines, all but their end, on every connection that the server keeps."""
+    head = request("/")[:-2]
+    data = head + b"a:\r\n" * ((2**16 - len(head)) // 4)
+    await together(*[hold(port, data, f"127.0.0.{2 + at // 32}") for at in range(256)])
+
+
+@attack
+async def short_lines(port: int) -> None:
+    """Requests of short header lines, whose connections stay open after the answer."""
+    data = request("/-/healthy", *["a:"] * 90)
+    await together(*[hold(port, data * 20, f"127.0.0.{2 + at // 32}") for at in range(256)])
+
+
+async def hold(port: int, data: bytes, source: str) -> None:
+    """Send data, read what is answered, and keep the connection until the server closes it; then again."""
+    while True:
+        with contextlib.suppress(OSError):
+            async with Connection(port, source) as client:
+                await client.send(data)
+                while await client.take():
+                    pass
+        await asyncio.sleep(0.01)
+
+
 HISTORY = "/history?points=2000&fields="
 
 
