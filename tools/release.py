@@ -198,7 +198,7 @@ def sign(file: Path, comment: str) -> None:
 def _helm() -> str:
     found = shutil.which("helm") or shutil.which(ROOT / "build" / "tools" / "helm")
     if found is None:
-        raise ReleaseRefused("helm is not installed; python3 -m tests.deploy.install fetches it")
+        raise ReleaseRefused("helm is not installed; python3 -m tests.system.deploy.install fetches it")
     return found
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.present.web.browser import Theme, launch, new_context, started_playwright
 from tests.support.daemon import serving
+from tests.system.web.browser import Theme, launch, new_context, started_playwright
 
 SECONDS = 620.0
 SIZE = {"width": 1280, "height": 800}

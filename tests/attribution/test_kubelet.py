@@ -19,12 +19,12 @@ from pulsed.kubernetes import device_claims
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.device_claims import DeviceClaims
 from pulsed.model.owner import Owners, pod
-from tests.deploy.chart import complaints
-from tests.deploy.install import KUBERNETES
 from tests.support.kubernetes.exchanges import access_to
 from tests.support.kubernetes.fake_api_server import FakeApiServer, ResourcePath
 from tests.support.kubernetes.fake_kubelet import container, kubelet, pods
 from tests.support.waiting import SECONDS, eventually
+from tests.system.deploy.chart import complaints
+from tests.system.deploy.install import KUBERNETES
 
 TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
 INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}

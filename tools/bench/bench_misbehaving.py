@@ -1,4 +1,4 @@
-"""Pages beside misbehaving exporters, one of each kind of `tests.end_to_end.misbehaving`, on two busy cores."""
+"""Pages beside misbehaving exporters, one of each kind of `tests.system.end_to_end.misbehaving`, on two busy cores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.end_to_end.misbehaving import KINDS
 from tests.support.daemon import free_port, serving
+from tests.system.end_to_end.misbehaving import KINDS
 from tools.bench.children import child
 from tools.bench.figure import Bar, Figure
 
@@ -26,7 +26,7 @@ def run() -> Iterator[Figure]:
         config = folder / "pulsed.yaml"
         targets = "".join(f"      - http://127.0.0.1:{port}/{name}\n" for name in kinds)
         config.write_text(f"source:\n  kind: exporter\n  interval: 3s\n  exporter:\n    targets:\n{targets}")
-        stack.enter_context(child("tests.end_to_end.misbehaving", port))
+        stack.enter_context(child("tests.system.end_to_end.misbehaving", port))
         daemon = stack.enter_context(serving(folder, "--config.file", str(config)))
         for _ in range(BUSY_CORES):
             busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))

@@ -14,9 +14,9 @@ import psutil
 from playwright.sync_api import Browser, Page
 
 from pulsed.present.web import Assets
-from tests.present.web.browser import has_chromium, launch, new_context, started_playwright
 from tests.support.daemon import Daemon, free_port, serving
 from tests.support.waiting import until
+from tests.system.web.browser import has_chromium, launch, new_context, started_playwright
 from tools.bench.children import Usage, child
 from tools.bench.exporters import url
 from tools.bench.figure import Bar, Figure, Skipped

@@ -20,8 +20,8 @@ from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource
-from tests.end_to_end.series import Row, rows
 from tests.present.strategies import NOW, boards
+from tests.system.end_to_end.series import Row, rows
 
 LEAN = catalog("lean")
 EXPECTED = Path(__file__).parents[2] / "golden/expected"

@@ -14,7 +14,7 @@ from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.demo.source import DemoSource
-from tests.end_to_end.series import Row, rows
+from tests.system.end_to_end.series import Row, rows
 
 COUNTERS = (
     "observed_seconds",

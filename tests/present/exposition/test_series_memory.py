@@ -9,8 +9,8 @@ from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from tests.end_to_end.series import rows
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, target, tick
+from tests.system.end_to_end.series import rows
 
 XIDS = "pulsed_gpu_xid_events_total"
 

@@ -10,7 +10,7 @@ from tools.fuzz.target import FuzzTarget
 FOLDER = Path(__file__).parent
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
 
-REGRESSIONS = FOLDER.parents[2] / "tests" / "fuzz" / "regressions"
+REGRESSIONS = FOLDER.parents[2] / "tests" / "system" / "fuzz" / "regressions"
 """By target a folder of inputs that were findings once, each a file named for what was wrong."""
 
 

@@ -1,0 +1,1 @@
+"""Tests of the whole program with real parts: `make test-all` runs them."""

@@ -1,0 +1,335 @@
+"""Values that the chart must take, with every two of the switches that meet, and values that it refuses."""
+
+from __future__ import annotations
+
+import itertools
+
+from tests.system.deploy.chart import NAMESPACE, Values
+
+HOST = "10.0.0.7"
+"""The address of the node, as the kubelet would fill it in."""
+
+SOURCES: dict[str, Values] = {
+    "exporter in a pod": {},
+    "exporter on the node": {"source": {"exporter": {"via": "hostIP"}}},
+    "exporter by a Service": {"source": {"exporter": {"via": "service", "service": {"namespace": "gpu-operator"}}}},
+    "exporters by URL": {"source": {"exporter": {"targets": ["http://a:9400/metrics", "https://b:9400/metrics"]}}},
+    "dcgmi on the node": {"source": {"kind": "dcgmi"}},
+    "dcgmi by a Service": {"source": {"kind": "dcgmi", "dcgmi": {"via": "service"}}},
+    "dcgmi by its address": {"source": {"kind": "dcgmi", "dcgmi": {"host": "unix:///run/nv.sock"}}},
+    "driver": {"source": {"kind": "nvml"}},
+    "demo": {"source": {"kind": "demo"}},
+}
+
+REACHED: dict[str, tuple[str, object]] = {
+    "exporter in a pod": ("exporter", "kubernetes"),
+    "exporter on the node": ("exporter", (f"http://{HOST}:9400/metrics",)),
+    "exporter by a Service": ("exporter", ("http://nvidia-dcgm-exporter.gpu-operator.svc:9400/metrics",)),
+    "exporters by URL": ("exporter", ("http://a:9400/metrics", "https://b:9400/metrics")),
+    "dcgmi on the node": ("dcgmi", f"{HOST}:5555"),
+    "dcgmi by a Service": ("dcgmi", f"nvidia-dcgm.{NAMESPACE}.svc:5555"),
+    "dcgmi by its address": ("dcgmi", "unix:///run/nv.sock"),
+    "driver": ("nvml", None),
+    "demo": ("demo", None),
+}
+
+WEB: dict[str, Values] = {
+    "plain": {},
+    "TLS": {"webConfig": {"existingSecret": "web"}},
+    "users": {"webConfig": {"existingSecret": "web", "tls": False}},
+    "client certificates": {"webConfig": {"existingSecret": "web", "clientCertificates": True}},
+}
+
+TLS = {"ca": {"secret": {"name": "ca", "key": "ca.crt"}}, "serverName": "pulsed"}
+USER = {"username": {"name": "user", "key": "name"}, "password": {"name": "user", "key": "password"}}
+MONITOR: Values = {
+    "enabled": True,
+    "namespace": "prometheus",
+    "labels": {"release": "prometheus"},
+    "interval": "15s",
+    "scrapeTimeout": "10s",
+    "tlsConfig": TLS,
+    "basicAuth": USER,
+    "relabelings": [{"sourceLabels": ["__meta_kubernetes_namespace"], "targetLabel": "where"}],
+    "metricRelabelings": [{"action": "labeldrop", "regex": "mig_profile"}],
+}
+MONITORS: dict[str, Values] = {
+    "unscraped": {},
+    "ServiceMonitor": {"serviceMonitor": {"enabled": True}},
+    "PodMonitor": {"podMonitor": {"enabled": True}},
+}
+
+PAIRS = {
+    ", ".join((source, web, monitor)): {**SOURCES[source], **WEB[web], **MONITORS[monitor]}
+    for (i, source), (j, web), (k, monitor) in itertools.product(*map(enumerate, (SOURCES, WEB, MONITORS)))
+    if (monitor == "unscraped" if web == "client certificates" else (i + j + k) % len(MONITORS) == 0)
+}
+"""Every two of source, web and monitor together; a monitor of a daemon that requires client certificates needs one."""
+
+ADAPTER: Values = {"adapter": {"enabled": True}}
+
+FLEET: Values = {"mode": "fleet"}
+
+SINGLE: dict[str, Values] = {
+    "fleet": {**FLEET, **MONITORS["ServiceMonitor"], "tolerations": [{"operator": "Exists"}]},
+    "fleet of a list": {
+        **FLEET,
+        "source": {"exporter": {"via": "http"}},
+        "config": {"source": {"exporter": {"http": {"url": "http://inventory/targets"}}}},
+    },
+    "adapter": ADAPTER,
+    "adapter with a ServiceMonitor": {**ADAPTER, **MONITORS["ServiceMonitor"]},
+    "adapter with a whole PodMonitor": {**ADAPTER, "podMonitor": MONITOR},
+    "whole adapter": {
+        **WEB["TLS"],
+        "networkPolicy": {"from": [{"podSelector": {}}], "apiServerPorts": [7443]},
+        "commonLabels": {"team": "hpc"},
+        "config": {"web": {"route_prefix": "/gpu"}},
+        "adapter": {
+            "enabled": True,
+            "apis": ["custom"],
+            "replicas": 2,
+            "port": 8443,
+            "tls": {"existingSecret": "adapter-tls", "caBundle": "-----BEGIN CERTIFICATE-----"},
+            "frontProxy": {"ca": "-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n"},
+            "config": {"adapter": {"interval": "15s"}, "source": {"exporter": {"timeout": "3s"}}},
+            "apiServiceAnnotations": {"cert-manager.io/inject-ca-from": "monitoring/adapter"},
+            "podAnnotations": {"a": "b"},
+            "priorityClassName": "system-cluster-critical",
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+        },
+    },
+    "exporter pods of one namespace": {
+        "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespaces": ["gpu-operator"], "port": 9500}}},
+    },
+    "exporter pods of two namespaces": {
+        "source": {"exporter": {"pod": {"namespaces": ["gpu-operator", "ml"], "controllers": ["DaemonSet.kruise.io"]}}},
+    },
+    "exporter pods of all namespaces": {"source": {"exporter": {"pod": {"namespaces": ["all"], "controllers": []}}}},
+    "own role": {"rbac": {"create": False}},
+    "values of an older chart": {
+        "source": {"exporter": {"via": "hostIP", "pod": None, "port": 9401}},
+        "rbac": None,
+    },
+    "no Service": {"service": {"enabled": False}},
+    "somebody else's ServiceAccount": {"serviceAccount": {"create": False, "name": "mine"}},
+    "the default ServiceAccount": {"serviceAccount": {"create": False}},
+    "no network policy": {"networkPolicy": {"enabled": False}},
+    "driver of the default runtime": {
+        "source": {"kind": "nvml", "nvml": {"runtimeClassName": "", "visibleDevices": "0,1"}},
+    },
+    "processes of the node": {
+        "source": {"kind": "nvml"},
+        "hostPID": True,
+        "config": {"attribution": {"processes": True, "process_owners": True}},
+    },
+    "narrow network policy": {
+        "networkPolicy": {
+            "from": [{"namespaceSelector": {"matchLabels": {"name": "prometheus"}}}],
+            "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
+        }
+    },
+    "monitor with a client certificate": {
+        **WEB["client certificates"],
+        "serviceMonitor": {
+            "enabled": True,
+            "tlsConfig": TLS | {"cert": TLS["ca"], "keySecret": {"name": "a", "key": "b"}},
+        },
+    },
+    "monitor that verifies the certificate": {
+        "webConfig": {"existingSecret": "web", "caKey": "ca.crt"},
+        "podMonitor": {"enabled": True},
+    },
+    "Service of the node": {"service": {"nodeLocal": True}},
+    "whole ServiceMonitor": {"serviceMonitor": MONITOR},
+    "whole PodMonitor": {"podMonitor": MONITOR},
+    "monitor with the pod's address as instance": {
+        "serviceMonitor": {"enabled": True, "nodeAsInstance": False, "honorLabels": False}
+    },
+    "own rules": {
+        "prometheusRule": {
+            "enabled": True,
+            "namespace": "prometheus",
+            "labels": {"release": "prometheus"},
+            "extraGroups": [{"name": "own", "rules": [{"alert": "Down", "expr": "up == 0", "for": "5m"}]}],
+        }
+    },
+    "kernel log in a file": {"kernelLog": {"enabled": True}},
+    "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
+    "files of the host": {"hostFiles": {"enabled": True}},
+    "fleet with volumes": {**FLEET, "fleet": {"stateSize": "1Gi", "storageClassName": "fast"}},
+    "pods from the kubelet and NVSentinel": {
+        "attribution": {"kubelet": {"enabled": True}},
+        "nvsentinel": {"enabled": True, "remediates": True},
+    },
+    "conditions of the node": {"nodeConditions": {"enabled": True}},
+    "conditions and the host engine": {"source": {"kind": "dcgmi"}, "nodeConditions": {"enabled": True}},
+    "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
+    "workloads of pods": {
+        "source": {"exporter": {"via": "hostIP"}},
+        "attribution": {
+            "workloads": {
+                "enabled": True,
+                "nameLabels": ["app.kubernetes.io/name"],
+                "kinds": ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io", "Gateway.x.io"],
+                "podLabels": ["team", "example.com/*"],
+            }
+        },
+    },
+    "workloads of pods in one namespace": {
+        "source": {"exporter": {"pod": {"namespaces": ["gpu-operator"]}}},
+        "attribution": {"workloads": {"enabled": True}},
+    },
+    "workloads with the host engine": {"source": {"kind": "dcgmi"}, "attribution": {"workloads": {"enabled": True}}},
+    "workloads of the demo": {"source": {"kind": "demo"}, "attribution": {"workloads": {"enabled": True}}},
+    "no workloads": {"attribution": {"workloads": {"enabled": False}}},
+    "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
+    "own affinity": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+                ]
+            }
+        },
+        "nodeSelector": {"pool": "gpu"},
+    },
+    "manual updates": {"updateStrategy": {"type": "OnDelete"}},
+    "one at a time": {"updateStrategy": {"maxUnavailable": 1}},
+    "digest": {"image": {"repository": "r.example/pulsed", "digest": f"sha256:{'0' * 64}"}},
+    "readiness by data": {"probes": {"readinessPath": "/-/ready"}},
+    "everything that is extra": {
+        "nameOverride": "gpus",
+        "imagePullSecrets": [{"name": "pull"}],
+        "commonLabels": {"team": "hpc"},
+        "annotations": {"a": "1"},
+        "podAnnotations": {"prometheus.io/scrape": "true"},
+        "podLabels": {"b": "2"},
+        "extraArgs": ["--log.format=json"],
+        "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/ssl/own.pem"}],
+        "extraVolumes": [{"name": "password", "secret": {"secretName": "exporter"}}],
+        "extraVolumeMounts": [{"name": "password", "mountPath": "/run/password", "readOnly": True}],
+        "priorityClassName": "system-node-critical",
+        "runtimeClassName": "nvidia",
+        "service": {"annotations": {"c": "3"}},
+        "serviceAccount": {"annotations": {"d": "4"}},
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "x"}, "spec": {"limits": []}},
+            'apiVersion: v1\nkind: Service\nmetadata: {name: "{{ .Release.Name }}-2"}\nspec: {clusterIP: None}',
+        ],
+    },
+    "own configuration": {
+        "port": 19401,
+        "config": {
+            "telemetry_path": "/gpu",
+            "source": {
+                "interval": "5s",
+                "exporter": {"timeout": "2s", "username": "me", "password_file": "/run/password/it"},
+            },
+            "compute": {"real_utilization": {"preset": "hpc"}},
+            "publish": {"passthrough": True},
+        },
+        "serviceMonitor": {"enabled": True},
+    },
+}
+
+CASES = PAIRS | SINGLE
+
+
+REFUSED: dict[str, tuple[Values, str]] = {
+    "fleet of the driver": ({**FLEET, "source": {"kind": "nvml"}}, "mode: fleet reads exporters of other nodes"),
+    "fleet with a kernel log": ({**FLEET, "kernelLog": {"enabled": True}}, "are for a pod on every node"),
+    "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
+    "conditions of simulated GPUs": (
+        {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
+        "nodeConditions and nvsentinel need real GPUs",
+    ),
+    "fleet with files of the host": ({**FLEET, "hostFiles": {"enabled": True}}, "are for a pod on every node"),
+    "fleet with conditions": ({**FLEET, "nodeConditions": {"enabled": True}}, "are for a pod on every node"),
+    "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
+    "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
+    "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),
+    "adapter without workloads": (
+        {"adapter": ADAPTER["adapter"], "attribution": {"workloads": {"enabled": False}}},
+        "adapter.enabled needs the workloads of pods",
+    ),
+    "certificate that the API server cannot verify": (
+        {"adapter": {"enabled": True, "tls": {"existingSecret": "adapter-tls"}}},
+        "existingSecret needs adapter.tls.caBundle",
+    ),
+    "adapter of a demo": (
+        {"adapter": ADAPTER["adapter"], "source": {"kind": "demo"}},
+        "adapter.enabled needs the workloads of pods",
+    ),
+    "misspelt key in config": ({"config": {"source": {"intervall": "1s"}}}, "intervall"),
+    "misspelt key in the adapter's config": ({"adapter": {"config": {"log": {"levels": "info"}}}}, "levels"),
+    "duration without a unit that is one": ({"config": {"source": {"interval": "1 second"}}}, "config/source/interval"),
+    "ratio above 1": ({"config": {"compute": {"real_utilization": {"min_coverage": 50}}}}, "min_coverage"),
+    "namespaces of the daemons in the adapter's configuration": (
+        {"adapter": {"config": {"adapter": {"namespaces": ["x"]}}}},
+        "adapter/config",
+    ),
+    "word that a key does not have": ({"config": {"log": {"level": "verbose"}}}, "config/log/level"),
+    "API that the adapter does not have": ({"adapter": {"apis": ["resource"]}}, "adapter/apis/0"),
+    "daemons in the adapter's configuration": (
+        {"adapter": {"config": {"adapter": {"scheme": "https"}}}},
+        "adapter/config",
+    ),
+    "unknown value": ({"tolerance": []}, "tolerance"),
+    "unknown source": ({"source": {"kind": "ganglia"}}, "source/kind"),
+    "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),
+    "targets that are no URLs": ({"source": {"exporter": {"targets": ["gpu1:9400"]}}}, "targets/0"),
+    "port as text": ({"port": "9401"}, "port"),
+    "privileged port": ({"port": 80}, "port"),
+    "port out of range": ({"source": {"exporter": {"port": 70000}}}, "port"),
+    "port of the former default": (
+        {"source": {"exporter": {"port": 9401}}},
+        "set source.exporter.via to hostIP, the former default, or",
+    ),
+    "workloads in config": ({"config": {"attribution": {"workloads": {}}}}, "config/attribution"),
+    "kind without a group": ({"attribution": {"workloads": {"kinds": ["RayJob"]}}}, "kinds/0"),
+    "discovery in config": ({"config": {"source": {"exporter": {"discovery": "static"}}}}, "config/source/exporter"),
+    "no selector": ({"source": {"exporter": {"pod": {"selectors": []}}}}, "selectors"),
+    "former namespace of pods": (
+        {"source": {"exporter": {"pod": {"namespace": "gpu-operator"}}}},
+        "has become source.exporter.pod.namespaces: write `namespaces: [NAME]`",
+    ),
+    "former empty namespace of pods": ({"source": {"exporter": {"pod": {"namespace": ""}}}}, "or `[all]`"),
+    "namespace that is none": ({"source": {"exporter": {"pod": {"namespaces": ["../x"]}}}}, "pod/namespaces/0"),
+    "all namespaces and one": ({"source": {"exporter": {"pod": {"namespaces": ["all", "ml"]}}}}, "pod/namespaces"),
+    "controller without a group": ({"source": {"exporter": {"pod": {"controllers": ["Pod"]}}}}, "pod/controllers/0"),
+    "port of pods": ({"source": {"exporter": {"pod": {"port": "9400"}}}}, "pod/port"),
+    "path without slash": ({"source": {"exporter": {"path": "metrics"}}}, "path"),
+    "scheme": ({"source": {"exporter": {"scheme": "ftp"}}}, "scheme"),
+    "listen in config": ({"config": {"listen": ":1"}}, "config"),
+    "node in config": ({"config": {"node": "a"}}, "config"),
+    "kind in config": ({"config": {"source": {"kind": "demo"}}}, "config/source"),
+    "targets in config": ({"config": {"source": {"exporter": {"targets": "http://a"}}}}, "config/source/exporter"),
+    "web configuration in config": ({"config": {"web": {"config_file": "/a"}}}, "config/web"),
+    "host in config": ({"config": {"source": {"dcgmi": {"host": "a"}}}}, "config/source/dcgmi"),
+    "readiness": ({"probes": {"readinessPath": "/metrics"}}, "readinessPath"),
+    "no pod may be away": ({"updateStrategy": {"maxUnavailable": 0}}, "maxUnavailable"),
+    "zero percent": ({"updateStrategy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
+    "pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    "digest": ({"image": {"digest": "0000"}}, "digest"),
+    "argument that is none": ({"extraArgs": ["log.level=debug"]}, "extraArgs/0"),
+    "label of the chart": ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+    "label too long": ({"commonLabels": {"a": "x" * 64}}, "commonLabels"),
+    "interval without unit": ({"serviceMonitor": {"interval": "15"}}, "interval"),
+    "misspelled switch": ({"serviceMonitor": {"enable": True}}, "enable"),
+    "port of the API server as text": ({"networkPolicy": {"apiServerPorts": ["https"]}}, "apiServerPorts/0"),
+    "switch as text": ({"podMonitor": {"enabled": "yes"}}, "enabled"),
+    "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
+    "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),
+    "both monitors": ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one"),
+    "monitor without a client certificate": (
+        {**WEB["client certificates"], **MONITORS["PodMonitor"]},
+        "needs a tlsConfig with cert and keySecret",
+    ),
+    "monitor without Service": (
+        {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
+        "needs service.enabled",
+    ),
+}

@@ -1,0 +1,471 @@
+"""The dashboards: a real Prometheus answers every query that is in the files, and Grafana's own rules are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import string
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from pulsed.compute.settings import ComputeSettings
+from pulsed.present.exposition.catalog import NAMES, form_of
+from pulsed.present.exposition.node_sums import NODE_FAMILIES
+from pulsed.present.promql.alert_text import RUNBOOK
+from pulsed.present.promql.rule_set import RuleSelection, document
+from tests.present.promql.promtool import check, selector
+from tests.support.daemon import serving
+from tests.support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
+from tests.support.prometheus import prometheus
+from tools.draw_dashboards import SCRAPE, draw
+from tools.generate_dashboards import DASHBOARDS, FOLDER, files
+
+NODES = ("gpu01", "gpu02", "gpu03")
+PLAYED_SECONDS = 45
+"""For which the demos are watched: new counters stay at 0 for 30 s."""
+
+SILENT = {
+    ("Source errors and CPU", "failed: {{reason}}"): "nothing fails",
+    ("PCIe", "sent over C2C"): "no superchip",
+    ("PCIe", "received over C2C"): "no superchip",
+}
+"""Queries that are rightly empty in the demo, by title and legend; the panel has others that are not."""
+
+PARTIAL_IN_A_FLEET = "Closest to thermal slowdown"
+"""The panel of which `publish.series: fleet` lacks a column, and has another one for GPUs that were throttled."""
+
+GRAFANA_10_PANELS = {"timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge", "row"}
+UNITS = {"short", "percentunit", "bytes", "Bps", "watt", "kwatth", "celsius", "hertz", "s", "suffix: h"}
+UNIT_OF = {
+    "_ratio": {"percentunit"},
+    "_watts": {"watt", "percentunit"},
+    "_joules_total": {"kwatth", "watt"},
+    "_celsius": {"celsius", "short"},
+    "_hertz": {"hertz"},
+    "_bytes_per_second": {"Bps"},
+    "_bytes": {"bytes", "percentunit"},
+    "_timestamp_seconds": {"s", "short"},
+}
+"""What the last words of a metric may be shown in; watts out of joules are a rate, a share is a quotient."""
+
+
+each = pytest.mark.parametrize(("name", "board"), boards().items(), ids=list(DASHBOARDS))
+of_gpus = pytest.mark.parametrize("name", ["fleet.json", "gpu.json"])
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    for path, text in files().items():
+        assert path.read_text() == text, f"{path} is old: python -m tools.generate_dashboards"
+
+
+@each
+def test_no_panel_covers_another(name: str, board: Json) -> None:
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = set(
+            itertools.product(range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"]))
+        )
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+@each
+def test_every_panel_explains_itself_and_asks_the_chosen_datasource(name: str, board: Json) -> None:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    assert board["templating"]["list"][0]["name"] == "datasource"
+    for variable in board["templating"]["list"][1:]:
+        assert variable["datasource"] == source
+    titles = []
+    for panel in panels(board):
+        titles.append(panel["title"])
+        assert panel["type"] in GRAFANA_10_PANELS
+        assert len(panel["description"].split()) > 2
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        assert panel["datasource"] == source
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters == list(string.ascii_uppercase[: len(letters)] or "A")
+        for target in panel["targets"]:
+            assert target["datasource"] == source
+            assert target["legendFormat"] or len(panel["targets"]) == 1 or panel["type"] == "table"
+    assert len(titles) > 20
+
+
+@each
+def test_the_file_loads_anywhere(name: str, board: Json) -> None:
+    assert board["schemaVersion"] >= 38
+    assert board["id"] is None
+    assert board["uid"] == f"pulsed-{name.removesuffix('.json')}"
+    assert board["timezone"] == "browser"
+    assert set(re.findall(r'"uid": "([^"]*)"', json.dumps(board))) == {"${datasource}", board["uid"]}
+    known = {variable["name"] for variable in board["templating"]["list"]}
+    grafana = {"__rate_interval", "__range", "__url_time_range", "__data", "__field", "__all"}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(board))) <= known | grafana
+
+
+@each
+def test_units_are_those_of_the_metrics(name: str, board: Json) -> None:
+    """A plain metric is shown in the unit of its name; where a query computes, one of those it can lead to."""
+    for panel in panels(board):
+        if panel["type"] in ("table", "heatmap"):
+            continue
+        for target in panel["targets"]:
+            if plain := re.fullmatch(r"(pulsed_gpu_\w+)\{[^}]*\}", target["expr"]):
+                endings = [ending for ending in UNIT_OF if plain[1].endswith(ending)]
+                wanted = UNIT_OF[endings[0]] if endings else {"short"}
+                assert panel["fieldConfig"]["defaults"]["unit"] in wanted, (panel["title"], plain[1])
+
+
+@each
+def test_links_between_the_dashboards_lead_somewhere(name: str, board: Json) -> None:
+    uids = {other["uid"] for other in boards().values()}
+    assert set(re.findall(r"/d/([\w-]+)", json.dumps(board))) <= uids
+    assert set(board["links"][0]["tags"]) <= set(board["tags"])
+
+
+@contextlib.contextmanager
+def watching(folder: Path, *options: str) -> Iterator[tuple[Viewer, str]]:
+    """Run a daemon per node, the second with a fleet's series, and a Prometheus; give it and the page of the first."""
+    with contextlib.ExitStack() as stack:
+        daemons = [
+            stack.enter_context(
+                serving(folder, "--source", "demo", f"--set=node={node}", f"--set=publish.series={series}", *options)
+            )
+            for node, series in zip(NODES[:-1], ("lean", "fleet"), strict=True)
+        ]
+        daemons.append(stack.enter_context(demo_with_users(folder, NODES[-1], *options)))
+        config = SCRAPE.format(interval="1s", addresses=", ".join(f'"{daemon.address}"' for daemon in daemons))
+        server = stack.enter_context(prometheus(folder, config))
+        server.wait_for(f"sum(up) == {len(NODES)}")
+        time.sleep(PLAYED_SECONDS)
+        yield Viewer(server, PLAYED_SECONDS), daemons[0].get("/metrics").text
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Viewer, str]]:
+    with watching(tmp_path_factory.mktemp("dashboards")) as it:
+        yield it
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "node"),
+    [
+        *((name, board, node) for name, board in boards().items() for node in ("gpu01", "all")),
+        ("fleet.json", boards()["fleet.json"], "gpu02"),
+    ],
+)
+def test_every_query_is_answered(name: str, board: Json, node: str, watched: tuple[Viewer, str]) -> None:
+    viewer, _ = watched
+    values = viewer.choose(board, **({"node": node} if node != "all" else {}))
+    shown = {values["node"]} if values.get("node", ".*") != ".*" else set(NODES)
+    for panel in panels(board):
+        answered = False
+        for target in panel["targets"]:
+            answer = viewer.answer(target, values)
+            is_silent = (panel["title"], target["legendFormat"]) in SILENT
+            is_partial = node == NODES[1] and panel["title"] == PARTIAL_IN_A_FLEET
+            assert is_partial or bool(answer) != is_silent, f"{panel['title']}: {target['expr']}"
+            for series in answer:
+                numbers = [series["value"]] if "value" in series else series["values"]
+                assert "NaN" not in {text for _, text in numbers}, f"{panel['title']}: {target['expr']}"
+                if "gpu" in series["metric"]:
+                    assert series["metric"]["node"] in shown
+                    if name == "fleet.json" and panel["type"] != "table":
+                        assert legend(target, series).startswith(f"{series['metric']['node']} / ")
+            answered = answered or bool(answer)
+        assert answered, panel["title"]
+
+
+def test_sums_by_node_are_those_of_their_gpus(watched: tuple[Viewer, str]) -> None:
+    """All GPUs chosen by index, and All, which reads the sums, give the same numbers.
+
+    Of counters by label of a GPU the first 30 s are late, but not of their sums: test_node_sums compares these.
+    """
+    viewer, board = watched[0], boards()["fleet.json"]
+    by_index = "|".join(map(str, range(8)))
+    compared = 0
+    for panel in panels(board):
+        if panel["type"] == "stat" and re.search("pulsed_node_(?!.*_seconds_total)", panel["targets"][0]["expr"]):
+            (shown, wanted) = (
+                viewer.stat(board, panel["title"], viewer.choose(board, node="gpu01", gpu=gpu))
+                for gpu in (".*", by_index)
+            )
+            assert shown is not None, panel["title"]
+            assert shown == pytest.approx(wanted, rel=0.05, abs=0.05), panel["title"]
+            compared += 1
+    assert compared > 4
+
+
+@of_gpus
+def test_variables_chain(name: str, watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()[name]
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+    assert list(variables)[:6] == ["datasource", "cluster", "job", "node", "model", "gpu"]
+    values = viewer.choose(board)
+    offered = {each: viewer.choices(variable, values) for each, variable in list(variables.items())[1:]}
+    assert offered["job"] == ["pulsed"]
+    assert offered["node"] == [*NODES]
+    assert offered["model"] == ["NVIDIA H100 80GB HBM3 (demo)"]
+    assert offered["gpu"] == list(map(str, range(8)))
+    values = viewer.choose(board, model="A100")
+    assert viewer.choices(variables["gpu"], values) == []
+    if name == "fleet.json":
+        (count,) = (panel for panel in panels(board) if panel["title"] == "GPUs")
+        assert [viewer.answer(count["targets"][0], values)] == [[]], "no GPU of this model, and not 0"
+
+
+def test_owners_are_chosen_by_user_job_and_pod(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["owners.json"]
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+    assert list(variables) == ["datasource", "cluster", "job", "account", "user", "namespace", "job_id", "pod"]
+
+    def offered(of: str, **given: str) -> list[str]:
+        return viewer.choices(variables[of], viewer.choose(board, **given))
+
+    assert offered("user") == ["ann", "bob"]
+    assert offered("user", account="biology") == ["bob"]
+    assert offered("namespace") == ["demo"]
+    assert {"4711", "5001", "5002"} <= set(offered("job_id"))
+    assert offered("job_id", user="ann") == ["5001"]
+    assert "demo-notebook-0" in offered("pod")
+
+    def rows(title: str, column: int = 0, **given: str) -> dict[str, float]:
+        (panel,) = (panel for panel in panels(board) if panel["title"] == title)
+        found = viewer.answer(panel["targets"][column], viewer.choose(board, **given))
+        name = {"Users": "user", "Accounts": "account"}.get(title, "job_id")
+        return {series["metric"].get(name, ""): float(series["value"][1]) for series in found}
+
+    assert {"ann", "bob"} <= rows("Users").keys()
+    hours, idle = rows("Users"), rows("Users", 1)
+    assert hours["ann"] == pytest.approx(3 * hours["bob"], rel=0.1)
+    assert idle["bob"] == pytest.approx(hours["bob"], rel=0.05), "the whole time of a GPU that no one uses"
+    assert rows("Users", user="ann").keys() == {"ann"}
+    assert rows("Accounts", user="bob").keys() == {"biology"}
+    assert rows("Idle", user="bob")["5002"] == pytest.approx(1.0)
+    assert viewer.stat(board, "Jobs", viewer.choose(board, user="ann")) == 1.0
+    assert viewer.stat(board, "Pods", viewer.choose(board, user="ann")) == 0.0, "a user has jobs, and no pods"
+
+
+def test_one_job_in_depth(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["owners.json"]
+    values = viewer.choose(board, job_id="5001")
+    titles = [panel["title"] for panel in board["panels"]]
+    depth = board["panels"][titles.index("Chosen jobs and pods") + 1 :]
+    assert len(depth) > 5
+    gpus = set()
+    for panel in depth:
+        for target in panel["targets"]:
+            answer = viewer.answer(target, values)
+            assert answer, f"{panel['title']}: {target['expr']}"
+            for series in answer:
+                assert series["metric"].get("job_id", "5001") == "5001"
+                if "gpu" in series["metric"]:
+                    gpus.add((series["metric"]["node"], series["metric"]["gpu"]))
+    assert gpus == {("gpu03", "0"), ("gpu03", "4"), ("gpu03", "7")}
+
+
+def test_rankings_have_the_same_gpus_in_every_column(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["fleet.json"]
+    values = viewer.choose(board, node=f"{NODES[0]}|{NODES[2]}")
+    for panel in panels(board):
+        if panel["type"] == "table" and len(panel["targets"]) > 1:
+            rows = [
+                {(series["metric"]["node"], series["metric"]["gpu"]) for series in viewer.answer(target, values)}
+                for target in panel["targets"]
+            ]
+            assert rows[0]
+            assert all(each == rows[0] for each in rows), panel["title"]
+
+
+@each
+def test_nothing_turns_absence_into_a_number(name: str, board: Json) -> None:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            assert "vector(" not in target["expr"]
+            assert "absent" not in target["expr"]
+
+
+@each
+def test_values_link_to_their_gpu_and_runbook(name: str, board: Json) -> None:
+    text = (FOLDER / name).read_text()
+    anchors = set(re.findall(re.escape(RUNBOOK) + r"#([\w-]+)", text))
+    assert anchors == {"xids"}
+    assert f"{RUNBOOK}#${{__data.fields.check}}" in text
+    for panel in panels(board):
+        links = json.dumps([panel["fieldConfig"]["defaults"]["links"], panel["fieldConfig"]["overrides"]])
+        if any("{{gpu}}" in target["legendFormat"] for target in panel["targets"]) or panel["type"] == "table":
+            assert "var-node=${__" in links
+            assert "var-gpu=${__" in links
+
+
+def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewer, str]) -> None:
+    """A name that the page does not have would be an empty panel for ever."""
+    _, page = watched
+    served = set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
+    served |= {f"{family}_bucket" for family in served}
+    texts = [(FOLDER / name).read_text() for name in boards()]
+    asked = {family for text in texts for family in re.findall(r"(?<![\w:])(?:pulsed|process)_\w+", text)}
+    silent = {"pulsed_gpu_inputs_inconsistent", "pulsed_source_errors_total"}  # nothing is wrong with the demo
+    silent |= {f"pulsed_gpu_observed_c2c_{way}_bytes_total" for way in ("transmit", "receive")}  # it has no superchip
+    silent |= {
+        name for name in NAMES if form_of(name) != "every"
+    }  # absent while 0 or ok, or alternatives of full pages
+    assert {family.removesuffix("_bucket") for family in asked - served} <= silent
+
+
+RULES = document(ComputeSettings(), RuleSelection("recording"))
+ALL = dict.fromkeys(("cluster", "job", "node", "model", "gpu"), ".*")
+RECORDED = "model:pulsed_gpus:count"
+"""The value of `$recorded` where rules record what is chosen."""
+
+
+def counters_and_gauges() -> Iterator[tuple[str, str]]:
+    """Yield the series of three nodes with two models for eight hours: counters grow steadily, gauges stand still."""
+    for place, model in enumerate(("A100", "A100", "H100"), 1):
+        daemon = {"instance": f"n{place}:9401", "job": "pulsed"}
+        labels = {"node": f"n{place}", "model": model, **daemon}
+        for family in NODE_FAMILIES:
+            for number, state in enumerate(("warn", "ok") if family.label else ("",), place):
+                own = {family.label: state} if family.label else {}
+                growth = 0 if "unknown" in family.name else 60 * number
+                values = f"0+{growth}x480" if family.type == "counter" else f"{number}+0x480"
+                if family.name.endswith("_timestamp_seconds"):
+                    values = f"{-number}+60x480"
+                yield selector(family.name, labels | own), values
+        for bucket in ("0.5", "1.0", "+Inf"):
+            name = "pulsed_real_utilization_distribution_ratio_bucket"
+            yield selector(name, labels | {"le": bucket}), f"0+{60 * place}x480"
+        yield selector("pulsed_health_checks", {"check": "xid", "state": "warn", **daemon}), f"{place}+0x480"
+
+
+def test_recorded_sums_are_those_of_the_nodes(tmp_path: Path) -> None:
+    must_be_empty, board = [], boards()["fleet.json"]
+    values = {variable["name"]: "" for variable in board["templating"]["list"]} | ALL
+    values |= {"__range": "1h", "__rate_interval": "5m", "recorded": RECORDED}
+    for panel in panels(board):
+        for target in panel["targets"]:
+            recorded = filled(target["expr"], values)
+            if ":pulsed_" not in recorded or panel["type"] == "table":
+                continue
+            of_nodes = filled(target["expr"], values | {"recorded": ""}).replace(":pulsed_", ":absent_")
+            must_be_empty.append(f"absent({recorded})")
+            must_be_empty += both(recorded, of_nodes)
+    assert len(must_be_empty) > 60
+    assert check(tmp_path, RULES, [counters_and_gauges()], {400: must_be_empty}) == ""
+
+
+def both(one: str, other: str) -> list[str]:
+    """Return expressions without a result if two have the same series with the same values.
+
+    They may differ by 2 %: a range may have one minute more.
+    """
+    return [f"({one}) unless ({other})", f"({other}) unless ({one})", f"abs(({one}) - ({other})) > 0.02 * abs({other})"]
+
+
+def test_recorded_sums_are_read_where_they_are_those_of_what_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES.replace("interval: 1m", "interval: 1s"))
+    config = 'rule_files: ["rules.yaml"]\n'
+    board, texts = boards()["fleet.json"], {}
+    with serving(tmp_path, "--source", "demo", "--set=node=n") as daemon:
+        config += SCRAPE.format(interval="1s", addresses=f'"{daemon.address}"')
+        with prometheus(tmp_path, config) as server:
+            server.wait_for(f"{RECORDED} offset 10s")
+            viewer = Viewer(server, 8, 8)
+            for given in ({}, {"node": "n"}, {"job": "pulsed"}, {"gpu": "1"}, {"model": "NVIDIA H100.*"}):
+                values = viewer.choose(board, **given)
+                texts[str(given)] = values["recorded"]
+                (panel,) = (each for each in panels(board) if each["title"] == "Memory in use")
+                assert viewer.answer(panel["targets"][0], values), given
+            assert Viewer(server, 3600, 8).choose(board)["recorded"] == "", "not for the whole range"
+    assert texts == {
+        "{}": RECORDED,
+        "{'node': 'n'}": "",
+        "{'job': 'pulsed'}": "",
+        "{'gpu': '1'}": "",
+        "{'model': 'NVIDIA H100.*'}": RECORDED,
+    }
+
+
+def test_the_recorded_series_are_those_that_are_asked_for() -> None:
+    recorded = {rule["record"] for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]}
+    asked = set(re.findall(r"\w+:pulsed_\w+:\w+", (FOLDER / "fleet.json").read_text()))
+    assert asked <= recorded
+    assert len(asked) > 20
+
+
+def test_an_instance_of_mig_can_be_chosen(tmp_path: Path) -> None:
+    """Its own values, and of its board what only the board has."""
+    page = Path(__file__).parents[2] / "golden" / "pages" / "exporter-4.8-mig.prom"
+    source = ("--source", "exporter", "--set", f"source.exporter.targets={page}", "--set", "source.interval=1s")
+    with (
+        serving(tmp_path, *source) as daemon,
+        prometheus(tmp_path, SCRAPE.format(interval="1s", addresses=f'"{daemon.address}"')) as server,
+    ):
+        server.wait_for("count_over_time(pulsed_gpu_observed_seconds_total[1m]) > 5")
+        viewer, board = Viewer(server, 10, 10), boards()["gpu.json"]
+        (variable,) = (each for each in board["templating"]["list"] if each["name"] == "mig_id")
+        values = viewer.choose(board, mig_id="5")
+        assert viewer.choices(variable, values) == ["1", "5", "9"]
+        for title in (
+            "Real utilization",
+            "Class",
+            "Engines",
+            "Device memory",
+            "Power",
+            "Temperatures",
+            "Time by class",
+        ):
+            for panel in (panel for panel in panels(board) if panel["title"] == title):
+                assert any(viewer.answer(target, values) for target in panel["targets"]), title
+
+
+def test_the_pictures_show_every_panel(watched: tuple[Viewer, str], tmp_path: Path) -> None:
+    draw(watched[0].server, time.time() - 10, time.time(), tmp_path)
+    for name, board in boards().items():
+        drawn = (tmp_path / name).with_suffix(".svg")
+        texts = {element.text for element in ElementTree.parse(drawn).iter() if element.tag.endswith("text")}
+        titles = {panel["title"] for panel in board["panels"] if "$" not in panel["title"]}
+        assert titles <= texts
+        kept = FOLDER / "pictures" / drawn.name
+        assert kept.stat().st_size < 200_000
+        texts = {element.text for element in ElementTree.parse(kept).iter() if element.tag.endswith("text")}
+        assert titles <= texts, "old: python -m tools.draw_dashboards"
+
+
+def test_a_limit_of_the_model_stands_in_for_one_that_is_not_reported(tmp_path: Path) -> None:
+    (panel,) = (each for each in panels(boards()["fleet.json"]) if each["title"] == "Closest to thermal slowdown")
+    query = filled(panel["targets"][0]["expr"], {**ALL, "__range": "5m", "nearest": "n"})
+
+    def gpu(uuid: str, model: str, **limits: float) -> list[tuple[str, str]]:
+        labels = {"node": "n", "gpu": uuid, "uuid": uuid}
+        readings = {"temperature_celsius": 80.0} | limits
+        return [
+            (selector("pulsed_gpu_info", {**labels, "model": model}), "1+0x5"),
+            *((selector(f"pulsed_gpu_{name}", labels), f"{value:g}+0x5") for name, value in readings.items()),
+        ]
+
+    world = [
+        *gpu("own", "NVIDIA A100-SXM4-80GB", slowdown_temperature_celsius=92),
+        *gpu("margin", "NVIDIA H100 80GB HBM3", temperature_margin_celsius=7),
+        *gpu("table", "NVIDIA A100-SXM4-80GB"),
+        *gpu("excluded", "NVIDIA H200 NVL"),
+        *gpu("unknown", "NVIDIA Z1"),
+    ]
+    expected = {"own": (12, ""), "margin": (7, ""), "table": (9, "of the model")}
+    must_be_empty = [f"count({query}) != {len(expected)}"]
+    for name, (left, limit) in expected.items():
+        of_one = query.replace('gpu=~".*"', f'gpu="{name}"')
+        known = f'label_replace(vector(1), "limit", "{limit}", "", "")'
+        must_be_empty += [f"absent({of_one} == {left})", f"count by (limit) ({of_one}) unless on (limit) {known}"]
+    assert check(tmp_path, "groups: []", [world], {3: must_be_empty}) == ""
+    assert check(tmp_path, "groups: []", [world], {3: [f"{query} == 9"]}) != ""

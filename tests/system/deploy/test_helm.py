@@ -1,0 +1,700 @@
+"""The chart: rendered by a real helm and judged by Kubernetes' and the Prometheus operator's schemas."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from pulsed import __version__
+from pulsed.configuration import Config, load
+from pulsed.discovery.settings import ShardSettings
+from pulsed.kubernetes.objects import parse_kind
+from pulsed.kubernetes.workload_resolver import resource_name
+from pulsed.settings import Kind, all_keys
+from tests.support.daemon import pulsed
+from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
+from tests.system.deploy.chart import (
+    CHART,
+    RELEASE,
+    Manifest,
+    Refused,
+    Values,
+    complaints,
+    config,
+    container,
+    environment_of,
+    helm,
+    only,
+    pod_template,
+    render,
+)
+from tests.system.deploy.install import KUBERNETES
+from tools.generate_chart_readme import page
+from tools.generate_chart_schema import KINDS, SET_BY_ADAPTER, SET_BY_CHART, document
+from tools.references import IMAGE
+
+
+def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
+    """pulsed's configuration in that container."""
+    file = folder / "config.yaml"
+    file.write_text(config(manifests))
+    return load(file, [], environment_of(manifests, HOST))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Path) -> None:
+    manifests = render(CASES[name])
+    assert complaints(manifests, KUBERNETES[-1]) == []
+    kinds = {manifest["kind"] for manifest in manifests}
+    assert not any("data" in each or "stringData" in each for each in manifests if each["kind"] == "Secret")
+    exporter = CASES[name].get("source", {})
+    reads_pods = not exporter.get("kind") and exporter.get("exporter", {}).get("via", "pod") == "pod"
+    reads_pods = reads_pods and not exporter.get("exporter", {}).get("targets")
+    names = ("workloads of pods", "workloads with the host engine", "conditions and the host engine")
+    reads_pods = reads_pods or name in names
+    assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
+    for pod in pods(manifests):
+        if not name.startswith(("kernel log", "files of the host", "pods from the kubelet", "processes of the node")):
+            check_restricted(pod, has_token=reads_pods and "restartPolicy" not in pod)
+    configured(manifests, tmp_path)
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES)
+@pytest.mark.parametrize("name", ["exporter on the node, TLS, ServiceMonitor", *SINGLE])
+def test_every_kubernetes_that_the_chart_admits_takes_it(name: str, kubernetes: str) -> None:
+    assert complaints(render(CASES[name]), kubernetes) == []
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_helm_3_renders_the_same(name: str) -> None:
+    assert render(CASES[name], program="helm-3") == render(CASES[name])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
+    kind, reached = REACHED[name]
+    seen = configured(render(SOURCES[name]), tmp_path)
+    assert seen.source.kind == kind
+    assert seen.node == "node-a"
+    if reached == "kubernetes":
+        assert seen.source.exporter.discovery == "kubernetes"
+    elif kind == "exporter":
+        assert tuple(str(target) for target in seen.source.exporter.targets) == reached
+    elif kind == "dcgmi":
+        assert seen.source.dcgmi.host == reached
+
+
+def test_a_fleet_reads_all_nodes_in_shards(tmp_path: Path) -> None:
+    manifests = render(SINGLE["fleet"])
+    seen = configured(manifests, tmp_path)
+    assert seen.node is None
+    assert (seen.source.exporter.kubernetes.nodes, seen.source.exporter.shard) == ("all", ShardSettings(index=0, of=2))
+    stateful = only(manifests, "StatefulSet")["spec"]
+    assert (stateful["replicas"], stateful["serviceName"]) == (2, only(manifests, "Service")["metadata"]["name"])
+    assert not {"affinity", "tolerations"} & stateful["template"]["spec"].keys()
+    assert "pod_node_name" not in str(only(manifests, "ServiceMonitor")), "the node of a pod is not that of its GPUs"
+    assert not stateful.get("volumeClaimTemplates")
+    volumes = only(render(SINGLE["fleet with volumes"]), "StatefulSet")["spec"]
+    (claim,) = volumes["volumeClaimTemplates"]
+    assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("state", "fast")
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
+    assert "state" not in {each["name"] for each in volumes["template"]["spec"]["volumes"]}
+    assert configured(render(SINGLE["fleet of a list"]), tmp_path).source.exporter.discovery == "http"
+
+
+def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
+    manifests = render(SOURCES["driver"])
+    pod = pod_template(manifests)["spec"]
+    assert pod["runtimeClassName"] == "nvidia"
+    assert "nvidia.com/gpu" not in json.dumps(pod["containers"]), "a request would keep a GPU from jobs"
+    given = environment_of(manifests, HOST)
+    assert (given["NVIDIA_VISIBLE_DEVICES"], given["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
+    assert not {name for name in given if name.startswith("PULSED_SOURCE")}
+    seen = configured(manifests, tmp_path)
+    assert seen.source.exporter.discovery == "static"
+    assert not any("Role" in manifest["kind"] for manifest in manifests)
+
+    other = pod_template(render(SINGLE["driver of the default runtime"]))["spec"]
+    assert "runtimeClassName" not in other
+    assert environment_of(render(SINGLE["driver of the default runtime"]), HOST)["NVIDIA_VISIBLE_DEVICES"] == "0,1"
+    own = pod_template(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}))["spec"]
+    assert own["runtimeClassName"] == "gvisor"
+    for name in ("exporter in a pod", "demo"):
+        spec = pod_template(render(SOURCES[name]))["spec"]
+        assert "runtimeClassName" not in spec
+        assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(render(SOURCES[name]), HOST)
+
+
+def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
+    assert pod_template(render(SINGLE["processes of the node"]))["spec"]["hostPID"] is True
+
+
+def test_the_judges_see_what_is_wrong() -> None:
+    manifests = render(MONITORS["ServiceMonitor"])
+    pod_template(manifests)["spec"]["hostNetwrk"] = True
+    only(manifests, "NetworkPolicy")["spec"]["policyTypes"] = "Ingress"
+    only(manifests, "ServiceMonitor")["spec"]["endpoints"][0]["honourLabels"] = True
+    found = "\n".join(complaints(manifests, KUBERNETES[-1]))
+    for word in ("hostNetwrk", "policyTypes", "honourLabels: unknown"):
+        assert word in found
+
+
+def pods(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
+    yield pod_template(manifests)["spec"]
+    yield from (manifest["spec"] for manifest in manifests if manifest["kind"] == "Pod")
+
+
+def check_restricted(pod: Manifest, *, has_token: bool = False) -> None:
+    """The Pod Security Standard `restricted`, and a token only where one is needed."""
+    assert pod["automountServiceAccountToken"] is has_token
+    assert pod["enableServiceLinks"] is False, "the variables of a Service `pulsed-x` would look like pulsed's own"
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+    assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for one in pod["containers"]:
+        rights = one["securityContext"]
+        assert rights == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not [port for port in one.get("ports", []) if "hostPort" in port]
+        assert one["resources"]["requests"].keys() == {"cpu", "memory"}, "a pod without requests is the first to go"
+        assert not [source for source in one.get("env", []) if "secretKeyRef" in source.get("valueFrom", {})]
+
+
+def host_mount(manifests: Sequence[Manifest], path: Manifest) -> tuple[Manifest, str]:
+    """Return the pod that mounts a path of the host, without that volume, and where its container has it."""
+    (pod,) = (pod for pod in pods(manifests) if "hostPath" in str(pod))
+    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    assert volume["hostPath"] == path
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == volume["name"])
+    assert mount.keys() == {"name", "mountPath", "readOnly"}
+    assert mount["readOnly"]
+    pod["volumes"].remove(volume)
+    return pod, str(mount["mountPath"])
+
+
+def test_a_kernel_log_file_needs_a_group_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"kernelLog": {"enabled": True, "path": "/var/log/kernel/messages", "group": 104}})
+    assert configured(manifests, tmp_path).health.kernel_log == "/var/log/node/messages"
+    pod, mount = host_mount(manifests, {"path": "/var/log/kernel", "type": "Directory"})
+    assert mount == "/var/log/node"
+    assert pod["securityContext"].pop("supplementalGroups") == [104]
+    check_restricted(pod, has_token=True)
+
+
+def test_files_of_the_host_are_read_only_and_need_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"hostFiles": {"enabled": True}})
+    root = configured(manifests, tmp_path).host.root
+    pod = pod_template(manifests)["spec"]
+    volumes = {volume["name"]: volume.pop("hostPath") for volume in pod["volumes"] if "hostPath" in volume}
+    mounts = {mount["name"]: mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] in volumes}
+    assert len(mounts) == 3
+    for name, volume in volumes.items():
+        assert volume.keys() == {"path", "type"}
+        assert mounts[name].items() >= {"mountPath": f"{root}{volume['path']}", "readOnly": True}.items()
+    check_restricted(pod, has_token=True)
+
+
+def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"kernelLog": {"enabled": True, "path": "/dev/kmsg"}})
+    assert configured(manifests, tmp_path).health.kernel_log == "/dev/kmsg"
+    pod, mount = host_mount(manifests, {"path": "/dev/kmsg", "type": "CharDevice"})
+    assert mount == "/dev/kmsg"
+    (container,) = pod["containers"]
+    rights = {"privileged": True, "readOnlyRootFilesystem": True, "runAsNonRoot": False, "runAsUser": 0}
+    assert container["securityContext"] == rights
+    container["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    check_restricted(pod, has_token=True)
+
+
+@pytest.mark.parametrize("own", ["", "/data"])
+def test_state_outlives_a_container_without_a_folder_of_its_own(own: str, tmp_path: Path) -> None:
+    manifests = render({"config": {"state_dir": own}} if own else {})
+    mounts = {each["name"]: each["mountPath"] for each in container(manifests)["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod_template(manifests)["spec"]["volumes"]}
+    assert configured(manifests, tmp_path).state_dir == (own or f"{mounts['state']}/state")
+    assert volumes.get("state") == (None if own else {"name": "state", "emptyDir": {"sizeLimit": "256Mi"}})
+
+
+def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
+    pod, mount = host_mount(manifests, {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"})
+    assert configured(manifests, tmp_path).attribution.kubelet.socket == f"{mount}/kubelet.sock"
+    rights = pod["containers"][0]["securityContext"]
+    assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
+    check_restricted(pod, has_token=True)
+
+
+def test_nvsentinels_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"nvsentinel": {"enabled": True, "path": "/run/nvsentinel"}})
+    pod, mount = host_mount(manifests, {"path": "/run/nvsentinel", "type": "DirectoryOrCreate"})
+    seen = configured(manifests, tmp_path).kubernetes.nvsentinel
+    assert (seen.socket, seen.remediates) == (f"{mount}/nvsentinel.sock", False)
+    rights = pod["containers"][0]["securityContext"]
+    assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
+    check_restricted(pod, has_token=True)
+
+
+def rule(group: str, resource: str, *verbs: str) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs or ("get",))}
+
+
+PODS = rule("", "pods", "get", "list", "watch")
+CONTROLLERS = [rule("apps", "replicasets"), rule("batch", "jobs")]
+
+
+def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> None:
+    manifests = render({})
+    assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS]
+    assert only(render(SINGLE["no workloads"]), "ClusterRole")["rules"] == [PODS]
+    claims = [rule("resource.k8s.io", "resourceslices", "list"), rule("resource.k8s.io", "resourceclaims")]
+    assert only(render(SINGLE["pods from the kubelet"]), "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *claims]
+    binding = only(manifests, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
+    account = only(manifests, "ServiceAccount")["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "monitoring"}]
+
+
+def test_conditions_need_two_rights_more_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render(SINGLE["conditions and the host engine"])
+    assert only(manifests, "ClusterRole")["rules"] == [rule("", "nodes/status", "patch")]
+    events = only(manifests, "Role")
+    assert (events["metadata"]["namespace"], events["rules"]) == ("default", [rule("", "events", "create")])
+    for kind in ("ClusterRole", "Role"):
+        binding = only(manifests, f"{kind}Binding")
+        assert (
+            binding["roleRef"]["name"]
+            == only(manifests, kind)["metadata"]["name"]
+            == "monitoring-gpu-pulsed-conditions"
+        )
+        assert binding["subjects"][0]["namespace"] == "monitoring"
+    seen = configured(manifests, tmp_path)
+    assert (seen.kubernetes.conditions.enabled, seen.node) == (True, "node-a")
+    both = [each["rules"] for each in render(SINGLE["conditions of the node"]) if each["kind"] == "ClusterRole"]
+    assert both == [[PODS, *CONTROLLERS], [rule("", "nodes/status", "patch")]]
+    assert not configured(render({}), tmp_path).kubernetes.conditions.enabled
+
+
+@pytest.mark.parametrize(
+    ("name", "namespaces"),
+    [
+        ("exporter pods of one namespace", ["gpu-operator"]),
+        ("exporter pods of two namespaces", ["gpu-operator", "ml"]),
+    ],
+)
+def test_with_named_namespaces_the_token_may_read_the_pods_of_these_only(name: str, namespaces: list[str]) -> None:
+    manifests = render(SINGLE[name])
+    assert not [each for each in manifests if each["kind"].startswith("ClusterRole")]
+    roles = [each for each in manifests if each["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == namespaces
+    assert [role["rules"] for role in roles] == [[PODS]] * len(namespaces)
+    bindings = [each for each in manifests if each["kind"] == "RoleBinding"]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == namespaces
+    for binding in bindings:
+        assert binding["roleRef"] == {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": roles[0]["metadata"]["name"],
+        }
+        assert [subject["namespace"] for subject in binding["subjects"]] == ["monitoring"]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces", "controllers"),
+    [
+        ({}, None, ("DaemonSet.apps",)),
+        (SINGLE["exporter pods of two namespaces"], ("gpu-operator", "ml"), ("DaemonSet.kruise.io",)),
+        (SINGLE["exporter pods of all namespaces"], ("all",), ()),
+    ],
+)
+def test_pulsed_requires_of_exporter_pods_what_the_values_say(
+    values: Values, namespaces: object, controllers: object, tmp_path: Path
+) -> None:
+    seen = configured(render(values), tmp_path).source.exporter.kubernetes
+    assert (seen.namespaces, seen.controllers) == (namespaces, controllers)
+
+
+def test_further_kinds_may_be_read_by_the_names_that_pulsed_requests(tmp_path: Path) -> None:
+    manifests = render(SINGLE["workloads of pods"])
+    given = configured(manifests, tmp_path).attribution.workloads
+    kinds = [parse_kind(kind) for kind in given.kinds]
+    assert [str(kind) for kind in kinds] == ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io", "Gateway.x.io"]
+    further = [rule(kind.group, resource_name(kind.name)) for kind in kinds]
+    assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *further]
+    assert (given.enabled, given.name_labels) == (True, ("app.kubernetes.io/name",))
+    assert given.pod_labels == ("team", "example.com/*")
+
+
+@pytest.mark.parametrize(
+    ("name", "enabled"),
+    [
+        ("exporter in a pod", True),
+        ("exporter on the node", False),
+        ("dcgmi on the node", False),
+        ("exporter pods of one namespace", False),
+        ("exporter pods of two namespaces", False),
+        ("exporter pods of all namespaces", True),
+        ("workloads of pods in one namespace", True),
+        ("workloads with the host engine", True),
+        ("workloads of the demo", False),
+        ("no workloads", False),
+        ("values of an older chart", False),
+    ],
+)
+def test_workloads_are_resolved_where_the_values_say(name: str, enabled: bool, tmp_path: Path) -> None:
+    manifests = render({**SOURCES, **SINGLE}[name])
+    assert configured(manifests, tmp_path).attribution.workloads.enabled is enabled
+    roles = [manifest for manifest in manifests if manifest["kind"] in ("ClusterRole", "Role")]
+    assert any(each["resources"] == ["replicasets"] for role in roles for each in role["rules"]) is enabled
+    assert not enabled or [role["kind"] for role in roles] == ["ClusterRole"]
+
+
+def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:
+    manifests = render(SINGLE["values of an older chart"])
+    assert configured(manifests, tmp_path).source.exporter.targets == (f"http://{HOST}:9401/metrics",)
+    assert pod_template(manifests)["spec"]["automountServiceAccountToken"] is False
+
+
+def test_lint_is_strict_and_finds_nothing() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_the_readme_has_the_values() -> None:
+    assert (CHART / "README.md").read_text() == page(), "run `python -m tools.generate_chart_readme`"
+
+
+def test_the_schema_knows_every_value() -> None:
+    """A value that the schema does not know would be refused, so every default must pass; and be described by type."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def test_the_schema_has_the_keys_of_the_configuration() -> None:
+    assert (CHART / "values.schema.json").read_text() == document(), "run `python -m tools.generate_chart_schema`"
+
+
+def test_the_keys_that_the_chart_sets_are_those_of_the_configuration() -> None:
+    assert {*SET_BY_CHART, *SET_BY_ADAPTER} <= all_keys(Config).keys()
+
+
+SAMPLES = [True, 0, 1, -1, 0.5, 1.5, 12, "", "1", "0", "0s", "yes", "Off", "TRUE", "15s", " 1h30m", "1 s", "-1s"]
+SAMPLES += ["64MiB", "1.5 GB", "64 miles", [1], {"a": 1}]
+
+
+def test_the_schema_refuses_values_that_pulsed_refuses_and_no_others() -> None:
+    kinds = {key.kind.name: key.kind for key in all_keys(Config).values() if key.kind and key.kind.name in KINDS}
+    assert kinds.keys() == KINDS.keys()
+    for name, kind in kinds.items():
+        schema = jsonschema_rs.validator_for(dict(KINDS[name]))
+        taken = [sample for sample in SAMPLES if _takes(kind, sample)]
+        assert [sample for sample in taken if not schema.is_valid(sample)] == [], name
+        others = [sample for sample in SAMPLES if not _takes(kind, sample) and sample not in ("0", "0s")]
+        assert [sample for sample in others if schema.is_valid(sample)] == [], name
+
+
+def _takes(kind: Kind, value: object) -> bool:
+    try:
+        kind.parse(value)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.glob("pulsed-*.tgz")
+    assert render({}, package) == render({})
+
+
+def test_a_changed_configuration_restarts_the_pods_and_a_monitor_does_not() -> None:
+    def template(values: Values) -> Manifest:
+        return pod_template(render(values))
+
+    assert template({"config": {"publish": {"passthrough": True}}}) != template({})
+    assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
+
+
+def test_a_broken_source_stays_visible() -> None:
+    """A node whose source is down must not leave the Service: its `pulsed_source_up 0` is the signal."""
+    manifests = render({})
+    assert container(manifests)["readinessProbe"]["httpGet"]["path"] == "/-/healthy"
+    service = only(manifests, "Service")["spec"]
+    assert service["publishNotReadyAddresses"] is True
+    assert service["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
+def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
+    manifests = render(MONITORS[kind])
+    spec = only(manifests, kind)["spec"]
+    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
+    assert endpoint["relabelings"] == [
+        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+        {"action": "labeldrop", "regex": "namespace|pod|container|service|endpoint"},
+    ]
+    labels = pod_template(manifests)["metadata"]["labels"].items()
+    assert spec["selector"]["matchLabels"].items() <= labels
+    assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]
+
+
+def test_the_web_configuration_reaches_probes_and_monitors() -> None:
+    tls = render({**WEB["TLS"], **MONITORS["ServiceMonitor"]})
+    assert container(tls)["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert only(tls, "ServiceMonitor")["spec"]["endpoints"][0]["scheme"] == "https"
+    users = render({**WEB["users"], **MONITORS["PodMonitor"]})
+    assert container(users)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    assert only(users, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "http"
+    certificates = container(render(WEB["client certificates"]))
+    assert certificates["livenessProbe"]["tcpSocket"] == {"port": "http"}
+    assert {"name": "web", "mountPath": "/etc/pulsed-web", "readOnly": True} in certificates["volumeMounts"]
+    own = render({**WEB["users"], "config": {"web": {"open_probes": False, "keep_alive": "1m"}}})
+    assert yaml.safe_load(config(own))["web"] == {"open_probes": False, "keep_alive": "1m"}
+
+
+API_SERVER = [443, 6443, 8443, 16443]
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({}, ["metrics", 9400, *API_SERVER]),
+        ({"source": {"exporter": {"via": "hostIP", "port": 19400}}}, [19400]),
+        (SINGLE["exporter pods of one namespace"], [9500, *API_SERVER]),
+        ({"source": {"kind": "dcgmi"}}, [5555]),
+        ({"source": {"kind": "demo"}}, []),
+        (SOURCES["driver"], []),
+        (SOURCES["exporters by URL"], [9400]),
+        (
+            {
+                "source": {
+                    "exporter": {"targets": [f"{at}/metrics" for at in ("https://a", "http://b", "http://[::1]:7")]}
+                }
+            },
+            [443, 80, 7],
+        ),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1:5556"}}}, [5556]),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1"}}}, [5555]),
+        (SOURCES["dcgmi by its address"], []),
+    ],
+)
+def test_the_network_policy_lets_the_source_through(values: Values, ports: list[object]) -> None:
+    spec = only(render(values), "NetworkPolicy")["spec"]
+    dns, *others = spec["egress"]
+    assert {(each["protocol"], each["port"]) for each in dns["ports"]} >= {("UDP", 53), ("TCP", 53)}
+    assert [port["port"] for rule in others for port in rule["ports"]] == ports
+    assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]
+    assert not [rule for rule in spec["ingress"] if "from" in rule], "Prometheus may be anywhere"
+
+
+def test_the_network_policy_can_be_left_out() -> None:
+    assert not [each for each in render(SINGLE["no network policy"]) if each["kind"] == "NetworkPolicy"]
+
+
+def test_the_network_policy_admits_the_pod_of_helm_test() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
+    manifests = render({"networkPolicy": {"from": [peer]}})
+    ((first, second),) = [rule["from"] for rule in only(manifests, "NetworkPolicy")["spec"]["ingress"]]
+    labels = only(manifests, "Pod")["metadata"]["labels"].items()
+    assert (first, second["podSelector"]["matchLabels"].items() <= labels) == (peer, True)
+
+
+def test_the_pod_of_helm_test_is_deleted_and_prefers_the_nodes_of_the_daemons() -> None:
+    manifests = render({})
+    pod = only(manifests, "Pod")
+    deleted = pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+    assert set(deleted) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
+    (term,) = pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = pod_template(manifests)["metadata"]["labels"].items()
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
+
+
+@pytest.mark.parametrize(
+    ("web", "tls"),
+    [
+        (WEB["plain"], None),
+        (WEB["users"], None),
+        (WEB["TLS"], {"insecureSkipVerify": True}),
+        (
+            SINGLE["monitor that verifies the certificate"],
+            {"ca": {"secret": {"name": "web", "key": "ca.crt"}}, "serverName": "gpu-pulsed.monitoring.svc"},
+        ),
+    ],
+)
+def test_the_monitors_carry_the_tls_of_the_daemon(web: Values, tls: object) -> None:
+    (endpoint,) = only(render({**web, **MONITORS["PodMonitor"]}), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint.get("tlsConfig") == tls
+    own = render({**web, "serviceMonitor": MONITOR, "podMonitor": {"enabled": False}})
+    assert only(own, "ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"] == MONITOR["tlsConfig"]
+
+
+def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:
+    def terms(values: Values) -> list[Any]:
+        affinity = pod_template(render(values))["spec"].get("affinity", {})
+        required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        found: list[Any] = required.get("nodeSelectorTerms", [])
+        return found
+
+    assert {term["matchExpressions"][0]["key"] for term in terms({})} >= {
+        "nvidia.com/gpu.present",
+        "feature.node.kubernetes.io/pci-10de.present",
+        "cloud.google.com/gke-accelerator",
+    }
+    assert all(len(term["matchExpressions"]) == 1 for term in terms({})), "terms are alternatives, not conditions"
+    assert terms(SOURCES["demo"]) == []
+    assert terms({"gpuNodes": {"only": False}}) == []
+    assert len(terms(SINGLE["own affinity"])) == len(terms({})), "other affinity leaves the choice of nodes alone"
+    assert terms({"affinity": {"nodeAffinity": {}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, f"{IMAGE}:{__version__}"),
+        ({"source": {"kind": "dcgmi"}}, f"{IMAGE}:{__version__}-dcgmi"),
+        ({"image": {"tag": "x"}, "source": {"kind": "dcgmi"}}, f"{IMAGE}:x"),
+        (SINGLE["digest"], f"r.example/pulsed@sha256:{'0' * 64}"),
+    ],
+)
+def test_the_image(values: Values, image: str) -> None:
+    assert container(render(values))["image"] == image
+
+
+ON_A_CLUSTER = ("--api-versions", "v1/Pod")
+"""What a chart sees of an API server."""
+
+
+@pytest.mark.parametrize("program", ["helm", "helm-3"])
+def test_a_placeholder_instead_of_an_image_is_refused_by_helm_install(program: str) -> None:
+    def install(image: Values) -> str:
+        return helm("template", RELEASE, str(CHART), *ON_A_CLUSTER, values={"image": image}, program=program)
+
+    with pytest.raises(Refused, match=r"image.repository is the placeholder r.example/pulsed, which no registry has"):
+        install({"repository": "r.example/pulsed"})
+    install({"repository": "r.example/pulsed", "pullPolicy": "Never"})
+    install({"repository": "ghcr.io/example/pulsed"})
+    notes = helm("install", RELEASE, str(CHART), "--dry-run=client", values={"image": {"repository": "r.example:5/p"}})
+    assert "WARNING: image.repository is the placeholder r.example:5/p." in notes
+
+
+def copied(folder: Path) -> Path:
+    """The chart without its generated files."""
+    chart = folder / "pulsed"
+    shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("*.json", "rules.yaml"))
+    shutil.copy(CHART / "values.schema.json", chart)
+    return chart
+
+
+def test_dashboards_become_config_maps(tmp_path: Path) -> None:
+    chart = copied(tmp_path)
+    values = {"dashboards": {"enabled": True, "namespace": "grafana", "annotations": {"grafana_folder": "GPU"}}}
+    assert [m["kind"] for m in render(values, chart)].count("ConfigMap") == 1, "only the configuration: there are none"
+    folder = chart / "files" / "dashboards"
+    folder.mkdir(parents=True, exist_ok=True)
+    board = '{"title": "GPU {{ $labels }}", "panels": ["\\"quoted\\"", "a\\\\nb", "% ü"]}\n'
+    (folder / "Fleet_view.json").write_text(board)
+    manifests = render(values, chart)
+    (found,) = (m for m in manifests if m["metadata"]["name"] == "gpu-pulsed-fleet-view")
+    assert found["data"] == {"Fleet_view.json": board}
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["metadata"]["namespace"] == "grafana"
+    assert complaints(manifests, KUBERNETES[-1]) == []
+    assert [m["kind"] for m in render({}, chart)].count("ConfigMap") == 1
+
+
+def test_rules_become_a_prometheus_rule(tmp_path: Path) -> None:
+    chart = copied(tmp_path)
+    with pytest.raises(Refused, match=r"packaged without files/rules\.yaml"):
+        render({"prometheusRule": {"enabled": True}}, chart)
+    rule = {"alert": "Hot", "expr": 'x{a=~"b|c"} > 1', "annotations": {"summary": "{{ $labels.gpu }} is {{ $value }}"}}
+    (chart / "files").mkdir(exist_ok=True)
+    (chart / "files" / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [rule]}]}))
+    manifests = render({"prometheusRule": {"enabled": True, "extraGroups": [{"name": "b", "rules": []}]}}, chart)
+    groups = only(manifests, "PrometheusRule")["spec"]["groups"]
+    assert groups == [{"name": "a", "rules": [rule]}, {"name": "b", "rules": []}]
+    assert complaints(manifests, KUBERNETES[-1]) == []
+
+
+def test_alerts_and_groups_can_be_left_out() -> None:
+    def groups(**values: object) -> dict[str, list[str]]:
+        rule = only(render({"prometheusRule": {"enabled": True, **values}}), "PrometheusRule")
+        return {
+            group["name"]: [each.get("alert") or each["record"] for each in group["rules"]]
+            for group in rule["spec"]["groups"]
+        }
+
+    every = groups()
+    left = groups(exclude=["pulsed-alerts-use", "PulsedDaemonDown"])
+    assert set(every) - set(left) == {"pulsed-alerts-use"}
+    (name,) = set(every["pulsed-alerts-monitoring"]) - set(left["pulsed-alerts-monitoring"])
+    assert name == "PulsedDaemonDown"
+    assert left["pulsed-alerts-health"] == every["pulsed-alerts-health"]
+    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-recording-gpus, "):
+        groups(exclude=["PulsedDeamonDown"])
+    values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}
+    rules = only(render(values), "PrometheusRule")["spec"]["groups"]
+    (idle,) = [rule for group in rules for rule in group["rules"] if rule.get("alert") == "PulsedGpuIdleHeld"]
+    assert idle["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
+
+
+def test_the_rules_and_dashboards_of_this_chart_render() -> None:
+    """Whatever generated files the chart has."""
+    rules, boards = CHART / "files" / "rules.yaml", list((CHART / "files" / "dashboards").glob("*.json"))
+    manifests = render({"prometheusRule": {"enabled": rules.exists()}, "dashboards": {"enabled": True}})
+    assert [m["kind"] for m in manifests].count("ConfigMap") == 1 + len(boards)
+    assert [m["kind"] for m in manifests].count("PrometheusRule") == rules.exists()
+    assert complaints(manifests, KUBERNETES[-1]) == []
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_values_are_refused_by_name(name: str) -> None:
+    values, word = REFUSED[name]
+    with pytest.raises(Refused) as refused:
+        render(values)
+    assert word in str(refused.value)
+
+
+def test_check_config_passes_the_rendered_file(tmp_path: Path) -> None:
+    file, secret = tmp_path / "config.yaml", tmp_path / "password"
+    secret.write_text("of a volume of the pod")
+    file.write_text(config(render(SINGLE["own configuration"])).replace("/run/password/it", str(secret)))
+    done = pulsed("check-config", str(file))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("web", "prefix"),
+    [
+        ({"external_url": "https://example.org/a/pulsed/"}, "/a/pulsed"),
+        ({"external_url": "https://example.org/pulsed", "route_prefix": "/"}, ""),
+        ({"route_prefix": "pulsed"}, "/pulsed"),
+    ],
+)
+def test_probes_and_monitors_have_the_route_prefix(web: dict[str, str], prefix: str, tmp_path: Path) -> None:
+    manifests = render({"config": {"web": web}, "serviceMonitor": {"enabled": True}})
+    assert configured(manifests, tmp_path).web.prefix == prefix
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container(manifests)[probe]["httpGet"]["path"] == f"{prefix}/-/healthy"
+    (monitor,) = (each for each in manifests if each["kind"] == "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0]["path"] == f"{prefix}/metrics"
+    (test,) = (each for each in manifests if each["kind"] == "Pod")
+    assert test["spec"]["containers"][0]["command"][-1] == prefix

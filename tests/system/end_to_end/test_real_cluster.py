@@ -1,0 +1,212 @@
+"""Daemons and the adapter with a real API server: tenants, restarts, frozen connections, dead nodes, costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.support.daemon import Daemon, serving
+from tests.support.freezing_proxy import FreezingProxy
+from tests.support.kubernetes.fake_api_server import pod
+from tests.support.kubernetes.gpu_cluster import (
+    DAEMON_LABELS,
+    DAEMONS,
+    Adapter,
+    adapter,
+    api_variables,
+    busy,
+    gpu_cluster,
+    number,
+)
+from tests.support.kubernetes.real_api_server import RealApiServer
+from tests.support.waiting import until
+from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.system.end_to_end.exporters import Exporter, exporting
+
+NODE = "node-0"
+SUM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/{}/gpu_real_utilization_sum"
+FROZEN_SECONDS = 90.0
+QUIET_SECONDS = 60.0
+QUIET_REQUESTS = 2
+"""In that time: 0.03 a second."""
+
+MEGABYTES = 83.0
+"""Memory of a daemon with workloads."""
+
+
+def rows(pods: int, activity: float = 0.3) -> list[Row]:
+    """Return a GPU for each of so many pods."""
+    return [Row(busy(activity), gpu, NODE, f"job-{gpu}-x", "ml", "main") for gpu in range(pods)]
+
+
+@contextlib.contextmanager
+def exporter(real: RealApiServer, given: Exporter) -> Iterator[None]:
+    """Serve a page as the exporter of the node's DaemonSet."""
+    with exporting(defaultdict(lambda: given)) as url:
+        real.put(pod("exporter", port=urlsplit(url).port or 0, node=NODE))
+        yield
+
+
+def put_job(real: RealApiServer, position: int) -> None:
+    """Create a job with a pod on the node."""
+    owner = real.put_object("batch/v1", "jobs", f"job-{position}")
+    real.put(pod(f"job-{position}-x", node=NODE, namespace="ml", owner=owner, labels={}))
+
+
+def put_jobs(real: RealApiServer, count: int) -> None:
+    """Create jobs."""
+    for position in range(count):
+        put_job(real, position)
+
+
+def daemon_of(real: RealApiServer, folder: Path, *more: str) -> contextlib.AbstractContextManager[Daemon]:
+    """Run the daemon of the node, as the chart configures it."""
+    given = ("source.kind=exporter", "source.interval=1s", "source.exporter.discovery=kubernetes", f"node={NODE}")
+    settings = (f"--set={each}" for each in (*given, "attribution.workloads.enabled=true", *more))
+    return serving(folder, *settings, ready=True, **api_variables(real))
+
+
+def jobs(daemon: Daemon) -> int:
+    """Return how many jobs have the name of their pods' workload."""
+    return len(series(daemon, "pulsed_workload_pods"))
+
+
+def series(daemon: Daemon, name: str) -> list[float]:
+    """Return the values of a metric."""
+    found = re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", daemon.get("/metrics").text, re.MULTILINE)
+    return [float(each) for each in found]
+
+
+def is_up(daemon: Daemon) -> bool:
+    """Return whether the owners of the Kubernetes API are read."""
+    return 'pulsed_attribution_up{source="kubernetes"} 1' in daemon.get("/metrics").text
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(8, 3.0), (56, 10.0)])
+def test_owners_are_named_soon_after_a_restart(real: RealApiServer, tmp_path: Path, pods: int, seconds: float) -> None:
+    """Nothing is kept from before. The fastest of three: this machine may be busy with something else."""
+    put_jobs(real, pods)
+    took: list[float] = []
+    with exporter(real, Exporter(dcgm_page(rows(pods)))):
+        while len(took) < 3 and min(took, default=seconds) >= seconds:
+            with daemon_of(real, tmp_path) as daemon:
+                begun = time.monotonic()
+                until(lambda: jobs(daemon) == pods)
+                took.append(time.monotonic() - begun)
+    assert min(took) < seconds, took
+
+
+@pytest.mark.long
+def test_a_quiet_node_costs_few_requests_and_little_memory(real: RealApiServer, tmp_path: Path) -> None:
+    put_jobs(real, 16)
+    with exporter(real, Exporter(dcgm_page(rows(16)))), daemon_of(real, tmp_path) as daemon:
+        until(lambda: jobs(daemon) == 16)
+        before = len(real.requests())
+        time.sleep(QUIET_SECONDS)
+        assert len(found := real.requests()[before:]) <= QUIET_REQUESTS, found
+        assert psutil.Process(daemon.process.pid).memory_info().rss / 1e6 < MEGABYTES
+
+
+@pytest.mark.long
+async def test_a_frozen_connection_is_seen_and_replaced(real: RealApiServer, tmp_path: Path) -> None:
+    put_jobs(real, 1)
+    with contextlib.ExitStack() as stack:
+        await asyncio.to_thread(stack.enter_context, exporter(real, Exporter(dcgm_page(rows(2)))))
+        async with FreezingProxy(urlsplit(real.url).port or 0).running() as proxy:
+            server = f"https://127.0.0.1:{proxy.port}"
+            begun = daemon_of(real, tmp_path, f"kubernetes.server={server}")
+            daemon = await asyncio.to_thread(stack.enter_context, begun)
+            await asyncio.to_thread(until, lambda: jobs(daemon) == 1)
+            assert is_up(daemon)
+            proxy.freeze()
+            await asyncio.to_thread(until, lambda: not is_up(daemon), FROZEN_SECONDS)
+            assert series(daemon, "pulsed_source_up") == [1.0], "the exporter answers"
+            assert jobs(daemon) == 1
+            put_job(real, 1)
+            proxy.thaw_new()
+            await asyncio.to_thread(until, lambda: is_up(daemon) and jobs(daemon) == 2)
+            await asyncio.to_thread(stack.close)
+
+
+def test_the_exporter_of_a_tenant_changes_nothing(real: RealApiServer, tmp_path: Path) -> None:
+    put_jobs(real, 1)
+    own, tenant = Exporter(dcgm_page(rows(1))), Exporter(dcgm_page(rows(1, activity=0.9)))
+    with exporter(real, own), exporting(defaultdict(lambda: tenant)) as url, daemon_of(real, tmp_path) as daemon:
+        until(lambda: jobs(daemon) == 1)
+        before = series(daemon, "pulsed_gpu_real_utilization_ratio")
+        port = urlsplit(url).port or 0
+        for namespace in ("ml", "default"):
+            real.put(pod("exporter", port=port, node=NODE, namespace=namespace))
+        asked = own.asked
+        until(lambda: own.asked >= asked + 5)
+        assert series(daemon, "pulsed_gpu_real_utilization_ratio") == before
+        assert series(daemon, "pulsed_source_up") == [1.0]
+    assert tenant.asked == 0
+
+
+def sum_of(made: Adapter, deployment: str) -> float | None:
+    """Return a sum; None while it is refused."""
+    status, document = made.request(SUM.format(deployment))
+    assert status in (200, 503), document
+    return number(document["items"][0]["value"]) if status == 200 else None
+
+
+def test_a_sum_stands_through_the_death_of_a_node_and_the_daemon_of_a_tenant(
+    real: RealApiServer, tmp_path: Path
+) -> None:
+    """That of a workload on the node, once its pods there are being deleted; those of others all the time."""
+    row = {
+        "namespace": "ml", "pod": "infer-5d9c8b7f6-00000", "container": "server", "workload": "infer",
+        "workload_kind": "Deployment", "gpu": "x", "share": 1.0, "time": 1e10, "stale": False,
+        "values": {"real_utilization_ratio": 1.0},
+    }  # fmt: skip
+    tenant = Exporter(json.dumps({"node": NODE, "gpus": [row]}))
+    owner = real.put_object("apps/v1", "replicasets", "other-7d4", real.put_object("apps/v1", "deployments", "other"))
+    with (
+        gpu_cluster(tmp_path, 2, real=real) as cluster,
+        exporting(defaultdict(lambda: tenant)) as url,
+        adapter(cluster) as made,
+    ):
+        cluster.scale(4)
+        real.put(pod("other-0", node=NODE, namespace="ml", owner=owner, labels={}))
+        cluster.loads([0.5] * 4)
+        first = cluster.nodes[0].exporter
+        first.body = dcgm_page([
+            *(Row(busy(0.5), gpu, NODE, cluster.pods[2 * gpu], "ml", "server") for gpu in range(2)),
+            Row(busy(0.3), 2, NODE, "other-0", "ml", "main"),
+        ])  # fmt: skip
+        until(lambda: made.request(SUM.format("infer"))[0] == made.request(SUM.format("other"))[0] == 200)
+        until(lambda: (sum_of(made, "infer"), sum_of(made, "other")) == (2.0, 0.3))
+        port = urlsplit(url).port or 0
+        for namespace in ("ml", "default"):
+            real.put(pod("pulsed-x", port=port, namespace=namespace, labels=DAEMON_LABELS, port_name="http"))
+        asked = first.asked
+        until(lambda: first.asked >= asked + 5)
+        assert (sum_of(made, "infer"), sum_of(made, "other"), tenant.asked) == (2.0, 0.3, 0)
+
+        dead = cluster.nodes[1]
+        dead.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: (sum_of(made, "infer"), sum_of(made, "other")) == (None, 0.3))
+            for name in (cluster.pods[1], cluster.pods[3]):  # as the node controller does it; no kubelet ends them
+                real.done(f"/api/v1/namespaces/ml/pods/{name}", method="DELETE")
+            until(lambda: sum_of(made, "infer") == 1.0)
+            left = {each["metadata"]["name"] for each in real.done("/api/v1/namespaces/ml/pods")["items"]}
+            assert left >= set(cluster.pods), "they are Terminating"
+            real.delete(f"pulsed-{dead.name}", DAEMONS)
+            asked = first.asked
+            until(lambda: first.asked >= asked + 10)
+            assert (sum_of(made, "infer"), sum_of(made, "other")) == (1.0, 0.3)
+        finally:
+            dead.daemon.process.send_signal(signal.SIGCONT)

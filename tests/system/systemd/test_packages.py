@@ -1,0 +1,103 @@
+"""The deb and the rpm under a real systemd: installed, changed, upgraded, removed and purged."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pulsed import __version__
+from tests.support.tools import tool
+from tests.system.deploy.tools import fetched
+from tests.system.systemd.ansible_role import follow_the_role
+from tests.system.systemd.boot import ROOT, bookworm, boot, trixie
+from tests.system.systemd.conftest import NEW_VERSION, once
+from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
+
+INSIDE = Path(__file__).with_name("inside_packages.py")
+DEB = ["first_sample", "contents", "reload", "upgrade", "remove", "purge"]
+RPM = ["rpm_install", "rpm_reload", "rpm_upgrade", "rpm_remove"]
+EPOCH = "1700000000"
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path) -> Path:
+    """A folder with packages of this version in `old`, and of a later one in `new`."""
+    tool("dpkg-deb", "dpkg")
+    tool("rpmbuild", "rpm")
+
+    def build(folder: Path) -> None:
+        here, environment = ARCHITECTURES[0], tmp_path_factory.mktemp("unpacked") / "environment"
+        unpack_wheels(here, environment)
+        for name, version, built in (("old", __version__, wheel), ("new", NEW_VERSION, newer_wheel)):
+            (folder / name).mkdir()
+            for build_package in (build_deb, build_rpm):
+                build_package(here, environment, built, version, folder / name, EPOCH)
+
+    return once(tmp_path_factory, "packages", build)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("tree", "steps"), [(bookworm, DEB + RPM), (trixie, DEB)], ids=["debian12", "debian13"])
+def test_every_step_works_under_systemd(
+    packages: Path, tmp_path: Path, tree: Callable[[], Path], steps: list[str]
+) -> None:
+    rows = boot(tree(), packages, INSIDE, tmp_path)
+    for row in rows:
+        print(row)
+    assert [row for row in rows if not row["ok"]] == []
+    assert [row["step"] for row in rows] == steps
+
+
+@pytest.mark.long
+def test_every_step_of_the_ansible_role_works_with_a_deb(packages: Path, tmp_path: Path) -> None:
+    old, new = (next((packages / name).glob("*.deb")) for name in ("old", "new"))
+    follow_the_role(tmp_path / "check", old, new, tmp_path)
+
+
+def test_an_rpm_names_files_that_distributions_have(packages: Path) -> None:
+    (package,) = (packages / "old").glob("*.rpm")
+
+    def query(*words: str) -> str:
+        return subprocess.run(
+            [tool("rpm", "rpm"), "--query", "--package", *words, package], capture_output=True, text=True, check=True
+        ).stdout
+
+    requires = query("--requires")
+    assert all(f"/usr/bin/python{version}" in requires for version in PYTHONS)
+    assert set(query("--configfiles").split()) == {"/etc/default/pulsed", "/etc/pulsed/config.yaml"}
+    listed = query("--queryformat", "[%{FILENAMES} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMODES:octal}\n]")
+    owners = {tuple(line.split()[1:3]) for line in listed.splitlines()}
+    assert owners == {("root", "root")}
+    assert re.search(r"^/etc/pulsed/config.yaml root root 100640$", listed, re.MULTILINE)
+    assert "/usr/share/zsh/site-functions/_pulsed" in listed
+    scripts = re.split(r"^\w+ scriptlet \(using /bin/sh\):$", query("--scripts"), flags=re.MULTILINE)[1:]
+    assert len(scripts) == 4
+    for script in scripts:
+        shellcheck: list[str | Path] = [fetched("shellcheck"), "--shell=sh", "-"]
+        done = subprocess.run(shellcheck, input=script, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_shellcheck_finds_nothing_in_the_scripts_of_the_packages() -> None:
+    folder = ROOT / "deploy/packages"
+    scripts = [
+        folder / "pulsed",
+        folder / "compile",
+        *(folder / f"deb/{name}" for name in ("postinst", "prerm", "postrm")),
+    ]
+    done = subprocess.run([fetched("shellcheck"), *scripts], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_launcher_and_dependencies_name_the_pythons_that_wheels_are_packed_for() -> None:
+    launcher = (ROOT / "deploy/packages/pulsed").read_text()
+    (versions,) = re.findall(r"for version in (.*); do", launcher)
+    assert versions.split() == list(reversed(PYTHONS))
+    assert all(f"python{version}" in launcher for version in PYTHONS)
+    control = (ROOT / "deploy/packages/deb/control").read_text()
+    (alternatives,) = re.findall(r"^Depends: ([^,]*),", control, re.MULTILINE)
+    assert alternatives.split(" | ") == [f"python{version}" for version in reversed(PYTHONS)]
