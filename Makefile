@@ -1,7 +1,10 @@
 # Two commands do everything: `make run` and `make test`.
 #   make run                 the daemon on its built-in demo: http://localhost:9401
 #   make run SOURCE=auto     the daemon on this node's GPUs
-#   make test                lint, types and every test
+#   make test                the tests in the process, and a few of the whole program (4 min on two cores)
+#   make lint                format, lint and types
+#   make test-all            every test: packages, boots, images, attacks, Kubernetes, browsers, Slurm (20 min)
+#   make nightly             what takes longer: a minute of each fuzz target, advisories, Debian 13
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
@@ -14,13 +17,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
 ARGS   ?=
-# Tests wait for half of their time (for scrapes, for daemons), so that more workers than there are cores pay.
+# Tests of the whole program wait for half of their time, so that more workers than there are cores pay.
+CORES ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(cores + min(cores, 4))')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test lint format bench hardware kubernetes fuzz mutants invariants docs mixin vendor dist release release-files constraints audit pins clean
+.PHONY: run test test-all nightly lint format bench hardware kubernetes fuzz mutants invariants docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -29,9 +33,13 @@ $(VENV)/.run: pyproject.toml
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+$(VENV)/.test: $(VENV)/.run
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.run
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@touch $@ $(VENV)/.test
 
 $(VENV)/.fuzz: $(VENV)/.dev
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
@@ -50,8 +58,14 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-test: lint
-	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+test: $(VENV)/.test
+	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal --ignore=tests/system -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.dev
+	TEST_EXAMPLES=all $(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+
+nightly: fuzz audit
+	WORKERS=2 .ci/debian trixie
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.bench $(ARGS)

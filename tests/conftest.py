@@ -13,6 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support.examples import examples
+
 pytest_plugins = ("tests.support.kubernetes.api_servers", "tests.support.nvml_standin.library")
 
 # A shell's background job ignores SIGINT, and so would every child of ours: tests that send it need it as usual.
@@ -24,22 +26,22 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Properties are not judged by time: other processes run on this machine.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", examples(100))
 hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with those that take minutes, each module's on another worker, so that none is alone with one at the end.
+    """Begin with those that take long, each module's on another worker, so that none is alone with one at the end.
 
     With --dist=worksteal, each worker begins with an equal part of the list.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    long: dict[Path, list[pytest.Item]] = {}
+    slow: dict[Path, list[pytest.Item]] = {}
     others: list[pytest.Item] = []
     for item in items:
-        (others if item.get_closest_marker("long") is None else long.setdefault(item.path, [])).append(item)
+        (others if item.get_closest_marker("slow") is None else slow.setdefault(item.path, [])).append(item)
     begins: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for number, group in enumerate(long.values()):
+    for number, group in enumerate(slow.values()):
         begins[number % workers] += group
     left, ordered = iter(others), list[pytest.Item]()
     for number, begin in enumerate(begins):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf, isclose, nan
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
@@ -23,6 +23,7 @@ from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.accounting.streams import A, B, C, Node, job, seconds
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
+from tests.support.examples import examples
 
 WORKS = BUSY._replace(power_watts=500.0)
 RESTS = IDLE._replace(power_watts=100.0)
@@ -74,7 +75,7 @@ class Charges:
             self._before[uuid] = self._before[uuid][0], ()
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(histories, st.sets(st.integers(0, 12)))
 def test_owners_get_their_shares_of_every_sample(
     history: list[tuple[list[tuple[Owners | None, Reading]], float, Owners]], queried: set[int]
@@ -99,7 +100,7 @@ def test_owners_get_their_shares_of_every_sample(
             assert isclose(expected, counted, rel_tol=1e-9, abs_tol=1e-9), (key, name)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.tuples(st.sampled_from([A, B, None]), st.sampled_from([A, B, None]), st.floats(0, 1)), min_size=2),
 )
@@ -374,6 +375,7 @@ def test_the_id_of_a_job_from_before_a_restart_is_used_again() -> None:
     assert again.running(job("7")).begin == DAY + 9
 
 
+@pytest.mark.slow
 def test_a_day_of_jobs_needs_bounded_memory() -> None:
     ended = EndedAccounts()
     node = Node(accounting=OwnerAccounting(on_end=ended.add))

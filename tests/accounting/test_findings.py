@@ -138,6 +138,7 @@ REQUESTS = [(2.0, gap) for gap in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 4.0, 1.0)]
 CHECKPOINTS = [(20.0, 4.0)] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("history", "first"),
     [
@@ -280,6 +281,7 @@ def test_checkpoints_of_all_gpus_do_not_hide_a_straggler() -> None:
     assert made.found == [("straggler", "2", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "history",
     [

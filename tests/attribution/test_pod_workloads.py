@@ -375,6 +375,7 @@ async def test_a_renewed_token_and_an_expired_list_change_nothing(server: FakeAp
         assert cluster.workload("a") == ("Pod", "a")
 
 
+@pytest.mark.slow
 async def test_pods_that_churn_cost_no_more_requests_than_allowed(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def test_long_lines_are_cut() -> None:
     assert len(masked_command(["x" * 1000])) == MAX_TEXT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "argument",
     [

@@ -334,6 +334,7 @@ def test_others_cannot_read_the_names_of_users(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()} == {0o640}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["jobs.json", "jobs-2026-01-01.ndjson"])
 def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
     first = Run(tmp_path)

@@ -12,6 +12,7 @@ from pulsed.model.gpu_selection import parse
 from tools.bench.ticks import raw_ticks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "beside"), [(8, False), (LARGE_LABEL_SETS + 1, True)])
 async def test_large_ticks_are_processed_beside_the_event_loop(gpus: int, beside: bool) -> None:
     threads = set[int]()

@@ -70,6 +70,7 @@ def test_a_job_sees_its_own_gpus_unless_somebody_says_otherwise() -> None:
     assert selection_of(exporter, job) == EVERYTHING
 
 
+@pytest.mark.slow
 def test_the_flags() -> None:
     some = pulsed("snapshot", "--source", "demo", "--gpus", "2-3", "--format", "json")
     assert [gpu["gpu"] for gpu in json.loads(some.stdout)["gpus"]] == ["2", "3"]

@@ -104,6 +104,7 @@ async def collected(settings: list[str]) -> Target:
     return store.targets[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_source_with_more_gpus_than_the_limit_fails(tmp_path: Path, kind: str) -> None:
     good = asyncio.run(collected([*SOURCES[kind](tmp_path, 3), "source.max_gpus=3"]))

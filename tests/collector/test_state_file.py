@@ -123,6 +123,7 @@ def test_a_file_that_may_not_be_read_stays(tmp_path: Path, caplog: pytest.LogCap
     assert "cannot be read" in caplog.text
 
 
+@pytest.mark.slow
 async def test_the_health_of_many_gpus_is_taken_in_turns_with_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ async def test_a_write_that_was_interrupted_is_done_at_the_end(tmp_path: Path, m
     assert (tmp_path / "latches.json").exists()
 
 
+@pytest.mark.slow
 def test_no_change_of_the_file_stops_pulsed(tmp_path: Path) -> None:
     path, ticks = tmp_path / "latches.json", raw_ticks(2, 4)
     first = Pipeline(ComputeSettings(), "node")

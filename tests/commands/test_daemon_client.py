@@ -88,6 +88,7 @@ def test_credentials_come_from_files_unless_the_url_has_them(server: Server, tmp
         client(server.url, user_file=str(name)).json("/")
 
 
+@pytest.mark.slow
 def test_daemons_are_named_in_one_way(server: Server) -> None:
     """Positional URLs, of which a host alone has the usual port, and --nodes; a login on the command line is told."""
     settings, port = ClientSettings(10.0), server.server_port
@@ -211,6 +212,7 @@ def test_what_something_else_answers_is_no_state_of_health() -> None:
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (3, "", False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "code"), [(("health",), 3), (("job",), 2), (("top", "--once"), 2)])
 def test_every_command_has_the_options(server: Server, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
     password = tmp_path / "password"

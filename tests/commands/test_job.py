@@ -52,6 +52,7 @@ def start() -> Iterator[Start]:
         yield begin
 
 
+@pytest.mark.slow
 def test_the_list_and_one_job(start: Start) -> None:
     made = document(gpu_account(0))
     listed = {"node": "gpu01", "time": "", "jobs": [made, document(gpu_account(1), owner=pod("ml", "web"))]}
@@ -75,6 +76,7 @@ def test_the_list_has_all_running_owners(start: Start) -> None:
     assert len(json.loads(listed)) == 3
 
 
+@pytest.mark.slow
 def test_mistakes_name_the_remedy(start: Start) -> None:
     port = start({"/jobs?limit=1000": []})
     for arguments, code, message in (
@@ -120,6 +122,7 @@ def test_a_job_on_several_nodes(start: Start) -> None:
     assert pulsed(*arguments, "--format", "line").stdout.endswith(" flags=idle_gpu,imbalance cov=1 nodes=2/5\n")
 
 
+@pytest.mark.slow
 def test_two_jobs_are_compared(start: Start) -> None:
     jobs = [document(gpu_account(0, real=real, watts=watts)) for real, watts in ((0.4, 500.0), (0.6, 500.0))]
     for made in jobs:

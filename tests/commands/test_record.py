@@ -213,6 +213,7 @@ def test_a_record_that_was_cut_exports_the_first_rows(
     assert len(seen) >= (2 if name.endswith(".gz") else 6)
 
 
+@pytest.mark.slow
 def test_the_commands_agree(tmp_path: Path) -> None:
     (tmp_path / "capture.txt").write_text(capture(30))
     outputs = []
@@ -310,6 +311,7 @@ async def test_stopped_before_the_first_tick(tmp_path: Path) -> None:
     assert (made.recorded, path.read_bytes()) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("name", NAMES)
 def test_signals_leave_a_good_record_that_can_be_gone_on_with(
@@ -344,6 +346,7 @@ def test_signals_leave_a_good_record_that_can_be_gone_on_with(
 # --- the command
 
 
+@pytest.mark.slow
 def test_limits_and_stdout() -> None:
     told = pulsed("record", "-", "--source", "demo", "--set", "source.interval=0.1", "--ticks", "3")
     assert told.returncode == 0, told.stderr
@@ -354,6 +357,7 @@ def test_limits_and_stdout() -> None:
     assert told.stdout.count('{"tick"') >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 @pytest.mark.parametrize("file", ["/dev/full", "-"])
 def test_a_full_disk_fails(file: str) -> None:

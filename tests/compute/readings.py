@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from pulsed.compute import derived_results as derive
@@ -14,8 +13,9 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import Result
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
+from tests.support.examples import examples
 
-many = settings(max_examples=500)
+many = examples(500)
 """How property tests of Compute run."""
 
 WHOLE = Device(Entity("gpu", "0"))

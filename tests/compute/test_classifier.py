@@ -169,6 +169,7 @@ def test_every_row_at_its_thresholds(reading: Reading, name: str) -> None:
     assert workload(reading) == Workload(name, BOTTLENECK[name])
 
 
+@pytest.mark.slow
 def test_every_threshold_in_every_row() -> None:
     """All combinations of values just below, at and just above the thresholds of each input."""
     near = {

@@ -19,7 +19,7 @@ from ssl import SSLContext
 
 import aiohttp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
@@ -29,6 +29,7 @@ from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from tests.support.certificates import make_authority
+from tests.support.examples import examples
 from tests.support.loops import LOOPS, NewLoop, on_both_loops, run_on
 from tests.support.tools import missing
 from tests.support.waiting import SECONDS
@@ -771,7 +772,7 @@ def chunked(draw: st.DrawFn, body: bytes) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_an_answer_may_come_in_any_pieces(data: st.DataObject) -> None:
     interim = data.draw(st.sampled_from([b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"]))
     body, encoding = data.draw(st.sampled_from([(PAGE, b""), (gzip.compress(PAGE), b"Content-Encoding: gzip\r\n")]))
@@ -808,7 +809,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
 @given(answers=st.lists(st.one_of(damaged(), st.binary(max_size=300)), min_size=1, max_size=8))
-@settings(max_examples=40)
+@examples(40)
 def test_garbage_gives_a_page_or_the_typed_error(new_loop: NewLoop, answers: list[bytes]) -> None:
     left = list(answers)
 

@@ -6,16 +6,17 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Layout, RawTick, RawValue, Series
 from pulsed.reader.record_lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
 from tests.reader.record_ticks import ONE, layout, record, said, session, tick
+from tests.support.examples import examples
 
 texts = st.text(max_size=5)
-some = settings(max_examples=100)
+some = examples(100)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 

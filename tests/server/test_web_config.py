@@ -6,11 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
 from pulsed.server.web_config import SCHEMA, Pem, WebSettings, read
+from tests.support.examples import examples
 from tools.generate_docs import ROOT
 
 HASH = "$2y$10$DuRG1NdsgvFJTmyzBNGKUOXZFEFlqcXN0qOuj9qPrbPhXfuWGkQsq"
@@ -215,7 +216,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 SCALARS = st.sampled_from(["", "1", "true", "x", "[a, b]", "{a: b}", "TLS12", "deny", "'hunter2'", "[[]]", "1s"])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     st.lists(st.tuples(st.sampled_from([*SCHEMA.keys, "basic_auth_users.a", "x.y", "rate_limit"]), SCALARS), max_size=6)
 )

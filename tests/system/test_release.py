@@ -83,7 +83,7 @@ def test_every_file_names_this_version_and_image() -> None:
         with_references("deploy/container/Dockerfile", "")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_one_command_makes_everything(clone: Path) -> None:
     fetched("helm")
     tool("rpmbuild", "rpm")
@@ -324,7 +324,7 @@ def programs_without(folder: Path, *names: str) -> Path:
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_partial_release_names_what_was_not_built(clone: Path) -> None:
     fetched("helm")
     tool("rpmbuild", "rpm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.commands.top.feed import Connection, Feed, HistoryWanted, Wanted
@@ -16,6 +16,7 @@ from pulsed.terminal.model import Gpu, model_of
 from pulsed.terminal.screen import VIEWS, render
 from pulsed.terminal.view_state import ViewState
 from tests.present.boards import TIME
+from tests.support.examples import examples
 from tests.terminal.fleet_model import answers
 from tests.test_printable import CONTROL, EVIL
 
@@ -73,7 +74,7 @@ class PoisonedDaemon:
         return poisoned(json.loads(json.dumps(document)), self._text)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.text() | st.just(EVIL))
 def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> None:
     feed = Feed(lambda: Connection(PoisonedDaemon(text), text), text)

@@ -92,6 +92,7 @@ def test_a_machine_with_nothing_is_told_what_to_do() -> None:
     assert "libnvidia-ml.so.1 is missing" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["table", "json"])
 def test_the_command(format: str) -> None:
     finished = pulsed("doctor", "--format", format, "--source", "demo")
@@ -244,6 +245,7 @@ def test_an_engine_that_is_away_says_how_to_start_it(tmp_path: Path) -> None:
     assert engine["version"] == "dcgmi 4.4.1"
 
 
+@pytest.mark.slow
 def test_an_exporter_that_holds_the_profiling_counters_is_preferred(tmp_path: Path) -> None:
     dcgmi = install(tmp_path, Scenario(gpus=gpus("ampere", 1), refusals=(Refusal("profiling_held", PROF),)))
     with serving(page()) as (url,):
@@ -257,6 +259,7 @@ def test_an_exporter_that_holds_the_profiling_counters_is_preferred(tmp_path: Pa
     assert "held by another process" in alone["would_take"]["why"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "remedy"),
     [

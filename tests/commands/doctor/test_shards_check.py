@@ -38,6 +38,7 @@ def test_what_is_wrong(shards: list[RunningShard], problems: list[str]) -> None:
     assert all(given.startswith(begin) for given, begin in zip(found.problems, problems, strict=True))
 
 
+@pytest.mark.slow
 def test_running_shards(tmp_path: Path) -> None:
     pages = [tmp_path / f"{number}.prom" for number in range(6)]
     for number, page in enumerate(pages):

@@ -48,6 +48,7 @@ async def running(size: tuple[int, int] = (120, 40), **changes: Any) -> AsyncIte
         yield Running(app, pilot, daemon)
 
 
+@pytest.mark.slow
 async def test_keys_lead_through_all_views() -> None:
     async with running() as top:
         await top.shows("GPUs 9")

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.commands.top.feed import newest_points, with_newest
@@ -14,6 +14,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.routes.history import write_points
 from tests.present.api.test_history_points import at, in_state
 from tests.present.boards import gpu
+from tests.support.examples import examples
 
 
 def read(history: History, seconds: float, count: int, numbers: tuple[int, ...] = (0, 1)) -> Any:
@@ -31,7 +32,7 @@ def sample(history: History, second: float) -> None:
     history.add(at(second, [first._replace(reading=first.reading._replace(power_watts=100 + second)), gpu(1)]))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.sampled_from([0.5, 1.0, 1.0, 1.0, 2.0, 9.0]), min_size=1, max_size=30), st.sampled_from([20, 40, 80])
 )

@@ -97,6 +97,7 @@ def test_shares_of_time_are_evaluated_for_a_part_with_reduced_clocks(
     assert set(measured) == DUTIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 15.0, 70.0])
 @pytest.mark.parametrize("seed", range(4))
 def test_skipped_shares_of_time_change_nothing(monkeypatch: pytest.MonkeyPatch, interval: float, seed: int) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from pulsed.compute.health.xids import XIDS
 from tests.compute.health.degraded import GPUS, TICKS, broken_promises
 from tests.compute.health.sim import GPU, OTHER, Sim
@@ -113,6 +115,7 @@ class Node:
         return allowed
 
 
+@pytest.mark.slow
 def test_random_lives() -> None:
     for seed in range(SEQUENCES):
         node = Node(seed)
@@ -120,6 +123,7 @@ def test_random_lives() -> None:
             node.step()
 
 
+@pytest.mark.slow
 def test_degraded_inputs_raise_nothing_and_are_never_ok() -> None:
     lives = 20_000 // (TICKS * len(GPUS))
     assert [promise for seed in range(lives) for promise in broken_promises(seed)] == []

@@ -12,7 +12,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import UsageError
@@ -23,6 +23,7 @@ from pulsed.present.api.history import HISTORY, MAX_BYTES, History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 from tests.support.clocks import ManualClock
+from tests.support.examples import examples
 
 NAMES = ("workload_class", "raw_class", "health_state", "real_utilization_ratio", "sm_active_ratio", "power_watts")
 
@@ -192,7 +193,7 @@ def test_a_source_that_starts_over_goes_on() -> None:
         max_size=25,
     )
 )
-@settings(max_examples=100)
+@examples(100)
 def test_samples_are_those_of_a_list_within_the_time_limit(
     ticks: list[tuple[str, float, dict[int, float | None]]],
 ) -> None:

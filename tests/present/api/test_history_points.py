@@ -10,7 +10,7 @@ from math import floor
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload
@@ -19,6 +19,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.routes.history import HISTORY_POINTS, write_points
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
+from tests.support.examples import examples
 
 FIELDS = ("power_watts", "workload_class", "health_state")
 START = floor(TIME / 60) * 60.0
@@ -81,7 +82,7 @@ def test_a_sample_without_a_value_is_none_and_zero_is_zero() -> None:
     assert found == {name: [0.0, None, 7.0] for name in ("min", "mean", "max")}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.floats(0.1, 8.0), st.none() | st.floats(0, 1000, width=32)), min_size=1, max_size=80),
     st.integers(2, 40),

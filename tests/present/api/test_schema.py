@@ -6,7 +6,7 @@ import json
 import re
 from math import isfinite
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
@@ -16,6 +16,7 @@ from pulsed.present.api.schema import DocumentModel
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.strategies import NOW, boards
+from tests.support.examples import examples
 
 
 def holds(shape: type[DocumentModel], document: object) -> None:
@@ -25,7 +26,7 @@ def holds(shape: type[DocumentModel], document: object) -> None:
 
 
 @given(boards())
-@settings(max_examples=150)
+@examples(150)
 def test_every_document_has_its_shape(board: TargetStore) -> None:
     document = gpus_document(board, NOW, 1767225600.0, "ai")
     holds(GPUS.model, document)
@@ -35,7 +36,7 @@ def test_every_document_has_its_shape(board: TargetStore) -> None:
 
 
 @given(boards())
-@settings(max_examples=100)
+@examples(100)
 def test_the_page_has_the_readings_of_fresh_gpus_that_are_not_null(board: TargetStore) -> None:
     """The page says of fresh GPUs what the document says, except what no Prometheus counter can be."""
     listed = [

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.collector.collector import Pipeline
@@ -21,6 +21,7 @@ from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource
 from tests.present.strategies import NOW, boards
+from tests.support.examples import examples
 from tests.system.end_to_end.series import Row, rows
 
 LEAN = catalog("lean")
@@ -65,7 +66,7 @@ def is_implied(row: Row, full: dict[tuple[str, frozenset[tuple[str, str]]], Row]
     return suffix.endswith("_bound_ratio") and float(full[row.name, frozenset(labels)].value) == value
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(boards())
 def test_a_lean_page_has_the_values_of_the_full_one_and_lacks_only_what_follows_from_it(made: TargetStore) -> None:
     for target in made.targets:  # none becomes stale meanwhile
@@ -77,7 +78,7 @@ def test_a_lean_page_has_the_values_of_the_full_one_and_lacks_only_what_follows_
     assert [row for key, row in full.items() if key not in lean and not is_implied(row, full)] == []
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(boards())
 def test_a_page_of_a_fleet_has_values_of_the_full_one_and_some_25_series_per_gpu(made: TargetStore) -> None:
     for target in made.targets:  # none becomes stale meanwhile
@@ -148,7 +149,7 @@ def test_full_has_every_family() -> None:
 
 @pytest.mark.parametrize("series", ["lean", "full", "fleet"])
 @given(data=st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_any_selection_is_a_valid_page(series: SeriesChoice, data: st.DataObject) -> None:
     from tests.present.exposition.pages import families_of
 

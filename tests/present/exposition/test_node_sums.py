@@ -72,6 +72,7 @@ def summed(found: list[Row], name: str, *more: str) -> dict[tuple[str, ...], flo
     return sums
 
 
+@pytest.mark.slow
 async def test_sums_are_those_of_the_gpus() -> None:
     daemon = Daemon()
     for number, tick in enumerate(await ticks(300)):
@@ -139,6 +140,7 @@ async def test_counters_never_decrease_and_a_gpu_that_returns_adds_only_what_is_
     assert seen == pytest.approx([8.0, 15.0, 22.0, 32.0]), "the seconds in which the GPU was hidden are in its counter"
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_joins_with_counters_of_before_does_not_add_them() -> None:
     daemon, taken = Daemon(), await ticks(1000)
     name = "pulsed_node_observed_seconds_total"

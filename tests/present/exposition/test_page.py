@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -33,6 +33,7 @@ from tests.present.boards import (
 )
 from tests.present.reference import ReferenceCollector
 from tests.present.strategies import NOW, boards, gpus
+from tests.support.examples import examples
 
 Families = dict[str, tuple[str, str, dict[tuple[str, frozenset[tuple[str, str]]], float]]]
 
@@ -58,7 +59,7 @@ def parsed(page: str, openmetrics: bool) -> dict[str, Metric]:
     return by_name
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(boards(), st.booleans())
 def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetrics: bool) -> None:
     page = parsed(text_of(made, openmetrics=openmetrics), openmetrics)
@@ -89,7 +90,7 @@ def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
     return history
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(histories())
 def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedTick]]) -> None:
     made = store_of(target("a"), target("b"))

@@ -51,6 +51,7 @@ def exporter(number: int, gpus: int = 2) -> Target:
     return target(f"http://{name}:9400/metrics", tick(busy_gpus(gpus, number, name), series=raw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["group", "node"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_parts_have_the_series_of_the_page(by: PartKind, packed: bool) -> None:
@@ -101,6 +102,7 @@ async def test_a_small_page_is_one_step_whatever_a_turn_is(monkeypatch: pytest.M
     await waiting
 
 
+@pytest.mark.slow
 async def test_sums_of_many_nodes_keep_no_other_part_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPUs of a target change meanwhile: the sums are still those of the ticks with which they began."""
     monkeypatch.setattr(page, "TURN_SECONDS", -1.0)

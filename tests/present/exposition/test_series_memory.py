@@ -108,6 +108,7 @@ def test_a_gauge_of_form_recent_ends_ten_minutes_after_it_became_zero() -> None:
     assert daemon.values("pulsed_quantity_gpus", 1212) == {"": 1.0}
 
 
+@pytest.mark.slow
 def test_gpus_that_are_gone_are_forgotten_once_they_are_many() -> None:
     daemon = Scraped()
     daemon.xids(0, (13, 2))

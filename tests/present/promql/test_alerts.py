@@ -320,6 +320,7 @@ def test_every_alert_has_its_case() -> None:
         assert alert.name.startswith(("Dcgm", "Pulsed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     case = CASES[name]
@@ -378,6 +379,7 @@ def history(spans: list[tuple[int, int | None]]) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", ["counters", "recorded"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_restarts_gaps_and_new_gpus_do_not_change_the_utilization(tmp_path: Path, name: str, rules: str) -> None:
@@ -408,6 +410,7 @@ def test_flat_rules_do_not_use_each_other() -> None:
         assert [rule.expr for rule in rules if re.search(r"\b[a-z]+:pulsed_", rule.expr)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "DcgmGpuLowRealUtilization", "PulsedGpuLowRealUtilization"])
 def test_a_gpu_that_transcodes_is_used(tmp_path: Path, name: str, engine: str) -> None:

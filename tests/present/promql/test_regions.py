@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, VARIABLES, ClassThresholds, Profile, Variable
@@ -11,6 +11,7 @@ from pulsed.compute.classifier import AT_MOST, Classifier
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import CLASSES
 from pulsed.present.promql.regions import Box, Order, Regions
+from tests.support.examples import examples
 
 edges = st.one_of(st.sampled_from([0.0, 0.05, 0.15, 0.2, 0.4, 0.5, 0.8]), st.floats(0, 1.2))
 tables = st.builds(
@@ -45,7 +46,7 @@ def possible(regions: Regions, name: str, low: dict[Variable, float], high: dict
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.one_of(st.just(DEFAULT_THRESHOLDS), tables),
     st.sampled_from(["pulsed", "kempnerpulse"]),

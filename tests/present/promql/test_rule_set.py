@@ -148,6 +148,7 @@ def disagreement(folder: Path, gpus: list[Gpu], settings: ComputeSettings, rules
     return check(folder, rules or recording(settings), batches, {0: WRONG})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "settings"),
     [
@@ -193,6 +194,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_wrong_rule_is_noticed(tmp_path: Path, mutant: tuple[str, str]) -> None:
     rules = recording(ComputeSettings())
@@ -204,6 +206,7 @@ def test_a_wrong_rule_is_noticed(tmp_path: Path, mutant: tuple[str, str]) -> Non
     assert "FAILED" in disagreement(tmp_path, gpus, ComputeSettings(), rules.replace(*mutant))
 
 
+@pytest.mark.slow
 def test_noise_that_is_taken_for_physics_is_noticed(tmp_path: Path) -> None:
     rules = recording(NOISY)
     assert "gpu:pulsed_physics:contradicted" not in recording(ComputeSettings())

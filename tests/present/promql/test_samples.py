@@ -17,6 +17,7 @@ from tests.translate.build import page_tick
 PAGES = sorted(path.name for path in (SAMPLES / "exporter").glob("*.prom"))
 
 
+@pytest.mark.slow
 @needs_samples
 @pytest.mark.parametrize("name", PAGES)
 def test_real_pages(tmp_path: Path, name: str) -> None:

@@ -19,6 +19,7 @@ IDLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "used", "kind"),
     [

@@ -7,6 +7,7 @@ import hashlib
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from pulsed.present.web import FOLDER, Assets
@@ -80,6 +81,7 @@ def test_other_clients_get_a_table_of_text(demo: Daemon) -> None:
     assert "/metrics" in found.text
 
 
+@pytest.mark.slow
 def test_headers_of_the_web_configuration_replace_those_of_the_page(tmp_path: Path) -> None:
     web = tmp_path / "web.yml"
     web.write_text("http_server_config: {headers: {Content-Security-Policy: \"default-src 'self'\"}}\n")

@@ -29,6 +29,7 @@ async def columns(source: DcgmiSource) -> list[str]:
     return list(row(await read(source), "0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.2.9", "3.1.8", "4.2.3", "4.6.0"])
 async def test_a_field_that_this_version_does_not_know_is_left_out(
     standin: Standin, caplog: pytest.LogCaptureFixture, version: str
@@ -41,6 +42,7 @@ async def test_a_field_that_this_version_does_not_know_is_left_out(
     assert caplog.records[0].__dict__["fields"] == "field_refused: 150 64000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.2.9", "4.2.3"])
 @pytest.mark.parametrize(
     ("failure", "reason"),
@@ -71,6 +73,7 @@ async def test_a_geforce_has_no_profiling(standin: Standin) -> None:
         assert source.lost == {"profiling_unavailable": PROFILING}
 
 
+@pytest.mark.slow
 async def test_a_refused_field_that_is_not_named_is_found(standin: Standin) -> None:
     standin.change(gpus=gpus("ampere", 1), refusals=(Refusal("field_not_supported", (150, 1002)),))
     async with reading(standin.path) as source:

@@ -29,6 +29,7 @@ def test_there_is_a_version_of_every_layout() -> None:
     assert VERSIONS.keys() == ERAS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
 async def test_ticks_of_every_layout(standin: Standin, version: str) -> None:
     standin.change(version=version, gpus=gpus("ampere", 3), values={"GPU 1": {155: Constant(71.25)}})
@@ -204,6 +205,7 @@ async def test_a_closed_source_stays_closed(standin: Standin) -> None:
             await source.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignored", [("INT",), ("INT", "TERM")])
 async def test_who_ignores_signals_is_ended(standin: Standin, ignored: tuple[str, ...]) -> None:
     async with reading(standin.path) as source:
@@ -287,6 +289,7 @@ class Sleeper:
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 async def test_pauses_between_starts_grow_and_begin_anew(standin: Standin) -> None:
     standin.change(engine=False)
     sleeper = Sleeper()

@@ -196,6 +196,7 @@ async def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
         assert arrival.rejected["not_a_row"] > 1, "the line was kept whole"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", ["yes", "cat /dev/zero", "yes 'GPU 0 what'"])
 async def test_a_flood_is_no_dmon(tmp_path: Path, flood: str) -> None:
     async with stream(tmp_path, f"exec {flood}") as made:

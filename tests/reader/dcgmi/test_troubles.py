@@ -25,6 +25,7 @@ from tests.support.waiting import SECONDS
 __all__ = ["standin"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason", "words"),
     [

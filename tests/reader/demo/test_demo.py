@@ -198,6 +198,7 @@ async def test_a_tick_is_its_instant_at_any_interval() -> None:
             assert (await source.read()).values == node.sample(number * interval)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [0.5, 5.0, 15.0])
 def test_other_intervals_tell_the_same_story(story: list[Page], interval: float) -> None:
     seen = pages(0, round(STORY / interval), interval)
@@ -210,6 +211,7 @@ def test_other_intervals_tell_the_same_story(story: list[Page], interval: float)
 # Physics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "interval"), [(0, 1.0), (1, 0.37)])
 def test_physics_holds_at_every_tick(seed: int, interval: float) -> None:
     for page in pages(seed, 1500, interval):

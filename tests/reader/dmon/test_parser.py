@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pulsed.model.raw_tick import RawValue
@@ -28,6 +28,7 @@ from tests.support.dmon_writer import (
     row_text,
     value_text,
 )
+from tests.support.examples import examples
 from tests.support.samples import SAMPLES, needs_samples
 
 Rows = list[tuple[str, Sequence[Value]]]
@@ -171,7 +172,7 @@ def seen(era: Era, field: Field, value: Value) -> RawValue:
 
 
 @eras
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@examples(80, [HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_random_table_is_read_as_it_was_written(era: Era, data: st.DataObject) -> None:
     fields, written = data.draw(streams(era))
@@ -213,7 +214,7 @@ def everywhere(field: Field) -> st.SearchStrategy[Value]:
     return st.none() | st.integers(-9_999, 10 ** min(field.width + 1, 18) - 1)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_two_captures_of_the_same_numbers_in_different_layouts_give_identical_results(data: st.DataObject) -> None:
     fields = data.draw(st.lists(st.sampled_from(FITTING), min_size=1, max_size=8, unique_by=lambda field: field.id))
@@ -245,7 +246,7 @@ def test_overflowing_blank_strings_beside_each_other_are_separate_cells() -> Non
 
 
 @eras
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_a_row_cut_anywhere_gives_no_value_that_was_not_in_it(era: Era, data: st.DataObject) -> None:
     fields, written = data.draw(streams(era, max_ticks=1))
@@ -561,7 +562,7 @@ def test_a_row_that_cannot_be_read_is_missing_in_its_own_tick(era: Era) -> None:
 ALPHABET = "GPU0123456789.-/NA# \tEntityID^C|*…eE_+\x00\x1cé٣"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     lines=st.lists(
         st.text(max_size=40)

@@ -64,6 +64,7 @@ ROUTES: dict[str, tuple[str, str, Route]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in /proc")
 @pytest.mark.parametrize("name", ROUTES)
 def test_peak_of_a_rejected_page(name: str) -> None:

@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import BadPage
 from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES, Page, PageParser
 from pulsed.reader.exposition.row import PageLimits
 from tests.reader.exposition.reading import Identity, Samples, in_one_go, line_by_line, same, samples
+from tests.support.examples import examples
 from tests.support.samples import SAMPLES, needs_samples
 from tools.bench.pages import exporter_page
 
@@ -98,7 +99,7 @@ def pages(draw: st.DrawFn) -> tuple[str, Samples, int, int]:
     return text, expected, len(drawn), bad
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(pages())
 def test_a_page_is_read_right_cold_and_warm(drawn: tuple[str, Samples, int, int]) -> None:
     text, expected, good, bad = drawn
@@ -114,7 +115,7 @@ def test_a_page_is_read_right_cold_and_warm(drawn: tuple[str, Samples, int, int]
         assert warm.layout is cold.layout
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(pages(), pages())
 def test_what_came_before_changes_nothing(
     before: tuple[str, Samples, int, int], drawn: tuple[str, Samples, int, int]
@@ -129,7 +130,7 @@ EDITS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(pages(), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), EDITS), min_size=1, max_size=3))
 def test_a_warm_parser_reads_a_damaged_page_as_a_cold_one_does(
     drawn: tuple[str, Samples, int, int], edits: list[tuple[int, int, str]]
@@ -170,7 +171,7 @@ def openmetrics_pages(draw: st.DrawFn) -> str:
     return "".join(f"{line}\n" for line in [*lines, "# EOF"])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(openmetrics_pages())
 def test_openmetrics_pages(text: str) -> None:
     parser = PageParser()

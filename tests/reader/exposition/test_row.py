@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,6 +16,7 @@ from pulsed.reader.exposition.row import (
     read_number,
     read_row,
 )
+from tests.support.examples import examples
 
 LIMITS = PageLimits()
 
@@ -180,7 +181,7 @@ TAIL = mostly("", "", " 7", "\t7 ", "\r", ' # {a="b"} 1', ' 7 # {a="} 5"} 1 2', 
 LINE = st.builds("{}{}{}{}{}".format, NAME, BLOCK, mostly(" ", "\t", "  "), VALUE, TAIL)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(LINE)
 def test_what_both_parsers_read_they_read_alike(line: str) -> None:
     """Where prometheus_client and this parser both read a row they must agree.

@@ -21,6 +21,7 @@ def test_lines_in_parts() -> None:
     assert [(event.code, event.time) for event in found] == [(79, 1_700_000_900.0)] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -385,6 +385,7 @@ def test_a_machine_without_gpus_is_an_empty_tick(nvml: LoadedStandin) -> None:
         assert reader.numbers() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_error_of_every_call_costs_values_and_nothing_else(nvml: LoadedStandin, function: str) -> None:
     """A number that is there is the right one: nothing stale, and no 0 for what is missing."""

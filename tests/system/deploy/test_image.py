@@ -51,12 +51,12 @@ def root(container: str) -> str:
     return run("buildah", "mount", container)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_image_is_small(root: str) -> None:
     assert megabytes(f"{root}/opt/pulsed") <= MOST_MEGABYTES
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_it_serves_without_privileges_on_a_read_only_root(root: str) -> None:
     config = json.loads(run("buildah", "inspect", "--type", "image", IMAGE))["Docker"]["config"]
     assert config["User"] == f"{USER}:{USER}"

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.support.daemon import Daemon, environment, serving
+from tests.support.examples import examples
 from tests.support.waiting import SECONDS
 
 
@@ -186,7 +187,7 @@ _HEADER = st.lists(_TOKENS | st.text(st.characters(codec="latin-1", exclude_char
 
 
 @given(accept=_HEADER, encoding=_HEADER)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, [HealthCheck.function_scoped_fixture])
 def test_a_scrape_succeeds_whatever_it_accepts(daemon: Daemon, accept: str, encoding: str) -> None:
     answer = send(
         daemon,
@@ -204,7 +205,7 @@ def test_a_scrape_succeeds_whatever_it_accepts(daemon: Daemon, accept: str, enco
 
 
 @given(path=st.binary(max_size=200))
-@settings(max_examples=150)
+@examples(150)
 def test_no_path_is_an_error_of_ours(daemon: Daemon, path: bytes) -> None:
     for prefix in (b"/", b"/gpus/", b"/gpus/0?node=", b""):
         codes = statuses(send(daemon, request(prefix + path)))

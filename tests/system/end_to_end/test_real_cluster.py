@@ -107,7 +107,7 @@ def test_owners_are_named_soon_after_a_restart(real: RealApiServer, tmp_path: Pa
     assert min(took) < seconds, took
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_quiet_node_costs_few_requests_and_little_memory(real: RealApiServer, tmp_path: Path) -> None:
     put_jobs(real, 16)
     with exporter(real, Exporter(dcgm_page(rows(16)))), daemon_of(real, tmp_path) as daemon:
@@ -118,7 +118,7 @@ def test_a_quiet_node_costs_few_requests_and_little_memory(real: RealApiServer, 
         assert psutil.Process(daemon.process.pid).memory_info().rss / 1e6 < MEGABYTES
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_frozen_connection_is_seen_and_replaced(real: RealApiServer, tmp_path: Path) -> None:
     put_jobs(real, 1)
     with contextlib.ExitStack() as stack:

@@ -36,7 +36,7 @@ def steps() -> list[str]:
     return re.findall(r"\w+", found)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.xdist_group("boot")
 def test_every_step_of_the_recipe_works(report: Sequence[Row]) -> None:
     assert [row for row in report if not row["ok"]] == []
