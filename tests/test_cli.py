@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pulsed.cli import argument_parser
 from pulsed.configuration import Config
 from pulsed.settings import all_keys
@@ -37,6 +39,7 @@ def test_errors_have_no_control_characters() -> None:
     assert not CONTROL.search(found.stderr.replace("\n", ""))
 
 
+@pytest.mark.slow
 def test_a_page_on_a_terminal_has_no_control_characters(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_text('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",modelName="\x1b[2J\x9b1m\u202eX"} 50\n')

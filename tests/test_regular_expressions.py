@@ -200,12 +200,14 @@ def slow_text(use: Use) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_all_regular_expressions_are_linear() -> None:
     found = uses()
     assert len(found) > 60, "they are found"
     assert {name: text for name, use in found.items() if (text := slow_text(use))} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [

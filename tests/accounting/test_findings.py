@@ -90,6 +90,7 @@ def test_a_deadlocked_collective_is_found_once_and_ends_with_work() -> None:
     assert [event.check for event in made.node.running(A).on(GPUS[0]).events] == ["hang", "hang"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "history",
     [
@@ -386,6 +387,7 @@ def test_a_job_takes_over_from_leaked_memory() -> None:
     assert made.does(3, HOLDING).found == [("leaked_memory", "0", True), ("leaked_memory", "0", False)]
 
 
+@pytest.mark.slow
 async def test_the_straggler_of_the_demo() -> None:
     """A demo of 12 minutes: the GPU with failing memory is slower than its peers; nothing hangs."""
     source, translator, layer = (

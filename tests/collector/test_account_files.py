@@ -147,6 +147,7 @@ async def test_an_account_is_written_when_its_owner_has_ended(tmp_path: Path, mo
     assert len(Run(tmp_path).ended) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_often", [False, True])
 async def test_silent_targets_are_looked_for_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_often: bool

@@ -63,6 +63,7 @@ def serve(server: Server, *gpus: Gpu) -> str:
     return f"http://127.0.0.1:{server.server_port}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("states", "code"),
     [

@@ -165,6 +165,7 @@ def test_vital_fields_blank_on_every_gpu_are_unknown(interval: float) -> None:
     assert states(node) == ["ok", "ok"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [1.0, 15.0, 60.0])
 @pytest.mark.parametrize("values", [DEFAULT_PAGE, JOB, HUNG], ids=["default", "all", "hung"])
 def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], interval: float) -> None:

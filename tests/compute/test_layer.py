@@ -206,6 +206,7 @@ def test_time_is_counted_by_raw_class() -> None:
     assert [counted(found, "workload_class_seconds", NAMES[reading]) for reading in (IDLE, BUSY, MEMORY)] == [2, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_square_wave_that_no_scraper_sees_is_counted() -> None:
     """0.3 s busy and 0.7 s idle at 10 Hz, looked at every 15 s: the average of the gauge can be anything."""
     level, ticks = 0.9, []

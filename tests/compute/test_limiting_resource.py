@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.computed_tick import Result
@@ -65,6 +67,7 @@ def difference(result: Result) -> tuple[str, str] | None:
     return (workload.raw_class, saturation.limiting_resource) if saturation.ratio - nearest >= CLEARLY else None
 
 
+@pytest.mark.slow
 def test_every_difference_between_class_and_limiting_resource_is_documented() -> None:
     documented = [{(name, resource) for name in row.classes for resource in row.resources} for row in DIFFERENCES]
     chance = random.Random(11)

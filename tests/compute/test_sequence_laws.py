@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.examples import SHARE
 from tests.support.sequences.laws import broken_laws
 
-SEQUENCES = 500
+SEQUENCES = 500 // SHARE
 PARTS = 4
 
 

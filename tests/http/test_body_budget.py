@@ -65,6 +65,7 @@ def large(number: int, *, packed: bool) -> tuple[bytes, bytes]:
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body), page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @on_both_loops
 async def test_large_pages_wait_for_each_other(packed: bool) -> None:

@@ -223,6 +223,7 @@ async def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer
     assert {request.token for request in server.requests} == {"first", "second"}
 
 
+@pytest.mark.slow
 async def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
     """50 changes a second, watches cut and lists expired meanwhile: a list, a watch, and not one a second."""
 
@@ -265,6 +266,7 @@ async def test_requests_stay_apart_while_everything_fails(server: FakeApiServer)
     assert sum(waited) >= len(server.requests) - 1
 
 
+@pytest.mark.slow
 async def test_the_rate_of_requests_has_a_short_and_a_long_limit(server: FakeApiServer) -> None:
     server.put(pod("one"))
     clock = ManualClock()

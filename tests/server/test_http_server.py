@@ -218,6 +218,7 @@ def test_a_body_in_chunks_is_cut_off() -> None:
 CHUNKED = b"POST /reads HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "piece"),
     [
@@ -355,6 +356,7 @@ def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
     on_uvloop(test)
 
 
+@pytest.mark.slow
 def test_a_wrong_request_behind_a_slow_one_mixes_no_answers() -> None:
     async def test(site: Site) -> None:
         client = await site.connect()

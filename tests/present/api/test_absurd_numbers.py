@@ -19,6 +19,7 @@ ABSURD = [inf, -inf, nan, 1e300, -1e300, 1e18, -1.0]
 PATHS = ("/gpus", "/gpus/0", "/gpus/0/history", "/jobs", "/health/gpus", "/container/metrics")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ABSURD)
 async def test_no_route_fails(number: float) -> None:
     check = CheckState("xid_critical", "crit", number, number, "x", (("xid", number),), "x", True)

@@ -261,6 +261,7 @@ async def test_a_subscriber_that_disconnects_makes_room_for_another(start: Start
     await fourth.until(lambda: len(fourth.events) == 1)
 
 
+@pytest.mark.slow
 async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
     """2,000 ticks of 50 GPUs, some 40 MB: one reader gets all of it, the other what fits, and is told."""
     running = start(hub(patience=20 * SECONDS))  # a slow machine is not cut off
@@ -373,6 +374,7 @@ def test_the_kinds() -> None:
     assert KINDS == ("tick", "workload_class", "health", "xid", "removal", "owner", "finding")
 
 
+@pytest.mark.slow
 def test_a_daemon_stops_with_open_event_streams(tmp_path: Path) -> None:
     with (
         serving(tmp_path, "--source", "demo", "--set", "source.interval=0.1") as daemon,
@@ -391,6 +393,7 @@ def test_a_daemon_stops_with_open_event_streams(tmp_path: Path) -> None:
         assert "level=error" not in daemon.log()
 
 
+@pytest.mark.slow
 def test_a_daemon_keeps_the_configured_fields_and_seconds(tmp_path: Path) -> None:
     overrides = ("--set", "source.interval=0.1", "--set", "history.fields=[power_watts]", "--set", "history.seconds=2s")
     with serving(tmp_path, "--source", "demo", *overrides) as daemon:

@@ -55,6 +55,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "message", "status"), [(*row, status) for status in WRONG for row in WRONG[status]])
 async def test_a_wrong_request_is_refused_with_the_reason(path: str, message: str, status: int) -> None:
     known = Known([gpu(0), gpu(1), mig(3, 7), mig(3, 8)], [gpu(0, "node2")])

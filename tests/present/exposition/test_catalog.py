@@ -103,6 +103,7 @@ def test_error_counters_and_limits_are_the_same_in_both() -> None:
     assert [name for name in kept if form_of(name) != "every" and "limiting" not in name] == []
 
 
+@pytest.mark.slow
 async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check_and_xid() -> None:
     """An hour of samples every second: GPU 7 has eight checks and three XIDs, GPU 2 an unknown class at times."""
     source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")

@@ -246,6 +246,7 @@ def test_both_spellings_and_repeated_rows_are_one_gpu(tmp_path: Path) -> None:
     assert ask(tmp_path, rows, expected) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "base_units", "expected"),
     [

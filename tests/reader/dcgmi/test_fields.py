@@ -81,6 +81,7 @@ async def test_a_refused_field_that_is_not_named_is_found(standin: Standin) -> N
         assert source.lost == {"field_refused": (150, 1002)} or source.lost == {"field_refused": (1002, 150)}
 
 
+@pytest.mark.slow
 async def test_profiling_that_is_let_go_comes_back(standin: Standin, caplog: pytest.LogCaptureFixture) -> None:
     held = Refusal("profiling_held", PROFILING)
     standin.change(gpus=gpus("ampere", 1), refusals=(held,))

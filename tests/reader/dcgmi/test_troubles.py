@@ -62,6 +62,7 @@ async def test_each_trouble_is_one_error_and_then_there_is_data(
         assert source.starts == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.2.9", "4.2.3"])
 async def test_an_engine_that_dies_is_understood_in_every_era(standin: Standin, version: str) -> None:
     standin.change(version=version)

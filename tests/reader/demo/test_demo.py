@@ -147,6 +147,7 @@ def test_gpus_have_owners_and_one_is_shared() -> None:
     assert [gpu for gpu in GPUS if found[gpu] == ["4711"]] == [TRAINING, PEER, FAILING]
 
 
+@pytest.mark.slow
 def test_jobs_and_pods_come_and_go_with_their_work(story: list[Page]) -> None:
     for gpu, turn in ((HPC, 480), (LOADER, 240)):
         names = [tuple(owners(float(t))[gpu]) for t in range(2 * turn)]
@@ -321,6 +322,7 @@ def test_noise_is_bounded_periodic_and_smooth(t: float) -> None:
 # Each GPU's story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "usual", "at_least"),
     [

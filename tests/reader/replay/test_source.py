@@ -121,6 +121,7 @@ async def test_a_headerless_capture_needs_columns(tmp_path: Path) -> None:
     assert values(ticks) == [[79.0, 43.0], [92.0, 50.0]]
 
 
+@pytest.mark.slow
 async def test_a_big_capture_is_streamed(tmp_path: Path) -> None:
     path = tmp_path / "big.txt.gz"
     with gzip.open(path, "wt", compresslevel=1) as file:
