@@ -18,10 +18,10 @@ from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.settings import USUAL_NAMESPACES
 from pulsed.model.target_store import TargetStore
+from tests.support.exporters import Exporter, exporting, page
 from tests.support.kubernetes.exchanges import access_to
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod
 from tests.support.waiting import eventually
-from tests.system.end_to_end.exporters import Exporter, exporting, page
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

@@ -19,8 +19,8 @@ from pulsed.errors import ExporterNotFound
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
+from tests.support.exporters import Exporter, exporting, page
 from tests.support.waiting import eventually
-from tests.system.end_to_end.exporters import Exporter, exporting, page
 
 
 @dataclass

@@ -13,7 +13,7 @@ from pulsed.commands.doctor import doctor
 from pulsed.configuration import Config, load
 from pulsed.translate.fields import GROUPS
 from tests.support.daemon import free_port
-from tests.system.end_to_end.exporters import Exporter, exporting
+from tests.support.exporters import Exporter, exporting
 from tools.bench.pages import exporter_page
 
 NO_USERS = f"http://127.0.0.1:{free_port()}/metrics"

@@ -15,11 +15,11 @@ from typing import Any
 
 from tests.support.certificates import Pair, make
 from tests.support.daemon import Daemon, environment, free_port, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.support.kubernetes.real_api_server import RealApiServer
 from tests.support.waiting import SECONDS, until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 DAEMON_LABELS = {"app.kubernetes.io/name": "pulsed"}
 DAEMONS = "gpu"

@@ -20,6 +20,7 @@ from pulsed import __version__
 from tests.present.exposition.pages import families_of
 from tests.support.certificates import make
 from tests.support.daemon import pulsed
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_api_server import pod
 from tests.support.kubernetes.gpu_cluster import (
     DAEMON_LABELS,
@@ -32,7 +33,6 @@ from tests.support.kubernetes.gpu_cluster import (
 )
 from tests.support.waiting import SECONDS, until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.system.end_to_end.exporters import Exporter, exporting
 from tools.generate_docs import ROOT
 
 CUSTOM = "/apis/custom.metrics.k8s.io"

@@ -21,12 +21,12 @@ import pytest
 from pulsed.compute.health.checks import CHECKS
 from tests.support.certificates import make_authority
 from tests.support.daemon import Daemon, free_port, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.http_servers import QuietHandler, running
 from tests.support.slurm import NODE, SlurmCluster, slurm
 from tests.support.tools import tool
 from tests.support.waiting import SECONDS, until
 from tests.system.deploy.tools import fetched
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 GLUE = Path(__file__).parents[3] / "deploy" / "health"
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.exporters import Exporter, exporting
+from tests.support.exporters import page as exporter_page
 from tests.support.kubernetes.fake_api_server import pod
 from tests.support.kubernetes.real_api_server import RealApiServer
 from tests.support.waiting import until
@@ -22,8 +24,6 @@ from tests.system.deploy.cases import FLEET, SINGLE, SOURCES
 from tests.system.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
 from tests.system.deploy.test_helm_runs import STOCK, deployed
 from tests.system.deploy.test_values_examples import OLD, PLATFORMS, values
-from tests.system.end_to_end.exporters import Exporter, exporting
-from tests.system.end_to_end.exporters import page as exporter_page
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"

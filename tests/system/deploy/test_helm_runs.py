@@ -23,12 +23,12 @@ import yaml
 
 from tests.support.certificates import make
 from tests.support.daemon import Daemon, environment, free_port
+from tests.support.exporters import Exporter, exporting
+from tests.support.exporters import page as exporter_page
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.support.waiting import SECONDS, until
 from tests.system.deploy.cases import HOST, WEB
 from tests.system.deploy.chart import Manifest, Values, config, container, environment_of, render
-from tests.system.end_to_end.exporters import Exporter, exporting
-from tests.system.end_to_end.exporters import page as exporter_page
 
 
 @contextlib.contextmanager

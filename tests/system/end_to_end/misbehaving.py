@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.system.end_to_end.exporters import page
+from tests.support.exporters import page
 
 PATIENCE = 30.0
 """Seconds after which an exporter that never finishes gives up."""

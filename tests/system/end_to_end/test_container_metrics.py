@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Answer, Daemon, free_port, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.gpu_cluster import gpu_cluster
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 PATH = "/container/metrics"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.exporters import Exporter, exporting, page
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.support.waiting import until
-from tests.system.end_to_end.exporters import Exporter, exporting, page
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 
@@ -67,16 +67,6 @@ def exporter(given: Exporter) -> Iterator[int]:
 def up(daemon: Daemon) -> dict[str, str]:
     found = re.findall(r'^pulsed_source_up\{source="([^"]*)"\} (\d)', daemon.get("/metrics").text, re.MULTILINE)
     return dict(found)
-
-
-def test_the_exporter_of_this_node_is_read_and_no_other(cluster: Cluster) -> None:
-    with exporter(Exporter(page_of("node-a"))) as port, exporter(Exporter(page_of("node-b", 1))) as other:
-        cluster.fake.put(pod("exporter-a", port=port))
-        cluster.fake.put(pod("exporter-b", port=other, node="node-b"))
-        with cluster.daemon() as daemon:
-            assert up(daemon) == {OPERATOR: "1"}
-            gpus = daemon.get("/gpus").json()["gpus"]
-            assert [(gpu["gpu"], gpu["node"]) for gpu in gpus] == [("0", "node-a")]
 
 
 TENANTS: dict[str, dict[str, Any]] = {

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_api_server import FakeApiServer
 from tests.support.kubernetes.gpu_cluster import api_variables
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 NODE, OTHERS = "node-a", {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "posts status"}
 HEALTHY, SOURCE = "GPUHealthy", "GPUSourceHealthy"

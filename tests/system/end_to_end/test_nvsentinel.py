@@ -11,9 +11,9 @@ import pytest
 from pulsed.compute.health.checks import BY_ID
 from pulsed.present.nvsentinel_faults import CHECK_NAMES, OTHER_NAMES, health_faults
 from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_nvsentinel import PlatformConnector
 from tests.support.waiting import until
-from tests.system.end_to_end.exporters import Exporter, exporting
 from tests.system.end_to_end.test_node_conditions import NODE, health
 
 CHECK = "PulsedRowRemapFailed"

@@ -11,7 +11,6 @@ from typing import Any
 
 from pulsed.present.demo_notice import DEMO_NOTICE
 from tests.support.daemon import Daemon, pulsed, serving
-from tests.support.kubernetes.fake_kubelet import container, kubelet, pods
 from tests.support.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[3]
@@ -48,22 +47,6 @@ def test_the_job_of_a_mapping_directory_is_the_owner_of_its_gpu(tmp_path: Path) 
         until(lambda: job("1") is None)
         assert "pulsed_job_gpus" not in daemon.get("/metrics").text
         until(lambda: f'pulsed_attribution_up{{source="{jobs}"}} 0' in daemon.get("/metrics").text)
-
-
-def test_the_pods_of_a_kubelet_are_the_owners_of_its_gpus(tmp_path: Path) -> None:
-    page, path = tmp_path / "page.prom", tmp_path / "kubelet.sock"
-    page.write_text(PAGE)
-    settings = [f"source.exporter.targets={page}", f"attribution.kubelet.socket={path}"]
-    settings += ["source.kind=exporter", "source.interval=1", f"attribution.jobs.directories={tmp_path}/none"]
-    response = pods({"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-a", "GPU-b::3")]})
-    with (
-        kubelet(path, lambda _: response),
-        serving(tmp_path, *(f"--set={each}" for each in settings)) as daemon,
-    ):
-        until(lambda: 'pulsed_attribution_up{source="kubelet"} 1' in daemon.get("/metrics").text)
-        pod = {"namespace": "ml", "pod": "train-0", "container": "main", "uid": ""}
-        until(lambda: [gpu["attribution"]["pods"] for gpu in daemon.get("/gpus").json()["gpus"]] == [[pod], [pod]])
-        assert 'pulsed_pod_gpus{namespace="ml",pod="train-0",container="main"} 2' in daemon.get("/metrics").text
 
 
 def test_the_account_of_a_job_over_a_restart_to_its_end(tmp_path: Path) -> None:

@@ -14,23 +14,6 @@ from tests.support.square_wave import BUSY, compare
 from tests.support.waiting import until
 from tools.generate_docs import ROOT
 
-
-def test_prometheus_scrapes_the_daemon_and_answers(tmp_path: Path) -> None:
-    with (
-        serving(tmp_path, "--source", "demo") as daemon,
-        prometheus(tmp_path, CONFIG.format(interval="1s", address=daemon.address)) as server,
-    ):
-        server.wait_for('up{job="pulsed"} == 1')
-        server.wait_for('count(pulsed_gpu_real_utilization_ratio{job="pulsed"}) == 8')
-        busy = server.wait_for('pulsed_gpu_workload_class{class="fp64_hpc_compute"} == 1')
-        assert [series["metric"]["gpu"] for series in busy] == ["2"]
-        one_class_each = server.wait_for("sum by (gpu) (pulsed_gpu_workload_class)")
-        assert [series["value"][1] for series in one_class_each] == ["1"] * 8
-        assert server.value('scrape_samples_scraped{job="pulsed"}')
-        assert server.ask('pulsed_gpu_info{model=~".*demo.*"}'), "demo data must say that it is"
-    assert "Error on ingesting" not in server.log_path.read_text()
-
-
 SHIPPED = ROOT / "deploy" / "prometheus" / "prometheus.yaml"
 
 HONOR_LABELS = """

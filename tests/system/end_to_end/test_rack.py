@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.support.daemon import pulsed, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.prometheus import CONFIG, prometheus
 from tests.support.waiting import until
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 NODES = [f"rack1-{number:02}" for number in range(1, 10)]
 GPUS, LINKS = 4, 18

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.support.daemon import Daemon, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.freezing_proxy import FreezingProxy
 from tests.support.kubernetes.fake_api_server import pod
 from tests.support.kubernetes.gpu_cluster import (
@@ -32,7 +33,6 @@ from tests.support.kubernetes.gpu_cluster import (
 from tests.support.kubernetes.real_api_server import RealApiServer
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 NODE = "node-0"
 SUM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/{}/gpu_real_utilization_sum"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.daemon import Daemon, serving
+from tests.support.exporters import Exporter, exporting, page
 from tests.support.waiting import SECONDS
-from tests.system.end_to_end.exporters import Exporter, exporting, page
 from tests.system.end_to_end.series import rows, values
 
 SM = "pulsed_gpu_sm_active_ratio"

@@ -14,10 +14,10 @@ import pytest
 
 from pulsed.kubernetes.api_client import REQUEST_LIMITS
 from tests.support.daemon import Daemon, pulsed, serving
+from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.waiting import until
-from tests.system.end_to_end.exporters import Exporter, exporting
 
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
