@@ -65,7 +65,7 @@ test-all: $(VENV)/.dev
 	TEST_EXAMPLES=all $(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 nightly: fuzz audit
-	WORKERS=2 .ci/debian trixie
+	.ci/debian trixie
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.bench $(ARGS)
