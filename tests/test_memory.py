@@ -20,6 +20,7 @@ def collector() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("long_seconds", "generation", "is_excluded"), [(0.0, 2, True), (0.0, 1, False), (9.0, 2, False)]
 )
@@ -36,6 +37,7 @@ def test_what_a_long_full_collection_found_alive_is_excluded(
     assert (gc.get_freeze_count() > 0) is is_excluded
 
 
+@pytest.mark.slow
 def test_reference_counts_free_the_state_of_gpus() -> None:
     ticks = raw_ticks(40, 3)
     gc.collect()

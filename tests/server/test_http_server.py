@@ -470,6 +470,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
     on_uvloop(test, WebServerSettings(max_connections=32))
 
 
+@pytest.mark.slow
 def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
     async def test(site: Site) -> None:
         crowd = [await site.connect() for _ in range(16)]

@@ -104,6 +104,7 @@ def test_the_command(format: str) -> None:
     assert (finished.returncode, finished.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interval", "is_told"), [("100ms", True), ("1s", False)])
 def test_the_price_of_a_short_interval_is_told(interval: str, is_told: bool) -> None:
     finished = pulsed("doctor", "--source", "demo", f"--set=source.interval={interval}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
@@ -85,6 +86,7 @@ async def test_a_summary_has_the_values_of_the_documents() -> None:
         assert row["limiting_resource"] == each["saturation"]["limiting_resource"]
 
 
+@pytest.mark.slow
 async def test_ten_thousand_gpus() -> None:
     made = store(*[[gpu(number, f"node{node}") for number in range(8)] for node in range(1250)])
     status, document = await get(made, "/gpus?view=summary&fields=workload_class")
@@ -216,6 +218,7 @@ async def test_a_client_that_does_not_read_is_disconnected() -> None:
     assert events.subscribers == ()
 
 
+@pytest.mark.slow
 def test_over_a_real_daemon(tmp_path: Path) -> None:
     with serving(tmp_path, "--source", "demo", "--set", "source.interval=100ms") as daemon:
         with httpx.stream(

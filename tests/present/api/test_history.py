@@ -226,6 +226,7 @@ def test_beyond_its_bytes_the_oldest_go_first() -> None:
     assert len(times) > 15
 
 
+@pytest.mark.slow
 def test_a_fleet_stays_within_its_bytes() -> None:
     """2,000 GPUs of 250 targets: what is counted is at least what is there."""
     limit = 2 * 2**20
