@@ -20,10 +20,8 @@ from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.present.exposition.catalog import GPU_FAMILIES, form_of
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
@@ -82,12 +80,6 @@ pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter
 * XIDs have the label `err_code`, but no `err_msg`.
 
 ## Computed
-"""
-
-NODES_HEAD = """
-## By node and model
-
-Labels: `node`, `model`. A board with MIG counts once, as the board. Counters do not decrease when a GPU is gone.
 """
 
 OWNERS_HEAD = """
@@ -170,15 +162,6 @@ def _computed() -> Iterator[str]:
         Row((series(summary.name, (label for label in summary.labels if label != "le")),), summary.help)
         for summary in SUMMARIES
     )
-    yield NODES_HEAD
-    yield from table(
-        Row((series(family.name, [family.label] if family.label else []),), family.help) for family in NODE_FAMILIES
-    )
-    yield "\n### Series of a fleet\n"
-    yield "`publish.series: fleet` has these per GPU, each as on a lean page, beside those by node, owner and daemon:"
-    names = [family.name for family in GPU_FAMILIES if form_of(family.name, "fleet")]
-    yield ", ".join(f"`{name.removeprefix('pulsed_gpu_')}`" for name in names) + "."
-    yield "Coverage of real utilization is there while it is below 1, time of thermal violation once it is above 0."
 
 
 def _owners() -> Iterator[str]:

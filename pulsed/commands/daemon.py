@@ -318,11 +318,8 @@ class Daemon:
         )
 
     async def _read_pages(self) -> AsyncIterator[bytes]:
-        """Render the page in its parts, and the series of daemons that push."""
-        parts = self._pages.parts
-        for name in parts.names("group", time.monotonic()):
-            if part := parts.part(name, time.monotonic()):
-                yield await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False, part=part)
+        """Render the page, and the series of daemons that push."""
+        yield await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
         yield PUSHED
 
     def _server(self) -> Server:

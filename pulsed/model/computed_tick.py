@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, key_of, repeated
 from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, XidEvent
 from pulsed.model.owner import Owners
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
@@ -282,3 +282,28 @@ def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
             zip(tick.devices, tick.readings, tick.results, strict=True)
         )
     ]
+
+
+def without_duplicates(ticks: Iterable[ComputedTick], here: str) -> list[ComputedTick]:
+    """Return the ticks of several targets without the GPUs that an earlier tick, or the same one, already has.
+
+    Args:
+        here: node of GPUs whose source does not name one.
+    """
+    found = list(ticks)
+    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in found)
+    return [_without(tick, positions) if positions else tick for tick, positions in zip(found, hidden, strict=True)]
+
+
+def _without(tick: ComputedTick, positions: Container[int]) -> ComputedTick:
+    """Return the tick without the GPUs at some positions, for outputs that show the state of GPUs."""
+    kept = [position for position in range(len(tick.devices)) if position not in positions]
+    places = {old: new for new, old in enumerate(kept)}
+    return replace(
+        tick,
+        devices=tuple([tick.devices[position] for position in kept]),
+        readings=tuple([tick.readings[position] for position in kept]),
+        results=tuple([tick.results[position] for position in kept]),
+        anomalies={places[old]: reasons for old, reasons in tick.anomalies.items() if old in places},
+        lost={places[old]: time for old, time in tick.lost.items() if old in places},
+    )

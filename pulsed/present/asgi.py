@@ -20,12 +20,6 @@ HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/
 PROBES = frozenset((HEALTHY, HEALTH, READY))
 """Paths of probes. Outside the route prefix they redirect, so that a probe needs no configuration."""
 
-PART_PAGES = ("/daemon/metrics", "/groups/{number}/metrics", "/nodes/{node}/metrics")
-"""Paths of the parts of the metrics page."""
-
-SERVICE_DISCOVERY = "/sd"
-"""Path of the list of these parts for Prometheus."""
-
 EVENTS = "/events"
 """Path of the stream of events."""
 
@@ -60,15 +54,6 @@ def route_of(scope: Scope, prefix: str) -> str | None:
     if not prefix:
         return path
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
-
-
-def part_page_of(path: str) -> str | None:
-    """Return which of `PART_PAGES` a path is; None for others."""
-    for page in PART_PAGES:
-        begin, _, rest = page.partition("{")
-        if path.startswith(begin) and path.endswith(rest.partition("}")[2]) and (rest or path == page):
-            return page
-    return None
 
 
 def header_of(headers: Iterable[Header], wanted: bytes) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from pulsed.model.computed_tick import GpuSample, gpu_samples
-from pulsed.model.gpu import Device, key_of, node_of, repeated
+from pulsed.model.computed_tick import GpuSample, gpu_samples, without_duplicates
+from pulsed.model.gpu import Device, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
@@ -139,13 +139,7 @@ METRICS: tuple[HardwareMetric, ...] = (
 def hardware_points(store: TargetStore, now: float) -> Iterator[HardwarePoint]:
     """Yield the points of all GPUs of targets that are fresh at `now` (monotonic seconds), each GPU once."""
     ticks = [target.tick for target in store.targets if target.fresh(now) and target.tick is not None]
-    hidden = repeated([key_of(device, store.node) for device in tick.devices] for tick in ticks)
-    shown = [
-        sample
-        for tick, positions in zip(ticks, hidden, strict=True)
-        for position, sample in enumerate(gpu_samples(tick))
-        if position not in positions
-    ]
+    shown = [sample for tick in without_duplicates(ticks, store.node) for sample in gpu_samples(tick)]
     for sample in sorted(shown, key=lambda sample: node_of(sample.device, store.node)):
         node, common = node_of(sample.device, store.node), attributes_of(sample.device)
         for metric in METRICS:

@@ -66,7 +66,7 @@ class PublishSettings(Settings):
 
     series: SeriesChoice = setting(
         "lean",
-        "Series per GPU on `/metrics`: `lean` has at most 100, `fleet` some 25, `full` all (docs/metrics.md).",
+        "Series per GPU on `/metrics`: `lean` has at most 100, `full` all (docs/metrics.md).",
     )
     include: Families = setting((), "Families to publish in full as well.")
     exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pulsed.errors import GpuNotForgettable, GpuNotFound
@@ -25,11 +25,9 @@ from pulsed.present.asgi import (
     HEAD_ONLY,
     HEALTH,
     HEALTHY,
-    PLAIN_TEXT,
     PROBES,
     READY,
     RELOAD,
-    SERVICE_DISCOVERY,
     App,
     Header,
     Message,
@@ -38,12 +36,10 @@ from pulsed.present.asgi import (
     Send,
     client_of,
     header_of,
-    part_page_of,
     respond,
     route_of,
 )
 from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.page_parts import WHOLE, PagePart, PartKind
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.exposition.text_format import accepts_gzip, choose_format
 from pulsed.server.fair_queue import FairQueue, QueueFull
@@ -58,7 +54,6 @@ class _Answer(NamedTuple):
     status: int
     text: str
     headers: tuple[Header, ...] = ()
-    content_type: bytes = PLAIN_TEXT
 
 
 _ONLY_READS = _Answer(405, "only GET and HEAD", ((b"allow", b"GET, HEAD"),))
@@ -114,14 +109,9 @@ class DaemonApp:
         if path not in (HEALTHY, HEALTH):
             await self._store.catch_up()
         if path == self._telemetry_path:
-            await self._metrics(path, WHOLE, scope, send)
+            await self._metrics(scope, send)
         elif path is None:
             await self._answer("other", self._outside(scope), scope, send)
-        elif page := part_page_of(path):
-            part = self._pages.parts.part(path[1:].removesuffix("/metrics"), time.monotonic())
-            await self._metrics(page, part, scope, send)
-        elif path == SERVICE_DISCOVERY:
-            await self._answer(path, self._discovered(scope), scope, send)
         elif path in PROBES:
             await self._answer(path, self._probe(path, scope), scope, send)
         elif path in (RELOAD, FORGET):
@@ -136,15 +126,13 @@ class DaemonApp:
     async def _answer(self, name: str, answer: _Answer, scope: Scope, send: Send) -> None:
         self._telemetry.count_request(name, answer.status)
         body = f"{answer.text}\n".encode()
-        await respond(scope, send, answer.status, body, *answer.headers, content_type=answer.content_type)
+        await respond(scope, send, answer.status, body, *answer.headers)
 
-    async def _metrics(self, path: str, part: PagePart | None, scope: Scope, send: Send) -> None:
-        """Answer with a part of the metrics page; None is one that does not exist. The path is counted."""
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        """Answer with the metrics page."""
+        path = self._telemetry_path
         if not _reads(scope):
             await self._answer(path, _ONLY_READS, scope, send)
-            return
-        if part is None:
-            await self._answer(path, _Answer(404, f"no such page; {SERVICE_DISCOVERY} lists all pages"), scope, send)
             return
         if self.max_requests and self._running >= self.max_requests:
             busy = _Answer(503, "too many requests at the same time", ((b"retry-after", b"1"),))
@@ -152,45 +140,17 @@ class DaemonApp:
             return
         self._running += 1
         try:
-            await self._page(path, part, scope, send)
+            await self._page(scope, send)
         finally:
             self._running -= 1
 
-    async def _page(self, path: str, part: PagePart, scope: Scope, send: Send) -> None:
+    async def _page(self, scope: Scope, send: Send) -> None:
         accept, encoding = (header_of(scope["headers"], name) for name in (b"accept", b"accept-encoding"))
         chosen, gzip = choose_format(accept), accepts_gzip(encoding)
-        self._telemetry.count_request(path, 200)
-        body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip, part=part)
+        self._telemetry.count_request(self._telemetry_path, 200)
+        body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
         headers = [(b"vary", b"Accept, Accept-Encoding"), *([(b"content-encoding", b"gzip")] if gzip else ())]
         await respond(scope, send, 200, body, *headers, content_type=chosen.content_type.encode())
-
-    def _discovered(self, scope: Scope) -> _Answer:
-        """Return the pages of all parts, by `?by=` group or node, in the format of Prometheus' http_sd.
-
-        They have the address that the client used, and the daemon's `instance`: series have the same labels on the
-        whole page and on its parts. The label `page` distinguishes the series `up` of the parts.
-        """
-        if not _reads(scope):
-            return _ONLY_READS
-        host = header_of(scope["headers"], b"host")
-        asked = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("by", ["group"])
-        by = ",".join(asked)
-        if by not in get_args(PartKind):
-            return _Answer(400, f"by: {by!r} is not allowed; use one of {', '.join(get_args(PartKind))}")
-        if not host:
-            return _Answer(400, "the request has no header Host, from which the addresses are made")
-        found = [
-            {
-                "targets": [host],
-                "labels": {
-                    "__metrics_path__": f"{self._route_prefix}/{name}/metrics",
-                    "instance": host,
-                    "page": name,
-                },
-            }
-            for name in self._pages.parts.names(cast("PartKind", by), time.monotonic())
-        ]
-        return _Answer(200, json_text(found), content_type=b"application/json")
 
     def _probe(self, path: str, scope: Scope) -> _Answer:
         if not _reads(scope):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any, cast
 
 import pytest
 
 from pulsed.model.target_store import TargetStore
 from pulsed.present.asgi import CLIENT, App, Client, Message, Receive, Scope, Send, respond
-from pulsed.present.exposition.page import MANY_GPUS, Pages
+from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.server import app as module
 from pulsed.server.app import DaemonApp
-from tests.present.boards import busy_gpus, gpu, store_of, target, tick
 
 Answer = tuple[int, dict[bytes, bytes], bytes]
 
@@ -54,18 +52,14 @@ class Api:
         self.sent.append(scope["path"])
 
 
-def daemon_app(
-    api: App, pages: object = None, max_requests: int = 1, store: TargetStore | None = None, prefix: str = ""
-) -> DaemonApp:
-    store = store or TargetStore("node")
+def daemon_app(api: App, pages: object = None, max_requests: int = 1) -> DaemonApp:
+    store = TargetStore("node")
     telemetry = Telemetry(store)
     pages = cast("Pages", pages) or Pages(store, telemetry)
-    return DaemonApp(store, pages, lambda: api, telemetry, "/metrics", max_requests, None, None, prefix)
+    return DaemonApp(store, pages, lambda: api, telemetry, "/metrics", max_requests, None, None, "")
 
 
-async def ask(
-    app: App, path: str, client: str = "", reads: asyncio.Event | None = None, query: bytes = b"", host: bytes = b"a:1"
-) -> Answer:
+async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None = None) -> Answer:
     """Return the answer to a request of a client, which reads nothing before the event is set."""
     said: list[Message] = []
 
@@ -81,8 +75,8 @@ async def ask(
         "type": "http",
         "path": path,
         "method": "GET",
-        "headers": [(b"host", host)] if host else [],
-        "query_string": query,
+        "headers": [(b"host", b"a:1")],
+        "query_string": b"",
     }
     await app({**scope, "raw_path": path.encode(), "state": {CLIENT: Client(client)}}, receive, send)
     return said[0]["status"], dict(said[0]["headers"]), b"".join(each["body"] for each in said[1:])
@@ -154,35 +148,3 @@ async def test_a_request_that_is_cancelled_leaves_the_turn_to_the_next() -> None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (await ask(app, "/gpus"))[0] == 200
-
-
-async def test_the_parts_of_the_page_are_found_and_answer() -> None:
-    store = store_of(target("a", tick([gpu(0, "n/1 x")])))
-    app = daemon_app(Api(), store=store, prefix="/gpu")
-    for query, names in ((b"", ["groups/0", "daemon"]), (b"by=node", ["nodes/n/1 x", "daemon"])):
-        status, headers, body = await ask(app, "/gpu/sd", query=query)
-        assert (status, headers[b"content-type"]) == (200, b"application/json")
-        found = json.loads(body)
-        assert [each["targets"] for each in found] == [["a:1"]] * 2
-        assert [each["labels"] for each in found] == [
-            {"__metrics_path__": f"/gpu/{name}/metrics", "instance": "a:1", "page": name} for name in names
-        ]
-        for each in found:
-            assert (await ask(app, each["labels"]["__metrics_path__"]))[0] == 200
-    for path in ("/gpu/groups/1/metrics", "/gpu/groups/0x/metrics", "/gpu/nodes//metrics", "/gpu/nodes/n2/metrics"):
-        assert (await ask(app, path))[0] == 404
-    for query in (b"by=rack", b"by=", b"by=node&by=node"):
-        assert (await ask(app, "/gpu/sd", query=query))[0] == 400
-    assert (await ask(app, "/gpu/sd", host=b""))[0] == 400
-
-
-async def test_a_page_of_many_gpus_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
-    store = store_of(*[target(name, tick(busy_gpus(MANY_GPUS // 2, 1, name))) for name in ("a", "b")])
-    store.targets[0].arrived = store.targets[1].arrived = time.monotonic()
-    app = daemon_app(Api(), store=store)
-    await ask(app, "/metrics")
-    assert caplog.messages == []
-    store.replace([*store.targets, target("c", tick([gpu(0, "c")]), arrived=time.monotonic())])
-    for path in ("/groups/0/metrics", "/metrics", "/metrics"):
-        await ask(app, path)
-    assert [(each.levelname, "/sd" in each.message) for each in caplog.records] == [("WARNING", True)]

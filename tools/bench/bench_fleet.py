@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
+from pulsed.present.exposition.page_parts import GROUP_TARGETS, WHOLE
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.page_parts import GROUP_TARGETS, WHOLE
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from tests.present.reference import ReferenceCollector

@@ -166,7 +166,7 @@ async def _page() -> Sequence[Series]:
     """Return the series of a node."""
     source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "demo")
     store = TargetStore("demo", [Target("demo", "demo", 1.0, 1e6)])
-    pages, text = Pages(store, Telemetry(store), PageSettings(catalog("fleet"))), ""
+    pages, text = Pages(store, Telemetry(store), PageSettings(catalog("lean"))), ""
     for second in range(PAGE_SECONDS):
         store.targets[0].accept(pipeline.process(await source.read()), float(second))
         if second % STEP == 0:

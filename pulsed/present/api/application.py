@@ -5,9 +5,8 @@ Importing this module costs some 0.2 s and 13 MB: it is imported by the first re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -23,8 +22,7 @@ from pulsed.present.api.routes.gpus import catalog_router, class_router, gpu_rou
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.asgi import HEALTH, HEALTHY, PART_PAGES, READY, SERVICE_DISCOVERY
-from pulsed.present.exposition.page_parts import PartKind
+from pulsed.present.asgi import HEALTH, HEALTHY, READY
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
@@ -81,15 +79,12 @@ def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | No
 
 def _front_paths(telemetry_path: str) -> dict[str, Any]:
     """Return the OpenAPI paths that are served outside FastAPI."""
-    formats = "text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
-    page, part = f"Prometheus page: {formats}", f"Part of the Prometheus page: {formats}"
+    page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
     alive = "Liveness of the process, whatever the sources do"
     text = {"text/plain": {"schema": {"type": "string"}}}
     paths: dict[str, Any] = {}
     for path, summary in (
         (telemetry_path, page),
-        *((path, part) for path in PART_PAGES),
-        (SERVICE_DISCOVERY, "The parts of the Prometheus page, as targets for http_sd; ?by=group or node"),
         (HEALTHY, alive),
         (HEALTH, alive),
         (READY, "Readiness: 200 with fresh data"),
@@ -97,28 +92,13 @@ def _front_paths(telemetry_path: str) -> dict[str, Any]:
         answers: dict[str, Any] = {"200": {"description": "OK", "content": text}}
         if path == READY:
             answers["503"] = {"description": "No fresh data", "content": text}
-        if path == SERVICE_DISCOVERY:
-            answers["200"] = {"description": "OK", "content": {"application/json": {"schema": {"type": "array"}}}}
-            answers["400"] = {"description": "Unknown kind of part", "content": text}
-        if path in PART_PAGES:
-            answers["404"] = {"description": "No such part", "content": text}
-        if path in (telemetry_path, *PART_PAGES):
+        if path == telemetry_path:
             answers["200"] = {
                 "description": "OK",
                 "content": text | {"application/openmetrics-text": {"schema": {"type": "string"}}},
             }
-        paths[path] = {"get": {"summary": summary, "responses": answers, "parameters": _parameters(path)}}
+        paths[path] = {"get": {"summary": summary, "responses": answers, "parameters": []}}
     return paths
-
-
-def _parameters(path: str) -> list[dict[str, Any]]:
-    """Return the OpenAPI parameters of a path that is served outside FastAPI."""
-    text = {"type": "string"}
-    found = [{"name": name, "in": "path", "required": True, "schema": text} for name in re.findall(r"\{(\w+)\}", path)]
-    if path == SERVICE_DISCOVERY:
-        kinds = {"type": "string", "enum": list(get_args(PartKind)), "default": "group"}
-        found.append({"name": "by", "in": "query", "required": False, "schema": kinds})
-    return found
 
 
 def _remove_422(document: dict[str, Any]) -> None:

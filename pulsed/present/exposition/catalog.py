@@ -3,7 +3,6 @@
 `publish.series: full` publishes every series. `lean` publishes what dashboards, rules and alerts need in at most 100
 series per GPU, besides 3 per raised check and one per XID: a state set is its current state, a counter by label begins
 once it counts. Error counters and limits are the same in both, because an absent one means that it is not measured.
-`fleet` publishes some 25 series per GPU: what the Fleet dashboard and the alerts need beside sums by node and model.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from pulsed.present.exposition.family_types import (
     Family,
     Samples,
 )
-from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.exposition.owner_families import OWNER_NAMES
 from pulsed.present.exposition.series_memory import CounterForm
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.text_format import label_pairs
 
-SeriesChoice = Literal["lean", "full", "fleet"]
+SeriesChoice = Literal["lean", "full"]
 
-Form = CounterForm | Literal["every", "current", "differing", "recent", "incomplete"]
+Form = CounterForm | Literal["every", "current", "differing", "recent"]
 """Which samples of a family are published: `every`; those of the `current` state; all if they are `differing`, else
-none; those that were not 0 in the last ten minutes (`recent`); those below 1 (`incomplete`); or as `CounterForm`."""
+none; those that were not 0 in the last ten minutes (`recent`); or as `CounterForm`."""
 
 FORMS: Mapping[Form, str] = MappingProxyType(
     {
@@ -49,7 +47,6 @@ FORMS: Mapping[Form, str] = MappingProxyType(
         "counted": "counted",
         "events": "counted",
         "recent": "recent",
-        "incomplete": "incomplete",
     }
 )
 """Mark of each form in docs/metrics.md; empty where a lean page has the series of a full one."""
@@ -91,41 +88,12 @@ _LEAN: Mapping[str, Form | None] = {
 }
 """Forms in lean that differ from those in full; None: not in lean. Integrals replace the rates of links."""
 
-_FLEET: Mapping[str, Form | None] = {
-    **dict.fromkeys(("info", "last_sample_timestamp_seconds", "health_severity", "health_coverage_ratio"), "every"),
-    "health_check": "current",
-    "health_check_since_timestamp_seconds": "every",
-    "health_events_total": "events",
-    "xid_events_total": "events",
-    "inputs_inconsistent": "every",
-    **dict.fromkeys(("real_utilization_ratio", "saturation_ratio", "gpu_utilization_ratio"), "every"),
-    "real_utilization_coverage_ratio": "incomplete",
-    **dict.fromkeys((f"{name}_active_ratio" for name in ("sm", "tensor", "dram")), "every"),
-    **dict.fromkeys(("encoder_utilization_ratio", "decoder_utilization_ratio"), "recent"),
-    **dict.fromkeys(("workload_class", "limiting_resource"), "current"),
-    **dict.fromkeys(
-        (
-            "observed_seconds_total",
-            "real_utilization_seconds_total",
-            "real_utilization_unknown_seconds_total",
-            "energy_joules_total",
-        ),
-        "every",
-    ),
-    **{f"{name}_total": "counted" for name in _COUNTED if name != "class_energy_joules"},
-    "thermal_violation_seconds_total": "counted",
-    **dict.fromkeys(("power_watts", "power_limit_watts", "memory_used_ratio"), "every"),
-    **dict.fromkeys(("temperature_celsius", "temperature_margin_celsius"), "every"),
-}
-"""Forms in fleet; all other families of GPUs are left out."""
-
 _FULL: Mapping[str, Form] = {"xid_events_total": "zero_first"}
 
 GPU_FAMILIES: tuple[Family, ...] = (*QUANTITY_FAMILIES, *COUNTER_FAMILIES, *DERIVED)
 NAMES: tuple[str, ...] = (
     *(family.name for family in GPU_FAMILIES),
     *(summary.name for summary in SUMMARIES),
-    *(family.name for family in NODE_FAMILIES),
     *OWNER_NAMES,
 )
 """The names that `publish.include` and `publish.exclude` accept."""
@@ -168,14 +136,12 @@ class Catalog:
 
     Attributes:
         summaries: names of the families over all GPUs.
-        nodes: names of the families by node and model.
         owners: names of the families of owners.
     """
 
     columns: tuple[PageColumn, ...]
     derived: tuple[PageDerived, ...]
     summaries: frozenset[str]
-    nodes: frozenset[str]
     owners: frozenset[str]
 
     @cached_property
@@ -209,7 +175,6 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
             PageDerived(family, form, _samples(family, form)) for family in DERIVED if (form := forms.get(family.name))
         ),
         frozenset(summary.name for summary in SUMMARIES if summary.name in forms),
-        frozenset(family.name for family in NODE_FAMILIES if family.name in forms),
         frozenset(name for name in OWNER_NAMES if name in forms),
     )
 
@@ -233,7 +198,7 @@ def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequ
         return full
     if not name.startswith(PREFIX) or name in OWNER_NAMES:
         return full
-    return _LEAN.get(suffix, full) if series == "lean" else _FLEET.get(suffix)
+    return _LEAN.get(suffix, full)
 
 
 def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
@@ -241,12 +206,6 @@ def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples
         found = family.samples(sample)
         return found if len(set(found[1])) > 1 else NO_SAMPLES
 
-    def incomplete(sample: GpuSample) -> Samples:
-        found = family.samples(sample)
-        return found if min(found[1], default=1.0) < 1.0 else NO_SAMPLES
-
-    if form == "incomplete":
-        return incomplete
     if form == "current" and family.current is not None:
         return family.current
     return differing if form == "differing" else family.samples

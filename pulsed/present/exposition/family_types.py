@@ -1,14 +1,12 @@
-"""Types of metric families of GPUs and nodes. This module must not depend on a text format or a particular family."""
+"""Types of metric families of GPUs. This module must not depend on a text format or a particular family."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from pulsed.model.computed_tick import GpuSample
-from pulsed.model.gpu import GpuKey
 from pulsed.model.vocabulary import is_counter
 from pulsed.present.exposition.text_format import MetricType
 
@@ -114,31 +112,3 @@ def state_set(
         basis,
         lambda sample: alone[get(sample)],
     )
-
-
-NODE_PREFIX = "pulsed_node_"
-
-NodeModel = tuple[str, str]
-"""A node and the product name of GPUs on it."""
-
-NodeGpu = tuple[GpuKey, GpuSample]
-"""The key of a GPU or MIG instance, and its sample."""
-
-
-class NodeFamily(NamedTuple):
-    """A family by node and model; `label` is its third label, empty for none."""
-
-    name: str
-    type: MetricType
-    help: str
-    label: str = ""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """All of its labels."""
-        return ("node", "model", self.label) if self.label else ("node", "model")
-
-
-def own_label(family: NodeFamily, state: str) -> str:
-    """Return the family's own label as text."""
-    return f',{family.label}="{state}"' if family.label else ""

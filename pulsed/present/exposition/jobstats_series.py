@@ -68,16 +68,14 @@ class TargetJobstats:
         self._devices: tuple[Device, ...] | None = None
         self._rows: list[tuple[int, Owner | None, str]] = []
 
-    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> list[bytes]:
-        """Return the sample lines of every family; devices at the positions `hidden` belong to other targets."""
+    def render(self, tick: ComputedTick) -> list[bytes]:
+        """Return the sample lines of every family."""
         if tick.devices is not self._devices:
             self._devices, self._rows = tick.devices, list(_rows(tick.devices, self._here))
-        shown = [row for row in self._rows if row[0] not in hidden]
-        return ["".join(self._lines(family, tick, shown)).encode("utf-8", "replace") for family in FAMILIES]
+        return ["".join(self._lines(family, tick)).encode("utf-8", "replace") for family in FAMILIES]
 
-    @staticmethod
-    def _lines(family: JobstatsFamily, tick: ComputedTick, rows: list[tuple[int, Owner | None, str]]) -> Iterator[str]:
-        for position, job, labels in rows:
+    def _lines(self, family: JobstatsFamily, tick: ComputedTick) -> Iterator[str]:
+        for position, job, labels in self._rows:
             value = family.get(tick.devices[position], tick.readings[position], job)
             if value is not None:
                 yield f"{family.name}{{{labels}}} {value!r}\n"

@@ -37,47 +37,34 @@ class TargetPassthrough:
     """The republished series of one target, kept as long as its tick is the same; `here` is this process's node."""
 
     def __init__(self, here: str) -> None:
-        self.keys: list[str] = []
-        self.layout: Layout | None = None  # before the first tick
+        self.layout = Layout("exporter", ())
         self._here = here
         self._source: Layout | None = None
         self._devices: tuple[Device, ...] = ()
         self._labels: Labels = ()
         self._names: list[str] = []
+        self._keys: list[str] = []
         self._coded: frozenset[int] = frozenset()
         self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
-        self._hidden: frozenset[int] = frozenset()
+        self._hidden: set[int] = set()
         self._chunks: dict[str, bytes] = {}
 
-    def has_layout(self, tick: ComputedTick) -> bool:
-        """Return whether the layout of the last `update_layout` is that of a tick."""
-        is_known = tick.layout is self._source and tick.raw.target_labels == self._labels
-        return is_known and (tick.devices is self._devices or tick.layout.dialect != "dmon")
-
-    def update_layout(self, tick: ComputedTick) -> bool:
-        """Update to the target's layout; return whether its series changed."""
-        source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
-        if self.has_layout(tick):
-            return False
-        self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
-        self._tick = lambda: None
-        self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
-        self._names = [series.name for series in layout.series]
-        self.keys = [
-            _series_text(series, self._labels) if _republishable(series.name, series.labels) else ""
-            for series in layout.series
-        ]
-        self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
-        return True
-
-    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
+    def render(self, tick: ComputedTick, taken: set[str]) -> Mapping[str, bytes]:
         """Return the sample lines by metric name, in the source's order; names without samples are omitted.
 
-        The layout is that of the last `update_layout`; series at the positions `hidden` belong to other targets.
+        Args:
+            taken: series of other targets, which are left out; those of this one are added.
         """
+        self._update_layout(tick)
+        hidden = set()
+        for position, key in enumerate(self._keys):
+            if key in taken:
+                hidden.add(position)
+            elif key:
+                taken.add(key)
         if tick is not self._tick() or hidden != self._hidden:
             lines: dict[str, list[str]] = {}
-            for position, (name, key, value) in enumerate(zip(self._names, self.keys, tick.values, strict=True)):
+            for position, (name, key, value) in enumerate(zip(self._names, self._keys, tick.values, strict=True)):
                 if key and position not in hidden and _publishable(value):
                     if position in self._coded:
                         key = _with_code(key, value)
@@ -85,6 +72,21 @@ class TargetPassthrough:
             self._chunks = {name: "".join(found).encode("utf-8", "replace") for name, found in lines.items()}
             self._tick, self._hidden = ref(tick), hidden
         return self._chunks
+
+    def _update_layout(self, tick: ComputedTick) -> None:
+        source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
+        is_known = source is self._source and tick.raw.target_labels == self._labels
+        if is_known and (tick.devices is self._devices or not from_dmon):
+            return
+        self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
+        self._tick = lambda: None
+        self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
+        self._names = [series.name for series in layout.series]
+        self._keys = [
+            _series_text(series, self._labels) if _republishable(series.name, series.labels) else ""
+            for series in layout.series
+        ]
+        self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
 
 
 def _series_text(series: Series, added: Labels) -> str:

@@ -39,22 +39,19 @@ class SeriesMemory:
         self.now = -inf
         self.hold = LEAST_HOLD_SECONDS
         self._interval = 0.0
-        self._requested: dict[str, float] = {}
         self._changed_until = -inf
         self._first_since_change: dict[GpuKey, float] = {}
         self._times: dict[GpuKey, dict[str, float]] = {}
 
-    def begin_page(self, now: float, part: str = "") -> None:
-        """Begin a page, or a part of it, that is requested at this time.
+    def begin_page(self, now: float) -> None:
+        """Begin a page that is requested at this time.
 
         A new counter is held at 0 for twice the interval between requests, because there may be two scrapers.
         """
-        before = self._requested.get(part, now)
-        if before < now:
-            self._interval = max(now - before, self._interval / 2.0)
+        if -inf < self.now < now:
+            self._interval = max(now - self.now, self._interval / 2.0)
             self.hold = min(max(2.0 * self._interval, LEAST_HOLD_SECONDS), MOST_HOLD_SECONDS)
-            self._requested = {each: time for each, time in self._requested.items() if now - time < RECENT_SECONDS}
-        self._requested[part] = self.now = now
+        self.now = now
         self._changed_until = min(self._changed_until, now + MOST_HOLD_SECONDS)
 
     def change_forms(self) -> None:

@@ -13,12 +13,9 @@ from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.model.computed_tick import ComputedTick, gpu_samples
 from pulsed.model.counters import Distribution
-from pulsed.model.gpu import GpuKey
+from pulsed.model.gpu import GpuKey, key_of
 from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
-from pulsed.present.exposition.family_types import NodeModel
-from pulsed.present.exposition.node_counters import NodeCounters
-from pulsed.present.exposition.node_sums import NodeNumbers, by_node, node_numbers
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 
@@ -64,58 +61,50 @@ SUMMARIES = (DISTRIBUTION, CHECKS, QUANTITIES, PEAKS)
 
 
 class TargetCounts:
-    """Counts over the GPUs of one target, kept as long as its tick is the same; `quantities` are counted.
+    """Counts over the GPUs of one target, kept as long as its tick is the same.
+
+    Args:
+        here: node of GPUs whose source does not name one.
+        quantities: those that are counted.
 
     Attributes:
         checks: GPUs by check and state, if that is not ok.
         quantities: GPUs by quantity.
-        nodes: numbers of the gauges by node and model.
+        models: product names.
     """
 
-    def __init__(self, quantities: Sequence[str]) -> None:
+    def __init__(self, here: str, quantities: Sequence[str]) -> None:
+        self._here = here
         self.checks: Counter[Values] = Counter()
         self.quantities: Counter[Values] = Counter()
         self.models: frozenset[str] = frozenset()
-        self.nodes: Mapping[NodeModel, NodeNumbers] = {}
         self._pick = itemgetter(*(POSITION[name] for name in quantities))
         self._labels = [(name,) for name in quantities]
         self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
-        self._hidden: frozenset[int] = frozenset()
         self._health: Sequence[Health] = ()
         self._not_ok: Sequence[Sequence[Values]] = ()
 
-    def update(
-        self,
-        tick: ComputedTick,
-        keys: Sequence[GpuKey],
-        hidden: frozenset[int],
-        distribution: Distributions,
-        counters: NodeCounters,
-    ) -> None:
-        """Count the GPUs of a tick, without those at the positions `hidden`."""
-        if tick is self._tick() and hidden == self._hidden:
-            return
-        self._tick, self._hidden = ref(tick), hidden
-        shown = [
-            each for position, each in enumerate(zip(keys, gpu_samples(tick), strict=True)) if position not in hidden
-        ]
-        self.models = frozenset([sample.device.model for _, sample in shown])
-        columns = zip(*[self._pick(sample.reading) for _, sample in shown], strict=True)
+    def update(self, tick: ComputedTick, distributions: Distributions) -> TargetCounts:
+        """Count the GPUs of a tick; return these counts."""
+        if tick is self._tick():
+            return self
+        self._tick = ref(tick)
+        shown = gpu_samples(tick)
+        self.models = frozenset([sample.device.model for sample in shown])
+        columns = zip(*[self._pick(sample.reading) for sample in shown], strict=True)
         counts = {label: len(shown) - column.count(None) for label, column in zip(self._labels, columns, strict=False)}
         self.quantities = Counter({label: count for label, count in counts.items() if count})
-        health = [sample.result.health for _, sample in shown if sample.device.entity.kind == "gpu"]
+        health = [sample.result.health for sample in shown if sample.device.entity.kind == "gpu"]
         if len(health) != len(self._health) or not all(map(is_, health, self._health)):
             known = dict(zip(map(id, self._health), self._not_ok, strict=True))
             self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
             self._health = health
             self.checks = Counter(chain.from_iterable(self._not_ok))
-        nodes = by_node(shown)
-        self.nodes = {place: node_numbers(gpus) for place, gpus in nodes.items()}
-        for place, gpus in nodes.items():
-            counters.add(place, gpus)
-        for key, sample in shown:
+        for sample in shown:
             if sample.result.counters.distribution is not None:
-                distribution.add(key, sample.device.model, sample.result.counters.distribution)
+                key = key_of(sample.device, self._here)
+                distributions.add(key, sample.device.model, sample.result.counters.distribution)
+        return self
 
 
 def _not_ok(health: Health) -> Sequence[Values]:

@@ -1,7 +1,6 @@
 """The sample lines of the GPU families, rendered once per tick and target.
 
-A page of 10,000 GPUs is joined from the chunks of some thousand targets, of which only those with a new tick are
-rendered again. Both text formats have the same sample lines.
+Only targets with a new tick are rendered again. Both text formats have the same sample lines.
 """
 
 from __future__ import annotations
@@ -50,19 +49,15 @@ class TargetRenderer:
     """
 
     def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory, *, owner_labels: bool = False) -> None:
-        self.keys: tuple[GpuKey, ...] = ()
         self._here, self._catalog, self._memory, self._owner_labels = here, catalog, memory, owner_labels
         self._devices: tuple[Device, ...] = ()
         self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
-        self._hidden: frozenset[int] = frozenset()
         self._reset()
 
     def _reset(self) -> None:
-        """Forget everything that depends on the shown devices."""
-        self._tick = lambda: None
-        shown = [position for position in range(len(self._devices)) if position not in self._hidden]
-        self._labels = [self._label_text(self._devices[position]) + "} " for position in shown]
-        self._keys = [self.keys[position] for position in shown]
+        """Forget everything that depends on the devices."""
+        self._labels = [self._label_text(device) + "} " for device in self._devices]
+        self._keys: list[GpuKey] = [key_of(device, self._here) for device in self._devices]
         self._chunks = [b""] * len(self._catalog.families)
         self._columns: Sequence[tuple[Value, ...]] = ((),) * len(self._catalog.columns)
         self._samples: dict[int, list[Samples]] = {}
@@ -75,34 +70,15 @@ class TargetRenderer:
     def _label_text(self, device: Device) -> str:
         return label_pairs(gpu_labels(device, self._here)) + (owner_label_text(device) if self._owner_labels else "")
 
-    def has_devices(self, devices: tuple[Device, ...]) -> bool:
-        """Return whether these are the devices of the last `update_devices`."""
-        return devices is self._devices
-
-    def update_devices(self, devices: tuple[Device, ...]) -> bool:
-        """Update to the target's devices; return whether they changed."""
-        if self.has_devices(devices):
-            return False
-        self._devices = devices
-        self.keys = tuple(key_of(device, self._here) for device in devices)
-        self._reset()
-        return True
-
-    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> list[bytes]:
-        """Return the sample lines of every family, empty for one without samples.
-
-        The devices are those of the last `update_devices`; those at the positions `hidden` belong to other targets.
-        """
-        if hidden != self._hidden:
-            self._hidden = hidden
+    def render(self, tick: ComputedTick) -> list[bytes]:
+        """Return the sample lines of every family, empty for one without samples."""
+        if tick.devices is not self._devices:
+            self._devices = tick.devices
             self._reset()
         if tick is not self._tick() or self._temporary:
             self._tick = ref(tick)
-            shown = gpu_samples(tick)
-            if hidden:
-                shown = [sample for position, sample in enumerate(shown) if position not in hidden]
-            if shown:
-                self._update(shown)
+            if tick.devices:
+                self._update(gpu_samples(tick))
         return self._chunks
 
     def _update(self, shown: Sequence[GpuSample]) -> None:

@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from pulsed.present.exposition.node_sums import NODE_FAMILIES
 
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.exposition.catalog import NAMES, form_of
-from pulsed.present.exposition.node_sums import NODE_FAMILIES
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, selector

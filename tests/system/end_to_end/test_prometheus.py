@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from pulsed.present.exposition.page_parts import GROUP_TARGETS
 from tests.support.daemon import serving
 from tests.support.prometheus import CONFIG, prometheus
 from tests.support.square_wave import BUSY, compare
@@ -52,35 +50,6 @@ def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
     # dmon prints no times: a line that a busy machine delivers late counts for a part of the next one's time.
     assert seen.counter == pytest.approx(seen.truth, rel=0.02)
     assert seen.observed == pytest.approx(1.0, rel=0.01), "some time was not observed"
-
-
-def test_prometheus_finds_the_parts_of_the_page(tmp_path: Path) -> None:
-    """By the shipped configuration: every series once, with the labels of the whole page, and up for each part."""
-    names = [f"n{node}" for node in range(GROUP_TARGETS + 1)]
-    for name in names:
-        (tmp_path / f"{name}.prom").write_text(exporter_page(0, 0).replace("gpu=", f'Hostname="{name}",gpu='))
-    targets = ",".join(str(tmp_path / f"{name}.prom") for name in names)
-    arguments = ("--source", "exporter", "--set", f"source.exporter.targets=[{targets}]", "--set", "source.interval=1s")
-    with serving(tmp_path, *arguments) as daemon:
-        jobs = {each["job_name"]: each for each in yaml.safe_load(SHIPPED.read_text())["scrape_configs"]}
-        (fleet,) = jobs["pulsed-fleet"].pop("http_sd_configs")
-        sd = fleet["url"].replace("pulsed-fleet:9401", daemon.address)
-        found = {"group": [{"url": sd}], "node": [{"url": f"{sd}?by=node", "refresh_interval": "1s"}]}
-        scraped = [{**jobs["pulsed-fleet"], "job_name": by, "http_sd_configs": sd} for by, sd in found.items()]
-        scraped.append({**jobs["pulsed"], "job_name": "whole", "static_configs": [{"targets": [daemon.address]}]})
-        del scraped[-1]["file_sd_configs"]
-        settings = {"global": {"scrape_interval": "1s"}, "scrape_configs": scraped}
-        with prometheus(tmp_path, yaml.safe_dump(settings)) as server:
-
-            def series(job: str) -> set[frozenset[tuple[str, str]]]:
-                every = server.ask(f'{{__name__=~"pulsed_.+",__name__!~"pulsed_http.+",job="{job}"}}')
-                return {frozenset((each["metric"] | {"job": ""}).items()) for each in every}
-
-            for job, pages in (("group", 3), ("node", len(names) + 1), ("whole", 1)):
-                server.wait_for(f'count(up{{job="{job}"}} == 1) == {pages}')
-                server.wait_for(f'count(pulsed_gpu_info{{job="{job}"}}) == {len(names)}')
-            until(lambda: series("whole") == series("group") == series("node"))
-    assert "Error on ingesting" not in server.log_path.read_text()
 
 
 def exporter_page(xid: int, events: int) -> str:
