@@ -172,11 +172,11 @@ def test_no_two_families_have_one_name() -> None:
 
 
 def test_names_of_families_that_are_not_of_gpus() -> None:
-    names = ("process_cpu_seconds_total", "DCGM_FI_DEV_GPU_TEMP", "pulsed_node_gpus")
+    names = ("process_cpu_seconds_total", "DCGM_FI_DEV_GPU_TEMP", "pulsed_node_pci_gpus")
     assert [head_of(name, "gauge", "").name for name in names] == [
         "pulsed.process.cpu_seconds_total",
         "DCGM_FI_DEV_GPU_TEMP",
-        "pulsed.node.gpus",
+        "pulsed.node.pci_gpus",
     ]
 
 

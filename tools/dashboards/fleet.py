@@ -1,22 +1,20 @@
 """The dashboard of all GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.
 
-With 100,000 GPUs a query that reads a series of each takes 0.3 s, and over a range 3 s: few do.
+With 100,000 GPUs a query that reads a series of each takes 0.3 s, and over a range 3 s: few of the latter do.
 """
 
 from __future__ import annotations
 
-from pulsed.present.promql.levels import UTILIZATION, of_model
+from pulsed.present.promql.levels import BOARDS, UTILIZATION
 from tools.dashboards.model import Dashboard, Found, Panel, Query, Row
 from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (
     BOARD,
-    BY_INDEX,
     CHOSEN,
     GPU,
     HOUR,
     KILOWATT_HOUR,
     LEGEND,
-    NODES,
     RANGE,
     RATE,
     RECORDED,
@@ -26,43 +24,42 @@ from tools.dashboards.promql import (
     average_of_all,
     average_utilization,
     beside_none,
-    counted_states,
+    by_node,
     either,
     grown,
     highest_ever,
     known_zero,
     observed,
-    of_models,
-    of_nodes,
     or_none,
     selected,
     slowdown_of_model,
     state_number,
     total,
     total_of_all,
+    with_words,
 )
 from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, SECONDS, WATT
 from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, IDLE, RESOURCES, SEVERITIES, UP, USE
 from tools.dashboards.variables import chained_variables
 
 HELD, FREE = 'kind="held"', 'kind="free"'
-_DISTRIBUTION = "real_utilization_distribution_ratio"
 _OF_NODES = f'{SCOPE},node=~"$node",model=~"$model"'
 THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
-SAMPLE = "last_sample_timestamp_seconds"
-PRESENT_CHOSEN = f"group by ({BOARD}) {selected('pulsed_gpu_info', BY_INDEX)}"
-_EARLIER = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model",{BY_INDEX}}}[{RANGE}]))'
-_MOST = f"sum(max_over_time({of_nodes('gpus')}[{RANGE}]))"
-GONE = either(
-    f"({_MOST} - (sum({of_nodes('gpus')}) or 0 * {_MOST}))",
-    f"(count({_EARLIER} unless {PRESENT_CHOSEN}) or 0 * count({_EARLIER}))",
-)
+PRESENT_CHOSEN = f"group by ({BOARD}) {selected('pulsed_gpu_info')}"
+_EARLIER = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model"}}[{RANGE}]))'
+GONE = f"count({_EARLIER} unless {PRESENT_CHOSEN}) or 0 * count({_EARLIER})"
 DAEMONS = (
     f'(up{{{SCOPE},job=~"pulsed.*"}}'
     f" or up{{{SCOPE}}} and on (cluster, job, instance) last_over_time(pulsed_build_info{{{SCOPE}}}[{RANGE}]))"
 )
-SEVERITY_CHOSEN = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity', BY_INDEX)}"
-CHECKED = either(f"0 * sum({of_nodes('gpus')})", f"0 * count({SEVERITY_CHOSEN} >= 0)")
+
+
+def severity(*matchers: str) -> str:
+    """Return the health severity of each chosen board."""
+    return f"max by ({BOARD}) {selected('pulsed_gpu_health_severity', *matchers)}"
+
+
+CHECKED = f"0 * count({severity()} >= 0)"
 THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
 IDLEST, LEAST_USED, HOTTEST, NEAREST, STRONGEST = (
     f'node=~"${name}"' for name in ("idlest", "least_used", "hottest", "nearest", "strongest")
@@ -75,23 +72,22 @@ def held_hours(*matchers: str) -> str:
     return f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, *matchers, function='increase')} / {HOUR} > 0"
 
 
-def degrees_left(matcher: str) -> str:
+def degrees_left(*matchers: str) -> str:
     """Return the degrees of each GPU below its limit, or that of its model."""
-    temperature = selected("pulsed_gpu_temperature_celsius", matcher)
-    margin = selected("pulsed_gpu_temperature_margin_celsius", matcher)
-    limit = selected("pulsed_gpu_slowdown_temperature_celsius", matcher)
+    temperature = selected("pulsed_gpu_temperature_celsius", *matchers)
+    margin = selected("pulsed_gpu_temperature_margin_celsius", *matchers)
+    limit = selected("pulsed_gpu_slowdown_temperature_celsius", *matchers)
     return (
         f"min by ({GPU}, limit) (({margin} or {limit} - {temperature})"
-        f" or on ({GPU}) label_replace(({slowdown_of_model(matcher)}) - on ({GPU}) {temperature},"
+        f" or on ({GPU}) label_replace(({slowdown_of_model(*matchers)}) - on ({GPU}) {temperature},"
         ' "limit", "of the model", "", ""))'
     )
 
 
 LONGEST_HELD = f"topk(20, {held_hours(IDLEST)})"
 COOLEST_MARGIN = f"bottomk(10, {degrees_left(NEAREST)})"
-_MARGIN, _TEMPERATURE = of_nodes("temperature_margin_min_celsius"), of_nodes("temperature_max_celsius")
 _TEMPERATURES, _POWERS = (
-    grown("max_over_time", f"pulsed_gpu_{name}", RANGE, BY_INDEX) for name in ("temperature_celsius", "power_watts")
+    grown("max_over_time", f"pulsed_gpu_{name}", RANGE, UNRECORDED) for name in ("temperature_celsius", "power_watts")
 )
 _RANKINGS = {
     "idlest": (f"topk(20, {held_hours()})", "were held and idle longest"),
@@ -99,86 +95,64 @@ _RANKINGS = {
         f"bottomk(30, {grown('avg_over_time', 'pulsed_gpu_real_utilization_ratio', RANGE)})",
         "were used least; by samples, so that the panel has some to order by counters",
     ),
-    "hottest": (f"topk(10, max_over_time({_TEMPERATURE}[{RANGE}]) or {_TEMPERATURES})", "were hottest"),
+    "hottest": (
+        f"topk(10, max_over_time({by_node('temperature_celsius', 'max')}[{RANGE}]) or {_TEMPERATURES})",
+        "were hottest",
+    ),
     "nearest": (
-        f"bottomk(10, {_MARGIN}) or topk by (model) (10, {_TEMPERATURE} unless {_MARGIN})"
-        f" or bottomk(10, {degrees_left(BY_INDEX)})",
+        f"bottomk(10, {degrees_left()})",
         "are closest to thermal slowdown, by their own limits or those of their models",
     ),
     "strongest": (
-        f"topk(10, max_over_time({of_nodes('power_limit_max_ratio')}[{RANGE}])"
-        f" or {_POWERS} / pulsed_gpu_power_limit_watts{{{CHOSEN},{BY_INDEX}}})",
+        f"topk(10, max_over_time({by_node('power_limit_ratio', 'max')}[{RANGE}])"
+        f" or {_POWERS} / pulsed_gpu_power_limit_watts{{{CHOSEN},{UNRECORDED}}})",
         "came closest to their power limits",
     ),
 }
 RANKINGS = tuple(
     Found(name, expr, "node", True, f"The nodes of the GPUs that {what}.") for name, (expr, what) in _RANKINGS.items()
 )
-"""The nodes of the GPUs in each ranking, most of them found in sums by node: its panels read only their series."""
-
-
-def sum_of(name: str) -> str:
-    """Return the sum of a quantity of all chosen GPUs."""
-    return either(f"sum({of_nodes(name)})", f"sum({selected(f'pulsed_gpu_{name}', BY_INDEX)})")
+"""The nodes of the GPUs in each ranking: its panels read only their series."""
 
 
 def share_of(part: str, whole: str) -> str:
     """Return the ratio of two sums over those that have both."""
 
     def summed(name: str, with_name: str) -> str:
-        of_gpus = f"{selected(f'pulsed_gpu_{name}', BY_INDEX)} and {selected(f'pulsed_gpu_{with_name}', BY_INDEX)}"
-        nodes = f"{of_nodes(name, UNRECORDED)} and {of_nodes(with_name, UNRECORDED)}"
-        return either(f"sum({of_models(name, 'sum')})", f"sum({nodes})", f"sum({of_gpus})")
+        gpus, others = (selected(f"pulsed_gpu_{each}", UNRECORDED, BOARDS) for each in (name, with_name))
+        return either(f"sum({by_node(name, 'sum')})", f"sum({gpus} and {others})")
 
     return f"{summed(part, whole)} / {summed(whole, part)}"
 
 
 def mean_of(name: str) -> str:
-    """Return the mean of a ratio of all chosen GPUs; that of a node counts once per GPU."""
-    node, gpus = of_nodes(name, UNRECORDED), of_nodes("gpus", UNRECORDED)
-    known = name if name == UTILIZATION else "gpus"
+    """Return the mean of a ratio of all chosen GPUs."""
     return either(
-        f"sum({of_models(name, 'sum')}) / sum({of_models(known, 'count')})",
-        f"sum({node} * {gpus}) / sum({gpus} and {node})",
-        f"avg({selected(f'pulsed_gpu_{name}', BY_INDEX)})",
+        f"sum({by_node(name, 'sum')}) / sum({by_node(name if name == UTILIZATION else 'gpus', 'count')})",
+        f"avg({selected(f'pulsed_gpu_{name}', UNRECORDED, BOARDS)})",
     )
 
 
 def least_of(name: str) -> str:
     """Return the minimum of a coverage of all chosen GPUs."""
-    return either(
-        f"min({of_models(f'{name}_ratio', 'min')})",
-        f"min({of_nodes(f'{name}_min_ratio', UNRECORDED)})",
-        f"min({selected(f'pulsed_gpu_{name}_ratio', BY_INDEX)})",
-    )
-
-
-def counted(state: str, label: str, of_gpus: str) -> str:
-    """Return the number of chosen GPUs by a state."""
-    recorded, nodes = of_models(f"{state}_gpus", "sum"), of_nodes(f"{state}_gpus", UNRECORDED)
-    return either(f"sum by ({label}) ({recorded})", f"sum by ({label}) ({nodes})", of_gpus)
+    return either(f"min({by_node(name, 'min')})", f"min({selected(f'pulsed_gpu_{name}', UNRECORDED, BOARDS)})")
 
 
 def counted_now(state: str, label: str) -> str:
     """Return the number of chosen GPUs by a state set."""
-    return counted(state, label, f"count by ({label}) {selected(f'pulsed_gpu_{state}', BY_INDEX, where=' == 1')}")
+    return either(
+        f"sum by ({label}) ({by_node(f'{state}_gpus', 'count')})",
+        f"count by ({label}) {selected(f'pulsed_gpu_{state}', UNRECORDED, where=' == 1')}",
+    )
 
 
 def age(function: str) -> str:
     """Return the largest, smallest or mean age of samples, at the time of the scrape."""
-
-    def since(sample: str) -> str:
-        return f"(timestamp({sample}) - {sample})"
-
-    of_node, of_gpus = since(of_nodes(SAMPLE, UNRECORDED)), since(f"pulsed_gpu_{SAMPLE}{{{CHOSEN},{BY_INDEX}}}")
-    recorded, gpus = of_models("sample_age_seconds", function), of_nodes("gpus", UNRECORDED)
+    sample = f"pulsed_gpu_last_sample_timestamp_seconds{{{CHOSEN},{UNRECORDED},{BOARDS}}}"
+    of_gpus, recorded = f"(timestamp({sample}) - {sample})", by_node("sample_age_seconds", function)
     if function != "sum":
-        return either(f"{function}({recorded})", f"{function}({of_node})", f"{function}({of_gpus})")
-    return either(
-        f"sum({recorded}) / sum({of_models('gpus', 'count')})",
-        f"sum({of_node} * {gpus}) / sum({gpus})",
-        f"avg({of_gpus})",
-    )
+        return either(f"{function}({recorded})", f"{function}({of_gpus})")
+    return either(f"sum({recorded}) / sum({by_node('gpus', 'count')})", f"avg({of_gpus})")
 
 
 OVERVIEW = Row(
@@ -186,13 +160,13 @@ OVERVIEW = Row(
     (
         number(
             "GPUs",
-            either(f"sum({of_nodes('gpus')})", f"count({PRESENT_CHOSEN})"),
+            f"count({PRESENT_CHOSEN})",
             "Boards with fresh data. If there are fewer than installed, see the panels beside this one.",
         ),
         number(
             "GPUs gone",
             GONE,
-            "Boards that were reported in the range and are not now; of each node, at most as many as are missing.",
+            "Boards that were reported in the range and are not now.",
             limits=BAD_FROM_ONE,
         ),
         number(
@@ -210,19 +184,13 @@ OVERVIEW = Row(
         ),
         number(
             "Unhealthy GPUs",
-            either(
-                f'sum(pulsed_node_health_gpus{{{NODES},state=~"warn|hot|crit"}}) or 0 * sum({of_nodes("gpus")})',
-                f"sum({SEVERITY_CHOSEN} >= bool 2)",
-            ),
+            f"sum({severity()} >= bool 2)",
             "GPUs whose health is warn or worse.",
             limits=BAD_FROM_ONE,
         ),
         number(
             "GPUs with unknown health",
-            either(
-                f'sum(pulsed_node_health_gpus{{{NODES},state="unknown"}}) or 0 * sum({of_nodes("gpus")})',
-                f"sum({SEVERITY_CHOSEN} == bool -1)",
-            ),
+            f"sum({severity()} == bool -1)",
             "GPUs without the inputs of any check: their health is not ok, but unknown.",
             limits=BAD_FROM_ONE,
         ),
@@ -244,7 +212,7 @@ OVERVIEW = Row(
             known_zero(total_of_all("", "idle_seconds", RATE, FREE)),
             "Average number of GPUs that were idle without an owner: free capacity.",
         ),
-        number("Power", sum_of("power_watts"), "Power of all boards of the nodes on which all boards have it.", WATT),
+        number("Power", f"sum({selected('pulsed_gpu_power_watts')})", "Power of all boards that have it.", WATT),
         number(
             "Energy",
             f"{total_of_all('', 'energy_joules', RANGE, function='increase')} / {KILOWATT_HOUR}",
@@ -366,10 +334,7 @@ IDLE_GPUS = Row(
             " means that few GPUs do most of the work.",
             (
                 Query(
-                    either(
-                        f"sum by (le) (avg_over_time({of_model(_DISTRIBUTION)}{{{_OF_NODES}}}[{RATE}]))",
-                        f"sum by (le) (rate(pulsed_{_DISTRIBUTION}_bucket{{{_OF_NODES},{UNRECORDED}}}[{RATE}]))",
-                    ),
+                    f"sum by (le) (rate(pulsed_real_utilization_distribution_ratio_bucket{{{_OF_NODES}}}[{RATE}]))",
                     "{{le}}",
                 ),
             ),
@@ -523,8 +488,15 @@ HEALTH = Row(
             " `pulsed doctor` on that node lists them.",
             (
                 Query(
-                    counted("health", "state", counted_states("state", SEVERITY_CHOSEN, SEVERITIES)),
-                    "{{state}}",
+                    with_words(
+                        "severity",
+                        either(
+                            f"sum by (severity) ({by_node('health_gpus', 'count')})",
+                            f'count_values("severity", {severity(UNRECORDED)})',
+                        ),
+                        SEVERITIES,
+                    ),
+                    "{{severity}}",
                 ),
             ),
             stacked=True,
@@ -539,7 +511,7 @@ HEALTH = Row(
                     "topk(10, "
                     + either(
                         f"sum by (check, state) (cluster:pulsed_health_checks:sum{{{SCOPE}}})",
-                        f"sum by (check, state) (pulsed_health_checks{{{SCOPE},{UNRECORDED}}})",
+                        f"sum by (check, state) (pulsed_health_checks{{{SCOPE}}})",
                     )
                     + ")",
                     "{{check}}: {{state}}",
@@ -552,7 +524,7 @@ HEALTH = Row(
             "Share of health checks whose inputs are present, minimum and mean over all GPUs. If it is low, use a"
             " counters file of deploy/dcgm-exporter.",
             (
-                Query(least_of("health_coverage"), "minimum"),
+                Query(least_of("health_coverage_ratio"), "minimum"),
                 Query(mean_of("health_coverage_ratio"), "mean"),
             ),
             RATIO,
@@ -613,7 +585,7 @@ SELF = Row(
             "Share of the inputs of real utilization that is present, minimum and mean over all GPUs. Below 1 it is"
             " an estimate with bounds; `pulsed doctor` lists missing inputs.",
             (
-                Query(least_of("real_utilization_coverage"), "minimum"),
+                Query(least_of("real_utilization_coverage_ratio"), "minimum"),
                 Query(mean_of("real_utilization_coverage_ratio"), "mean"),
             ),
             RATIO,
@@ -638,7 +610,7 @@ SELF = Row(
         Panel(
             "Age of samples",
             "timeseries",
-            "Age of the oldest sample of each node at the scrape. Older than source.stale_after, a GPU leaves the page."
+            "Age of the samples of GPUs at the scrape. Older than source.stale_after, a GPU leaves the page."
             " Negative or very large: the clocks of the node and Prometheus differ.",
             tuple(Query(age(name), word) for name, word in (("max", "oldest"), ("sum", "mean"), ("min", "newest"))),
             SECONDS,

@@ -1,16 +1,16 @@
 """Expressions that several panels share: what is chosen, exact averages, rankings, and zeros that are known.
 
-No expression turns absence into 0: a 0 needs a series that was observed. Panels over all GPUs read the sums by node,
-which have no label `gpu`, or where rules have recorded them those by model; where GPUs are chosen by index, the series
-of these.
+No expression turns absence into 0: a 0 needs a series that was observed. Panels over time of all GPUs read what rules
+have recorded by node; without such rules, or where GPUs are chosen by index, model or job, the series of GPUs.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from pulsed.compute.products import BY_MODEL, TemperatureLimits
-from pulsed.present.promql.levels import MODEL_RATES, RATES, of_model
+from pulsed.present.promql.levels import CLASS_RATES, RATES, LevelRate, of_node
 from tools.dashboards.model import Found, State
 
 SCOPE = 'cluster=~"$cluster",job=~"$job"'
@@ -26,28 +26,22 @@ RATE, RANGE = "$__rate_interval", "$__range"
 KILOWATT_HOUR, HOUR = "3.6e6", "3600"
 
 NODES = f'{CHOSEN},model=~"$model"'
-"""The sums by node, as long as all GPUs of the nodes are chosen: without a label `gpu` they match `.*` alone. And what
-rules record by model, as long as all nodes and jobs are."""
-
-BY_INDEX = 'job!~"$gpu"'
-"""True of every GPU if some are chosen by index, and of none if all are: only then are their series read. No job has a
-number for a name; there are few to compare."""
+"""What rules record by node, as long as all GPUs, models and jobs are chosen: without these labels it matches `.*`
+alone."""
 
 UNRECORDED = 'recorded=~"$recorded"'
-"""True of every sum by node, but of none if rules have recorded those by model for the whole range."""
+"""True of every series of a GPU, but of none if rules have recorded what is chosen for the whole range."""
 
 RECORDED = Found(
     "recorded",
-    f"{of_model('gpus', 'count')}{{{CHOSEN}}} offset {RANGE}",
+    f"{of_node('gpus', 'count')}{{{NODES}}} offset {RANGE}",
     "__name__",
     False,
     "Whether rules record what is chosen.",
 )
 
 _OTHER_MODELS = f'pulsed_gpu_info{{{CHOSEN},model!~"$model"}}'
-_METRICS = {rate.counter: rate.metric for rate in (*RATES, *MODEL_RATES)}
-_OF_GPUS = {"energy_joules": "class_energy_joules"}
-"""Counters of GPUs whose sum has another name."""
+_RATES: Mapping[str, LevelRate] = {rate.metric: rate for rate in (*RATES, *CLASS_RATES)}
 
 
 def selected(metric: str, *matchers: str, where: str = "") -> str:
@@ -75,47 +69,41 @@ def average_utilization(by: str, over: str, *matchers: str) -> str:
     return f"{used} / ({observed} - {unknown} > 0.001)"
 
 
-def of_nodes(name: str, *matchers: str) -> str:
-    """Return a sum by node."""
-    return f"pulsed_node_{name}{{{','.join((NODES, *matchers))}}}"
+def by_node(metric: str, operation: str) -> str:
+    """Return what rules record by node."""
+    return f"{of_node(metric, operation)}{{{NODES}}}"
 
 
-def of_models(metric: str, operation: str) -> str:
-    """Return a recorded sum by model."""
-    return f"{of_model(metric, operation)}{{{NODES}}}"
+def either(recorded: str, of_gpus: str) -> str:
+    """Return an expression over what is recorded, or if there is none, the one over the series of GPUs."""
+    return f"({recorded} or {of_gpus})"
 
 
-def either(*exprs: str) -> str:
-    """Return an expression over recorded sums, if there are any, the one over the sums by node, or if there are none
-    because GPUs are chosen by index, the one over these."""
-    return f"({' or '.join(exprs)})"
-
-
-def total_of_all(by: str, name: str, over: str, *matchers: str, function: str = "rate") -> str:
-    """Return the sum of the growth of a counter that nodes have, too; `name` is without prefix and `_total`.
+def total_of_all(by: str, metric: str, over: str, *matchers: str, function: str = "rate") -> str:
+    """Return the sum of the growth of a counter that is recorded, by its recorded name.
 
     An increase is recorded as a rate, of which there is a value a minute.
     """
-    recorded = f"{of_model(_METRICS[name])}{{{','.join((NODES, *matchers))}}}"
+    rate = _RATES[metric]
+    recorded = f"{of_node(metric)}{{{','.join((NODES, *matchers))}}}"
     if function == "rate":
         summed = f"sum by ({by}) (avg_over_time({recorded}[{over}]))"
     else:
         summed = f"60 * sum by ({by}) (sum_over_time({recorded}[{over}:1m]))"
-    counter = of_nodes(f"{name}_total", UNRECORDED, *matchers)
-    chosen = total(by, f"pulsed_gpu_{_OF_GPUS.get(name, name)}_total", over, BY_INDEX, *matchers, function=function)
-    return either(summed, f"sum by ({by}) ({function}({counter}[{over}]))", chosen)
+    selects = (UNRECORDED, *([rate.selects] if rate.selects else ()), *matchers)
+    return either(summed, total(by, f"pulsed_gpu_{rate.counter}_total", over, *selects, function=function))
 
 
 def average_of_all(over: str) -> str:
     """Return the exact average of the real utilization of all chosen GPUs, as `average_utilization`."""
-    names = ("real_utilization_seconds", "observed_seconds", "real_utilization_unknown_seconds")
+    names = ("real_utilization_seconds", "gpu_seconds", "real_utilization_unknown_seconds")
     used, observed, unknown = (total_of_all("", name, over) for name in names)
     return f"{used} / ({observed} - {unknown} > 0.001)"
 
 
 def observed(over: str = RANGE) -> str:
     """Return 0 if any chosen GPU was observed, else nothing."""
-    return f"0 * {total_of_all('', 'observed_seconds', over)}"
+    return f"0 * {total_of_all('', 'gpu_seconds', over)}"
 
 
 def known_zero(expr: str, over: str = RATE) -> str:
@@ -146,9 +134,8 @@ def highest_ever(number: int, metric: str, *matchers: str, divided_by: str = "")
     return f"topk({number}, {highest} unless on (node, uuid) {_OTHER_MODELS} @ end())"
 
 
-def counted_states(label: str, expr: str, states: tuple[State, ...]) -> str:
-    """Return the number of GPUs by the word for their value."""
-    text = f'count_values("{label}", {expr})'
+def with_words(label: str, text: str, states: tuple[State, ...]) -> str:
+    """Return an expression with the words for the values of a label."""
     for state in states:
         text = f'label_replace({text}, "{label}", "{state.text}", "{label}", "{state.value}")'
     return text

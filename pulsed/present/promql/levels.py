@@ -1,6 +1,7 @@
-"""Recording rules of sums by cluster, node and model, from the sums by node and model on the page.
+"""Recording rules of sums by node, model and cluster, from the series of GPUs.
 
-The Fleet dashboard reads those by model instead of the series of all nodes.
+A board counts once: one that is split by MIG is one GPU. Only classes, bottlenecks and limiting resources are those of
+MIG instances, too. The Fleet dashboard reads the sums by node instead of the series of all GPUs.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pulsed.present.promql.rule_types import Recording
+from pulsed.present.promql.rule_types import GPU_KEY, Recording
 
 INTERVAL, RATE = "1m", "5m"
 
@@ -17,15 +18,34 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
     "model": ("cluster", "model"),
     "cluster": ("cluster",),
 }
-"""By level, the labels of its series, of which Prometheus may add `cluster`. A cluster's are sums of its models'."""
+"""By level, the labels of its series, of which Prometheus may add `cluster`. A cluster's are sums of its nodes'."""
+
+BOARDS = 'mig_id=""'
+"""Selects the series of boards."""
+
+MODEL_OF = f"on ({GPU_KEY}) group_left (model) group by ({GPU_KEY}, model) (pulsed_gpu_info)"
+"""Multiplied by this, a series of a GPU has the label `model`, too."""
 
 
 class LevelRate(NamedTuple):
-    """A recorded rate: its metric, the counter without `pulsed_node_` and `_total`, and a label that is kept."""
+    """A recorded rate.
+
+    Attributes:
+        metric: its name.
+        counter: of GPUs, without `pulsed_gpu_` and `_total`.
+        label: one that is kept.
+        selects: the series that count: those of boards, or all.
+    """
 
     metric: str
     counter: str
     label: str = ""
+    selects: str = BOARDS
+
+    @property
+    def expr(self) -> str:
+        """The rate of each series."""
+        return f"rate(pulsed_gpu_{self.counter}_total{{{self.selects}}}[{RATE}])"
 
 
 RATES = (
@@ -33,90 +53,96 @@ RATES = (
     LevelRate("real_utilization_seconds", "real_utilization_seconds"),
     LevelRate("real_utilization_unknown_seconds", "real_utilization_unknown_seconds"),
     LevelRate("idle_seconds", "idle_seconds", "kind"),
-    LevelRate("energy_joules", "energy_joules"),
+    LevelRate("energy_joules", "class_energy_joules"),
     LevelRate("idle_energy_joules", "idle_energy_joules", "kind"),
 )
 """Of all levels."""
 
-MODEL_RATES = (
-    LevelRate("workload_class_seconds", "workload_class_seconds", "class"),
+CLASS_RATES = (
+    LevelRate("workload_class_seconds", "workload_class_seconds", "class", ""),
     LevelRate("class_energy_joules", "class_energy_joules", "class"),
 )
+"""By node and model."""
 
-STATES: Mapping[str, str] = {
-    "health_gpus": "state",
-    "bottleneck_gpus": "bottleneck",
-    "limiting_resource_gpus": "resource",
-}
-"""Gauges by a label, with it."""
+STATES: Mapping[str, str] = {"bottleneck": "bottleneck", "limiting_resource": "resource"}
+"""State sets of GPUs, with their label."""
 
 UTILIZATION = "gpu_utilization_ratio"
-COVERAGES = ("health_coverage", "real_utilization_coverage")
+COVERAGES = ("health_coverage_ratio", "real_utilization_coverage_ratio")
 """Every GPU has them."""
 
 MEMORY = ("memory_used_bytes", "memory_bytes")
 
-DISTRIBUTION = "pulsed_real_utilization_distribution_ratio"
-SAMPLE = "pulsed_node_last_sample_timestamp_seconds"
-AGE = f"timestamp({SAMPLE}) - {SAMPLE}"
+_SAMPLE = f"pulsed_gpu_last_sample_timestamp_seconds{{{BOARDS}}}"
 
 
-def of_model(metric: str, operation: str = f"rate{RATE}") -> str:
-    """Return the name of a series by model.
+def of_node(metric: str, operation: str = f"rate{RATE}") -> str:
+    """Return the name of a series by node.
 
-    >>> of_model("gpus", "count"), of_model("gpu_seconds")
-    ('model:pulsed_gpus:count', 'model:pulsed_gpu_seconds:rate5m')
+    >>> of_node("gpus", "count"), of_node("gpu_seconds")
+    ('node:pulsed_gpus:count', 'node:pulsed_gpu_seconds:rate5m')
     """
-    return f"model:pulsed_{metric}:{operation}"
+    return f"node:pulsed_{metric}:{operation}"
 
 
 def level_rules(*, flat: bool) -> Iterator[Recording]:
-    """Yield the rules for clusters, nodes and models; if `flat`, no rule uses the result of another one."""
+    """Yield the rules for nodes, models and clusters; if `flat`, no rule uses the result of another one."""
     for level, labels in LEVELS.items():
-        for metric, operation, by, expr in _of_level(level, labels):
-            source = of_model(metric, operation) if level == "cluster" and not flat else expr
-            yield Recording(f"{level}:pulsed_{metric}:{operation}", f"{by} ({source})")
-    yield from _of_models()
+        yield from _of_level(level, labels, is_summed=level == "cluster" and not flat)
+    yield from _of_nodes()
     yield Recording("cluster:pulsed_health_checks:sum", "sum by (cluster, check, state) (pulsed_health_checks)")
 
 
-def _of_level(level: str, labels: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield metric, operation, aggregation and expression of each rule of a level."""
-    yield "gpus", "count", _by("sum", labels), "pulsed_node_gpus"
-    for rate in (*RATES, *(MODEL_RATES if level == "model" else ())):
-        expr = f"rate(pulsed_node_{rate.counter}_total[{RATE}])"
-        yield rate.metric, f"rate{RATE}", _by("sum", labels, rate.label), expr
-    yield "health_severity", "max", _by("max", labels), "pulsed_node_health_severity"
+def _of_level(level: str, labels: tuple[str, ...], *, is_summed: bool) -> Iterator[Recording]:
+    """Yield the rules of a level; `is_summed` is whether they are sums of what is recorded by node."""
+    model = f" * {MODEL_OF}" if level == "model" else ""
+
+    def rule(metric: str, operation: str, function: str, expr: str, label: str = "") -> Recording:
+        source = of_node(metric, operation) if is_summed else expr
+        return Recording(f"{level}:pulsed_{metric}:{operation}", f"{_by(function, labels, label)} ({source})")
+
+    yield rule("gpus", "count", "sum" if is_summed else "count", f"pulsed_gpu_info{{{BOARDS}}}")
+    for rate in (*RATES, *(() if level == "cluster" else CLASS_RATES)):
+        yield rule(rate.metric, f"rate{RATE}", "sum", rate.expr + model, rate.label)
+    yield rule("health_severity", "max", "max", "pulsed_gpu_health_severity" + model)
 
 
 def _by(function: str, labels: tuple[str, ...], label: str = "") -> str:
     return f"{function} by ({', '.join((*labels, label) if label else labels)})"
 
 
-def _of_models() -> Iterator[Recording]:
-    """Yield the rules by model alone; of a mean the sum over GPUs, and their number if nodes can lack it."""
-    labels = LEVELS["model"]
-    total = _by("sum", labels)
-    buckets = f"rate({DISTRIBUTION}_bucket[{RATE}])"
-    yield Recording(of_model("real_utilization_distribution_ratio"), f"{_by('sum', labels, 'le')} ({buckets})")
-    for metric, label in STATES.items():
-        yield Recording(of_model(metric, "sum"), f"{_by('sum', labels, label)} (pulsed_node_{metric})")
+def _of_nodes() -> Iterator[Recording]:
+    """Yield the rules by node alone; of a mean the sum over GPUs, and their number if some can lack it."""
+    labels = LEVELS["node"]
+
+    def rule(metric: str, operation: str, expr: str, function: str = "", label: str = "") -> Recording:
+        return Recording(of_node(metric, operation), f"{_by(function or operation, labels, label)} ({expr})")
+
+    severity = f'"severity", pulsed_gpu_health_severity{{{BOARDS}}}'
+    yield rule("health_gpus", "count", severity, "count_values")
+    for state, label in STATES.items():
+        yield rule(f"{state}_gpus", "count", f"pulsed_gpu_{state} == 1", label=label)
     for metric, other in (MEMORY, MEMORY[::-1]):
-        yield Recording(of_model(metric, "sum"), f"{total} (pulsed_node_{metric} and pulsed_node_{other})")
-    for metric in (UTILIZATION, *(f"{coverage}_ratio" for coverage in COVERAGES)):
-        yield Recording(of_model(metric, "sum"), f"{total} (pulsed_node_{metric} * pulsed_node_gpus)")
-    yield Recording(of_model(UTILIZATION, "count"), f"{total} (pulsed_node_gpus and pulsed_node_{UTILIZATION})")
+        yield rule(metric, "sum", f"{_of_boards(metric)} and {_of_boards(other)}")
+    for metric in (UTILIZATION, *COVERAGES):
+        yield rule(metric, "sum", _of_boards(metric))
+    yield rule(UTILIZATION, "count", _of_boards(UTILIZATION))
     for metric in COVERAGES:
-        yield Recording(of_model(f"{metric}_ratio", "min"), f"{_by('min', labels)} (pulsed_node_{metric}_min_ratio)")
-    for function in ("max", "min"):
-        yield Recording(of_model("sample_age_seconds", function), f"{_by(function, labels)} ({AGE})")
-    yield Recording(of_model("sample_age_seconds", "sum"), f"{total} (({AGE}) * pulsed_node_gpus)")
+        yield rule(metric, "min", _of_boards(metric))
+    for function in ("max", "min", "sum"):
+        yield rule("sample_age_seconds", function, f"timestamp({_SAMPLE}) - {_SAMPLE}")
+    yield rule("temperature_celsius", "max", "pulsed_gpu_temperature_celsius")
+    yield rule("power_limit_ratio", "max", "pulsed_gpu_power_watts / (pulsed_gpu_power_limit_watts > 0)")
+
+
+def _of_boards(metric: str) -> str:
+    return f"pulsed_gpu_{metric}{{{BOARDS}}}"
 
 
 LEVEL_RECORDING = "\n".join(
     (
         "GPUs, real utilization, idle time, power and worst health by node, model, and cluster if Prometheus adds that",
         "label. The formulas of pulsed-recording-owners apply; idle time has the label kind: held or free. What is by",
-        "model only is for the Fleet dashboard.",
+        "node only is for the Fleet dashboard.",
     )
 )

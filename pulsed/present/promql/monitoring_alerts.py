@@ -96,6 +96,7 @@ def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
 def _of_daemons() -> tuple[Alert, ...]:
     daemon = "on (cluster, job, instance)"
     sampled = "pulsed_source_last_sample_timestamp_seconds"
+    boards = f"count by (cluster, job, instance, node) ({BOARDS})"
     skew = f"{sampled} - timestamp({sampled})"
     return (
         Alert(
@@ -112,8 +113,7 @@ def _of_daemons() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedNodeWithoutGpus",
-            f"sum by (cluster, job, instance, node) (\n  {_earlier('pulsed_node_gpus')}\n)\n"
-            "unless on (cluster, node) pulsed_node_gpus",
+            f"({_earlier(boards)})\nunless on (cluster, node) {boards.format('')}",
             "10m",
             "warning",
             "{{ $labels.node }} reports no GPU ({{ $value }} before)",
@@ -135,7 +135,7 @@ def _of_daemons() -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedNoData",
-            f"pulsed_build_info\nunless {daemon} pulsed_node_gpus\nunless {daemon} pulsed_source_up == 0",
+            f"pulsed_build_info\nunless {daemon} pulsed_gpu_info\nunless {daemon} pulsed_source_up == 0",
             "15m",
             "warning",
             "pulsed at {{ $labels.instance }} reports no GPU",
@@ -236,7 +236,8 @@ def _of_adapters() -> tuple[Alert, ...]:
 
 def gone_alerts() -> tuple[Alert, ...]:
     """Return the alert on GPUs that were there within a day."""
-    gpus = "max by (cluster, node) (sum without (model) (pulsed_node_gpus{}))"  # a node can move to another daemon
+    # A node can move to another daemon.
+    gpus = f"max by (cluster, node) (count by (cluster, job, instance, node) ({BOARDS}))"
     gone = "\nor ".join(f"{gpus.format(f' offset {age}')} - {gpus.format('')} > 0" for age in EARLIER)
     missing = " or ".join(f'pulsed_gpu_info{{mig_id="",node=%q}} offset {age}' for age in EARLIER)
     found = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
@@ -279,9 +280,13 @@ EARLIER = ("1h", "6h", "1d")
 """Times before now at which what is gone is looked for."""
 
 
-def _earlier(series: str) -> str:
-    """Return what there was at one of several times within a day."""
-    return " or ".join(f"{series} offset {age}" for age in EARLIER)
+BOARDS = 'pulsed_gpu_info{{mig_id=""}}{}'
+"""Every GPU, a board with MIG instances once; to be formatted with an offset."""
+
+
+def _earlier(expr: str) -> str:
+    """Return what there was at one of several times within a day; the expression is to be formatted with an offset."""
+    return "\nor ".join(expr.format(f" offset {age}") for age in EARLIER)
 
 
 def _within_a_day(series: str) -> str:

@@ -160,14 +160,14 @@ CASES = {
         {"up": "1+0x5 0+0x{steps}"}, constant(up=1), minute=35, early=4, common={"pulsed_build_info": "1+0x20 stale"}
     ),
     "PulsedNodeWithoutGpus": Case(
-        {"pulsed_gpu_info": "1+0x90 stale", "pulsed_node_gpus": "1+0x90 stale"},
-        {"pulsed_gpu_info": ALWAYS, "pulsed_node_gpus": ALWAYS},
+        {"pulsed_gpu_info": "1+0x90 stale"},
+        {"pulsed_gpu_info": ALWAYS},
         minute=102,
         early=99,
     ),
     "PulsedGpuGone": Case(
-        {"pulsed_gpu_info": "1+0x90 stale", "pulsed_node_gpus": "8+0x90 7+0x{steps}"},
-        {"pulsed_gpu_info": ALWAYS, "pulsed_node_gpus": "8+0x{steps}"},
+        {"pulsed_gpu_info": "1+0x90 stale", 'pulsed_gpu_info{uuid="GPU-stays"}': ALWAYS},
+        {"pulsed_gpu_info": ALWAYS, 'pulsed_gpu_info{mig_id="1"}': "1+0x90 stale"},
         minute=102,
         early=99,
     ),
@@ -183,7 +183,7 @@ CASES = {
         minute=5,
         early=4,
     ),
-    "PulsedNoData": Case({}, {"pulsed_node_gpus": ALWAYS}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
+    "PulsedNoData": Case({}, {"pulsed_gpu_info": ALWAYS}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
     "PulsedSourceRestarting": Case(
         {"pulsed_source_restarts_total": "0+1x{steps}"}, constant(pulsed_source_restarts_total=7), minute=20, early=8
     ),
@@ -271,8 +271,6 @@ def series(case: Case) -> list[tuple[str, str]]:
                     labels |= gpu(who, f"node-{who}")
                 if name == "pulsed_gpu_info":
                     labels |= MODEL
-                if name == "pulsed_node_gpus":
-                    labels |= {"node": f"node-{who}"} | MODEL
                 if name.startswith("pulsed_job_"):
                     labels |= {"job_id": f"471{who}", "user": "alice", "account": "lab"}
                 if name.startswith("pulsed_pod_"):
@@ -656,16 +654,17 @@ def test_a_daemon_that_pushes_is_down_when_its_series_end(tmp_path: Path) -> Non
 
 
 def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: Path) -> None:
-    def gpus(node: str, instance: str, values: str) -> tuple[str, str]:
-        return selector("pulsed_node_gpus", {"node": node, "instance": instance, **MODEL}), values
+    def info(node: str, instance: str, values: str, who: str = "1") -> tuple[str, str]:
+        return selector("pulsed_gpu_info", {**gpu(who, node), "instance": instance, **MODEL}), values
 
     world = [
-        gpus("moved", "10.0.0.1:9401", "1+0x90 stale"),
-        gpus("moved", "10.0.0.2:9401", "_x90 1+0x60"),
-        gpus("down", "10.0.0.3:9401", "1+0x90 stale"),
-        gpus("other", "10.0.0.4:9401", "2+0x90 1+0x60"),
-        gpus("shown twice", "10.0.0.5:9401", "2+0x90 stale"),
-        gpus("shown twice", "10.0.0.6:9401", "2+0x150"),
+        info("moved", "10.0.0.1:9401", "1+0x90 stale"),
+        info("moved", "10.0.0.2:9401", "_x90 1+0x60"),
+        info("down", "10.0.0.3:9401", "1+0x90 stale"),
+        info("other", "10.0.0.4:9401", "1+0x90 stale"),
+        info("other", "10.0.0.4:9401", "1+0x150", "2"),
+        info("shown twice", "10.0.0.5:9401", "1+0x90 stale"),
+        info("shown twice", "10.0.0.6:9401", "1+0x150"),
     ]
     found = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 130, "PulsedNodeWithoutGpus": 130})
     nodes = {name: [alert["labels"]["node"] for alert in alerts] for name, alerts in found.items()}
@@ -677,7 +676,6 @@ def test_gpus_that_are_gone_stay_an_alert_for_a_day_with_their_names(tmp_path: P
         *((selector("pulsed_gpu_info", gpu(who, "n")), "1+0x300 stale") for who in ("1", "3")),
         (selector("pulsed_gpu_info", gpu("2", "n")), "1+0x500"),
         (selector("pulsed_gpu_info", {**gpu("2", "n"), "mig_id": "1"}), "1+0x300 stale"),
-        *((selector("pulsed_node_gpus", {"node": "n", "model": model}), "3+0x300 2+0x200") for model in "ab"),
     ]
     (late,) = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 2200}, "5m")["PulsedGpuGone"]
     assert late["annotations"]["summary"] == "n no longer reports 2 of its GPUs"

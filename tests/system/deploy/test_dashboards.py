@@ -8,13 +8,12 @@ import json
 import re
 import string
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
-from pulsed.present.exposition.node_sums import NODE_FAMILIES
 
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.exposition.catalog import NAMES, form_of
@@ -37,9 +36,6 @@ SILENT = {
     ("PCIe", "received over C2C"): "no superchip",
 }
 """Queries that are rightly empty in the demo, by title and legend; the panel has others that are not."""
-
-PARTIAL_IN_A_FLEET = "Closest to thermal slowdown"
-"""The panel of which `publish.series: fleet` lacks a column, and has another one for GPUs that were throttled."""
 
 GRAFANA_10_PANELS = {"timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge", "row"}
 UNITS = {"short", "percentunit", "bytes", "Bps", "watt", "kwatth", "celsius", "hertz", "s", "suffix: h"}
@@ -135,13 +131,11 @@ def test_links_between_the_dashboards_lead_somewhere(name: str, board: Json) -> 
 
 @contextlib.contextmanager
 def watching(folder: Path, *options: str) -> Iterator[tuple[Viewer, str]]:
-    """Run a daemon per node, the second with a fleet's series, and a Prometheus; give it and the page of the first."""
+    """Run a daemon per node and a Prometheus; give it and the page of the first."""
     with contextlib.ExitStack() as stack:
         daemons = [
-            stack.enter_context(
-                serving(folder, "--source", "demo", f"--set=node={node}", f"--set=publish.series={series}", *options)
-            )
-            for node, series in zip(NODES[:-1], ("lean", "fleet"), strict=True)
+            stack.enter_context(serving(folder, "--source", "demo", f"--set=node={node}", *options))
+            for node in NODES[:-1]
         ]
         daemons.append(stack.enter_context(demo_with_users(folder, NODES[-1], *options)))
         config = SCRAPE.format(interval="1s", addresses=", ".join(f'"{daemon.address}"' for daemon in daemons))
@@ -159,10 +153,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Viewer, 
 
 @pytest.mark.parametrize(
     ("name", "board", "node"),
-    [
-        *((name, board, node) for name, board in boards().items() for node in ("gpu01", "all")),
-        ("fleet.json", boards()["fleet.json"], "gpu02"),
-    ],
+    [(name, board, node) for name, board in boards().items() for node in ("gpu01", "all")],
 )
 def test_every_query_is_answered(name: str, board: Json, node: str, watched: tuple[Viewer, str]) -> None:
     viewer, _ = watched
@@ -173,8 +164,7 @@ def test_every_query_is_answered(name: str, board: Json, node: str, watched: tup
         for target in panel["targets"]:
             answer = viewer.answer(target, values)
             is_silent = (panel["title"], target["legendFormat"]) in SILENT
-            is_partial = node == NODES[1] and panel["title"] == PARTIAL_IN_A_FLEET
-            assert is_partial or bool(answer) != is_silent, f"{panel['title']}: {target['expr']}"
+            assert bool(answer) != is_silent, f"{panel['title']}: {target['expr']}"
             for series in answer:
                 numbers = [series["value"]] if "value" in series else series["values"]
                 assert "NaN" not in {text for _, text in numbers}, f"{panel['title']}: {target['expr']}"
@@ -184,26 +174,6 @@ def test_every_query_is_answered(name: str, board: Json, node: str, watched: tup
                         assert legend(target, series).startswith(f"{series['metric']['node']} / ")
             answered = answered or bool(answer)
         assert answered, panel["title"]
-
-
-def test_sums_by_node_are_those_of_their_gpus(watched: tuple[Viewer, str]) -> None:
-    """All GPUs chosen by index, and All, which reads the sums, give the same numbers.
-
-    Of counters by label of a GPU the first 30 s are late, but not of their sums: test_node_sums compares these.
-    """
-    viewer, board = watched[0], boards()["fleet.json"]
-    by_index = "|".join(map(str, range(8)))
-    compared = 0
-    for panel in panels(board):
-        if panel["type"] == "stat" and re.search("pulsed_node_(?!.*_seconds_total)", panel["targets"][0]["expr"]):
-            (shown, wanted) = (
-                viewer.stat(board, panel["title"], viewer.choose(board, node="gpu01", gpu=gpu))
-                for gpu in (".*", by_index)
-            )
-            assert shown is not None, panel["title"]
-            assert shown == pytest.approx(wanted, rel=0.05, abs=0.05), panel["title"]
-            compared += 1
-    assert compared > 4
 
 
 @of_gpus
@@ -325,30 +295,58 @@ def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewe
 
 RULES = document(ComputeSettings(), RuleSelection("recording"))
 ALL = dict.fromkeys(("cluster", "job", "node", "model", "gpu"), ".*")
-RECORDED = "model:pulsed_gpus:count"
+RECORDED = "node:pulsed_gpus:count"
 """The value of `$recorded` where rules record what is chosen."""
 
 
+COUNTERS: Mapping[str, Sequence[Mapping[str, str]]] = {
+    "observed_seconds": [{}],
+    "real_utilization_seconds": [{}],
+    "real_utilization_unknown_seconds": [{}],
+    **dict.fromkeys(("idle_seconds", "idle_energy_joules"), ({"kind": "held"}, {"kind": "free"})),
+    **dict.fromkeys(("class_energy_joules", "workload_class_seconds"), ({"class": "idle"}, {"class": "mixed"})),
+}
+"""Counters of GPUs that are recorded, with their own labels."""
+
+GAUGES = {
+    "health_severity": 2,
+    "health_coverage_ratio": 0.25,
+    "real_utilization_coverage_ratio": 0.25,
+    "gpu_utilization_ratio": 0.25,
+    "memory_used_bytes": 1e9,
+    "memory_bytes": 4e9,
+    "temperature_celsius": 40,
+    "power_watts": 300,
+    "power_limit_watts": 700,
+}
+
+
 def counters_and_gauges() -> Iterator[tuple[str, str]]:
-    """Yield the series of three nodes with two models for eight hours: counters grow steadily, gauges stand still."""
+    """Yield the series of three nodes with two models for eight hours: counters grow steadily, gauges stand still.
+
+    A GPU of the last node has a MIG instance.
+    """
     for place, model in enumerate(("A100", "A100", "H100"), 1):
-        daemon = {"instance": f"n{place}:9401", "job": "pulsed"}
-        labels = {"node": f"n{place}", "model": model, **daemon}
-        for family in NODE_FAMILIES:
-            for number, state in enumerate(("warn", "ok") if family.label else ("",), place):
-                own = {family.label: state} if family.label else {}
-                growth = 0 if "unknown" in family.name else 60 * number
-                values = f"0+{growth}x480" if family.type == "counter" else f"{number}+0x480"
-                if family.name.endswith("_timestamp_seconds"):
-                    values = f"{-number}+60x480"
-                yield selector(family.name, labels | own), values
-        for bucket in ("0.5", "1.0", "+Inf"):
-            name = "pulsed_real_utilization_distribution_ratio_bucket"
-            yield selector(name, labels | {"le": bucket}), f"0+{60 * place}x480"
+        daemon = {"instance": f"n{place}:9401", "job": "pulsed", "node": f"n{place}"}
+        for number, mig_id in ((1, ""), (2, ""), (2, "7")) if place == len(NODES) else ((1, ""), (2, "")):
+            labels = {**daemon, "gpu": f"{number}", "uuid": f"GPU-{place}-{number}"} | (
+                {"mig_id": mig_id} if mig_id else {}
+            )
+            step = place + number
+            yield selector("pulsed_gpu_info", {**labels, "model": model}), "1+0x480"
+            for name, kinds in COUNTERS.items():
+                for kind in kinds:
+                    growth = 0 if "unknown" in name else 10 * step
+                    yield selector(f"pulsed_gpu_{name}_total", {**labels, **kind}), f"0+{growth}x480"
+            for name, value in GAUGES.items():
+                yield selector(f"pulsed_gpu_{name}", labels), f"{value if value < 1 else value + number}+0x480"
+            yield selector("pulsed_gpu_last_sample_timestamp_seconds", labels), f"{-step}+60x480"
+            yield selector("pulsed_gpu_bottleneck", {**labels, "bottleneck": "io"}), "1+0x480"
+            yield selector("pulsed_gpu_limiting_resource", {**labels, "resource": "pcie"}), "1+0x480"
         yield selector("pulsed_health_checks", {"check": "xid", "state": "warn", **daemon}), f"{place}+0x480"
 
 
-def test_recorded_sums_are_those_of_the_nodes(tmp_path: Path) -> None:
+def test_recorded_sums_are_those_of_the_gpus(tmp_path: Path) -> None:
     must_be_empty, board = [], boards()["fleet.json"]
     values = {variable["name"]: "" for variable in board["templating"]["list"]} | ALL
     values |= {"__range": "1h", "__rate_interval": "5m", "recorded": RECORDED}
@@ -357,10 +355,25 @@ def test_recorded_sums_are_those_of_the_nodes(tmp_path: Path) -> None:
             recorded = filled(target["expr"], values)
             if ":pulsed_" not in recorded or panel["type"] == "table":
                 continue
-            of_nodes = filled(target["expr"], values | {"recorded": ""}).replace(":pulsed_", ":absent_")
+            of_gpus = filled(target["expr"], values | {"recorded": ""}).replace(":pulsed_", ":absent_")
             must_be_empty.append(f"absent({recorded})")
-            must_be_empty += both(recorded, of_nodes)
+            must_be_empty += both(recorded, of_gpus)
     assert len(must_be_empty) > 60
+    assert check(tmp_path, RULES, [counters_and_gauges()], {400: must_be_empty}) == ""
+
+
+def test_sums_by_model_are_those_of_the_nodes_with_it(tmp_path: Path) -> None:
+    """All GPUs of a node have one model here."""
+    must_be_empty = []
+    for name in ("gpus:count", "gpu_seconds:rate5m", "class_energy_joules:rate5m", "workload_class_seconds:rate5m"):
+        for model, nodes in (("A100", "n1|n2"), ("H100", "n3")):
+            by = "sum without (node, model)"
+            of_model, of_nodes = (
+                f'{by} (model:pulsed_{name}{{model="{model}"}})',
+                f'{by} (node:pulsed_{name}{{node=~"{nodes}"}})',
+            )
+            must_be_empty += [f"absent({of_model})", *both(of_model, of_nodes)]
+    must_be_empty += both("cluster:pulsed_gpus:count", "count(pulsed_gpu_info) - 1")
     assert check(tmp_path, RULES, [counters_and_gauges()], {400: must_be_empty}) == ""
 
 
@@ -389,10 +402,10 @@ def test_recorded_sums_are_read_where_they_are_those_of_what_is_chosen(tmp_path:
             assert Viewer(server, 3600, 8).choose(board)["recorded"] == "", "not for the whole range"
     assert texts == {
         "{}": RECORDED,
-        "{'node': 'n'}": "",
+        "{'node': 'n'}": RECORDED,
         "{'job': 'pulsed'}": "",
         "{'gpu': '1'}": "",
-        "{'model': 'NVIDIA H100.*'}": RECORDED,
+        "{'model': 'NVIDIA H100.*'}": "",
     }
 
 
