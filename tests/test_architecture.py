@@ -16,7 +16,6 @@ import pulsed
 ROOT = Path(pulsed.__file__).parent
 
 MAY_IMPORT = {
-    "background": "",
     "errors": "",
     "json_text": "",
     "printable": "",
@@ -40,7 +39,7 @@ MAY_IMPORT = {
     "translate.fields": "model translate.units",
     "terminal": "printable",
     "reader": (
-        "background errors regular_file pauses daemon_thread die_with_parent settings http kubernetes model "
+        "errors regular_file pauses daemon_thread die_with_parent settings http kubernetes model "
         "discovery translate.fields"
     ),
     "attribution": "errors grpc_call protobuf regular_file pauses daemon_thread settings kubernetes model",
@@ -49,7 +48,7 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable pauses settings kubernetes push model translate.units "
+        "errors json_text printable pauses settings kubernetes push model translate.units "
         "translate.fields terminal attribution translate compute accounting"
     ),
     "adapter": "errors json_text printable pauses settings kubernetes attribution present",
@@ -59,7 +58,7 @@ MAY_IMPORT = {
         "server"
     ),
     "collector": (
-        "background errors json_text regular_file pauses daemon_thread kubernetes model discovery reader attribution "
+        "errors json_text regular_file pauses daemon_thread kubernetes model discovery reader attribution "
         "host translate compute accounting configuration"
     ),
     "commands": (

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import compress
 from socket import gethostname
 
 from pulsed.attribution.attribution import Attribution
-from pulsed.background import in_background, turn
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
@@ -26,7 +23,7 @@ from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
-from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
+from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
 from pulsed.reader.source import Source
@@ -34,9 +31,6 @@ from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)
-
-LARGE_LABEL_SETS = 128
-"""Sets of labels from which a tick is processed in the background: the first tick of so many GPUs takes some 100 ms."""
 
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
@@ -50,7 +44,6 @@ class Pipeline:
         observe: takes the seconds that each layer spends.
         host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
         kernel_log: path of the kernel log of that node; empty: it is not read.
-        in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
         is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
@@ -69,7 +62,6 @@ class Pipeline:
         selection: GpuSelection = EVERYTHING,
         host_epoch: HostEpoch | None = None,
         kernel_log: str = "",
-        in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
         max_gpus: int = MAX_GPUS,
@@ -89,9 +81,6 @@ class Pipeline:
         self._kernel_log: KernelLog | None = None
         self._set_kernel_log(kernel_log)
         self._next: tuple[ComputeSettings, GpuSelection, int] | None = None
-        self._layout: Layout | None = None
-        self._is_large = False
-        self._in_use = in_use or asyncio.Lock()
 
     def reconfigure(
         self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "", max_gpus: int = MAX_GPUS
@@ -130,38 +119,13 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    async def run(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
-        """Take a tick through both layers; in the background if it is large.
+    def process(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
+        """Take a tick through both layers.
 
         Args:
-            has_next: whether a later tick waits. What the host has beside the ticks is read with the last one.
+            has_next: whether a later tick waits. What the host has in addition to ticks is read with the last one.
         """
-        if raw.layout is not self._layout:
-            self._layout = raw.layout
-            # Series of the same GPU share the object; there are more sets than GPUs where links have their own.
-            self._is_large = len({id(series.labels) for series in raw.layout.series}) > LARGE_LABEL_SETS
-        if not self._is_large:
-            await turn()
-            return self.process(raw, has_next=has_next)
-        events = self._kernel_events(raw, has_next)
-        async with self._in_use:
-            return await in_background(partial(self._process, raw, events, has_next))
-
-    def process(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
-        """Take a tick through both layers; see `run`."""
-        return self._process(raw, self._kernel_events(raw, has_next), has_next)
-
-    def _kernel_events(self, raw: RawTick, has_next: bool) -> tuple[KernelEvent, ...] | None:
-        """Return what the kernel log has had since the last tick; None where it is not read."""
-        if self._kernel_log is None:
-            return None
-        if has_next:
-            return ()
-        events = self._kernel_log.poll()
-        _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
-        return events
-
-    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None, has_next: bool) -> ComputedTick:
+        kernel_events = self._kernel_events(raw, has_next)
         if self._next is not None:
             (settings, selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
@@ -184,6 +148,16 @@ class Pipeline:
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed
+
+    def _kernel_events(self, raw: RawTick, has_next: bool) -> tuple[KernelEvent, ...] | None:
+        """Return what the kernel log has had since the last tick; None where it is not read."""
+        if self._kernel_log is None:
+            return None
+        if has_next:
+            return ()
+        events = self._kernel_log.poll()
+        _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
+        return events
 
 
 def _log_switch_errors(events: Sequence[KernelEvent], since: float) -> None:
@@ -212,7 +186,7 @@ class Collector:
         source: Source,
         pipeline: Pipeline,
         target: Target,
-        on_tick: Callable[[ComputedTick], Awaitable[None] | None] = lambda tick: None,
+        on_tick: Callable[[ComputedTick], None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
         *,
         is_watched: Callable[[], bool] | None = None,
@@ -238,8 +212,7 @@ class Collector:
                     target.end(outcome.message)
                 else:
                     target.accept(outcome, time.monotonic() if self._batches is None else self._batches.arrived)
-                    if (taken := self._on_tick(outcome)) is not None:
-                        await taken
+                    self._on_tick(outcome)
                 if self._until(target):
                     return
 
@@ -248,11 +221,11 @@ class Collector:
         if self._batches is not None:
             await self._batches.catch_up()
 
-    async def _process(self, raw: RawTick) -> ComputedTick:
+    def _process(self, raw: RawTick) -> ComputedTick:
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        computed = await self._pipeline.run(raw, has_next=self._batches is not None and self._batches.has_next)
+        computed = self._pipeline.process(raw, has_next=self._batches is not None and self._batches.has_next)
         self._note_kernel_log(self._pipeline.kernel_log_error)
         return computed
 

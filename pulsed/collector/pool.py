@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ async def collect(
     config: Config,
     settings: ComputeSettings,
     until: Callable[[Target], bool],
-    on_tick: Callable[[ComputedTick], Awaitable[None] | None] = lambda tick: None,
+    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
     *,
     is_logged: bool = True,
 ) -> TargetStore:
@@ -138,7 +138,6 @@ class CollectorPool:
         is_watched: returns whether every tick is processed at once, see `TickBatches`.
 
     Attributes:
-        in_use: held while an evaluator is used outside of the event loop.
         attribution: the owners of this host's GPUs.
     """
 
@@ -146,7 +145,7 @@ class CollectorPool:
         self,
         store: TargetStore,
         observe: Observe,
-        on_tick: Callable[[ComputedTick], Awaitable[None] | None],
+        on_tick: Callable[[ComputedTick], None],
         saved: SavedHealth | None = None,
         known: KnownCluster | None = None,
         is_watched: Callable[[], bool] = lambda: False,
@@ -159,7 +158,6 @@ class CollectorPool:
         self._closing: set[asyncio.Task[None]] = set()
         self._discovery: Discovery | None = None
         self._gone: dict[tuple[str, str], _Running] = {}
-        self.in_use = asyncio.Lock()
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution, known.pods if known else None)
         self._counters, self._origins = CounterRegistry(), LinkOrigins()
@@ -230,18 +228,17 @@ class CollectorPool:
             GpuNotForgettable: it is present, or there are several.
         """
         await self.catch_up()
-        async with self.in_use:
-            found = choose_absent(
-                [
-                    AbsentGpu(one.target, one.pipeline.computer, track)
-                    for one in self._running.values()
-                    for track in one.pipeline.computer.absent
-                ],
-                self._store,
-                gpu,
-                node,
-            )
-            return [absent.forget() for absent in found]
+        found = choose_absent(
+            [
+                AbsentGpu(one.target, one.pipeline.computer, track)
+                for one in self._running.values()
+                for track in one.pipeline.computer.absent
+            ],
+            self._store,
+            gpu,
+            node,
+        )
+        return [absent.forget() for absent in found]
 
     async def stop(self) -> None:
         """End all collectors and close their sources."""
@@ -337,7 +334,6 @@ class CollectorPool:
                 selection_of(config, {}),
                 host_epoch_of(config, source.target),
                 kernel_log_of(config),
-                self.in_use,
                 self.attribution,
                 self._store.has_reported,
                 max_gpus=config.source.max_gpus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -47,7 +47,7 @@ class EndOfSource:
 
 def read_loop(
     source: Source,
-    process: Callable[[RawTick], Awaitable[_T]],
+    process: Callable[[RawTick], _T],
     *,
     is_empty: Callable[[_T], bool] = lambda result: False,
     is_logged: bool = True,
@@ -67,7 +67,7 @@ def read_loop(
 
 async def _outcomes(
     source: Source,
-    process: Callable[[RawTick], Awaitable[_T]],
+    process: Callable[[RawTick], _T],
     is_empty: Callable[[_T], bool],
     reports: _SourceLog,
 ) -> AsyncGenerator[_T | ReadFailure | EndOfSource, None]:
@@ -76,7 +76,7 @@ async def _outcomes(
             started = time.monotonic()
             try:
                 raw = await source.read()
-                result = await process(raw)
+                result = process(raw)
             except SourceEnded as end:
                 reports.ended(source.target, str(end))
                 yield EndOfSource(str(end))

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.errors import PulsedError
 from pulsed.json_text import write_json
@@ -164,42 +163,28 @@ class SavedHealth:
 
     def write(self, evaluators: Mapping[str, HealthEvaluator]) -> None:
         """Write the health of all targets if it has changed."""
-        targets: dict[str, object] = {}
-        for _ in self._dump(evaluators, targets):
-            pass
-        self._save(targets)
+        self._save(self._changed(evaluators))
 
-    async def write_regularly(
-        self, evaluators: Callable[[], Mapping[str, HealthEvaluator]], in_use: asyncio.Lock
-    ) -> None:
+    async def write_regularly(self, evaluators: Callable[[], Mapping[str, HealthEvaluator]]) -> None:
         """Write changed health every `WRITE_SECONDS`, until cancelled.
 
         Args:
             evaluators: returns the evaluators by the name of their target.
-            in_use: held by others while they use an evaluator in another thread.
         """
         while True:
             await aligned_sleep(WRITE_SECONDS)
-            targets: dict[str, object] = {}
-            async with in_use:
-                for _ in self._dump(evaluators(), targets):
-                    await turn()
-            await asyncio.to_thread(self._save, targets)
+            await asyncio.to_thread(self._save, self._changed(evaluators()))
 
-    def _dump(self, evaluators: Mapping[str, HealthEvaluator], targets: dict[str, object]) -> Iterator[None]:
-        """Fill in the health of all targets, step by step; nothing if nothing has changed since the last time.
+    def _changed(self, evaluators: Mapping[str, HealthEvaluator]) -> Mapping[str, object]:
+        """Return the health of all targets; nothing if nothing has changed since the last time.
 
         Targets that are not read now are kept as they were.
         """
         latched = {target: evaluator.latched for target, evaluator in evaluators.items()}
         if latched == self._written:
-            return
-        targets |= self._kept
-        for name, evaluator in evaluators.items():
-            document: dict[str, object] = {}
-            yield from evaluator.dump_in_steps(document)
-            targets[name] = document
+            return {}
         self._written = latched
+        return {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}}
 
     def _save(self, targets: Mapping[str, object]) -> None:
         """Write the health of targets, if there is any; may be done in a thread."""

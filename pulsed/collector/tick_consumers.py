@@ -1,21 +1,19 @@
-"""What takes computed ticks beside the store: history, events, accounts."""
+"""What takes computed ticks in addition to the store: history, events, accounts."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from pulsed.background import turn
 from pulsed.collector.read_loop import REMIND_SECONDS
 from pulsed.model.computed_tick import ComputedTick
 
 log = logging.getLogger(__name__)
 
 
-Consume = Callable[[ComputedTick], Iterator[None] | None]
-"""Takes a tick; may return steps, of which the first one is all that outputs depend on."""
+Consume = Callable[[ComputedTick], None]
 
 
 class TickConsumers:
@@ -29,23 +27,11 @@ class TickConsumers:
         self._consumers = consumers
         self._logged: dict[str, tuple[str, float]] = {}
 
-    async def take(self, tick: ComputedTick) -> None:
-        """Pass a tick on. A new error is logged at once, the same one again once a minute.
-
-        The first steps of all consumers are done before anything else runs in the event loop, so that no output has a
-        part of them; the others, of which there may be thousands, take turns with it.
-        """
-        begun: list[tuple[Iterator[None], _LoggedErrors]] = []
+    def take(self, tick: ComputedTick) -> None:
+        """Pass a tick on. A new error is logged at once, the same one again once a minute."""
         for name, consume in self._consumers.items():
-            errors = _LoggedErrors(name, tick.target, self._logged)
-            with errors:
-                if (steps := consume(tick)) is not None:
-                    next(steps, None)
-                    begun.append((steps, errors))
-        for steps, errors in begun:
-            with errors:
-                for _ in steps:
-                    await turn()
+            with _LoggedErrors(name, tick.target, self._logged):
+                consume(tick)
 
 
 class _LoggedErrors:

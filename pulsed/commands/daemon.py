@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,7 +137,7 @@ class Daemon:
             {
                 "log": self._log_health,
                 "history": self._history.add,
-                "events": self._events.publish_in_steps,
+                "events": self._events.publish,
                 "accounts": self._account,
                 "findings": self._find,
             }
@@ -218,9 +218,7 @@ class Daemon:
         ]
         if self._saved is not None:
             background.append(
-                asyncio.create_task(
-                    self._saved.write_regularly(lambda: self._collectors.health_evaluators, self._collectors.in_use)
-                )
+                asyncio.create_task(self._saved.write_regularly(lambda: self._collectors.health_evaluators))
             )
         if self._known is not None:
             background.append(asyncio.create_task(self._known.write_regularly(self._collectors.known_cluster)))
@@ -336,29 +334,19 @@ class Daemon:
             )
         return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
-    def _log_health(self, tick: ComputedTick) -> Iterator[None]:
-        yield
+    def _log_health(self, tick: ComputedTick) -> None:
         for change in tick.health_changes:
             log_health_change(change, self._store.node)
-            yield
         for removal in tick.removed:
             log_removal(removal, self._store.node)
-            yield
 
-    def _account(self, tick: ComputedTick) -> Iterator[None]:
-        changes = self._accounting.add(tick)
-        yield
-        for change in changes:
-            self._events.announce(owner_change(change))
-            yield
+    def _account(self, tick: ComputedTick) -> None:
+        self._announce(self._accounting.add(tick))
 
-    def _find(self, tick: ComputedTick) -> Iterator[None]:
-        findings = self._findings.add(tick)
-        yield
-        for finding in findings:
+    def _find(self, tick: ComputedTick) -> None:
+        for finding in self._findings.add(tick):
             log_finding(finding, self._store.node)
             self._events.announce(finding_change(finding))
-            yield
 
     def _end_account(self, account: OwnerAccount) -> None:
         """Keep the account of an owner that has ended, and add it to its workload."""

@@ -177,5 +177,5 @@ class Recorder:
             self._done.set()  # no source works: end with an error
 
 
-async def _unchanged(tick: RawTick) -> RawTick:
+def _unchanged(tick: RawTick) -> RawTick:
     return tick

@@ -82,7 +82,6 @@ class ClientConnection(asyncio.Protocol):
         )
         self._waiter: asyncio.Future[Answer] | None = None
         self._whole = True
-        self._is_complete = False  # and the body may still wait for its share of memory
         self._kept = False
         self.idle_since = 0.0
 
@@ -109,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
         self._received = self._body_bytes = self._headers = self._header_bytes = self._status = 0
         self._reason = b""
         self._wanted: dict[bytes, bytes] = {}
-        self._whole = self._is_complete = self._kept = False
+        self._whole = self._kept = False
         self._waiter = asyncio.get_running_loop().create_future()
         if self._transport is not None:
             self._transport.write(request)
@@ -117,7 +116,7 @@ class ClientConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """End the connection because its time is over."""
-        self.fail(self._body.no_share() if self._body.is_waiting else DeadlineMissed())
+        self.fail(DeadlineMissed())
 
     def fail(self, error: BaseException) -> None:
         """End the connection; a pending answer fails with the error, unless its status is a refusal."""
@@ -161,21 +160,18 @@ class ClientConnection(asyncio.Protocol):
             # Limits what the parser reports only at its end: a header, a trailer, the extension of a chunk.
             if not self._whole and self._received > _MAX_HEAD_BYTES + (1 + _CHUNK_FRAMING) * self._body_bytes:
                 self.fail(_too_large())
-            elif self._body.is_waiting and self._transport is not None and not self._transport.is_closing():
-                self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the answer, whole or broken."""
         if self._waiter is not None and not self._waiter.done():
-            if self._read is not None and (self._is_complete or (exc is None and self._ends_with_the_connection())):
+            if self._read is not None and exc is None and self._ends_with_the_connection():
                 self._complete(self._read)
             else:
                 broken = BrokenAnswer(getattr(exc, "strerror", None) or "connection closed")
                 broken.__cause__ = exc
                 self.fail(broken)
         self._parser = None
-        if not (self._is_complete and self._body.is_waiting):
-            self._waiter = None
+        self._waiter = None
         self._lost(self)
 
     def _ends_with_the_connection(self) -> bool:
@@ -187,7 +183,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Take the first byte of an answer, interim ones included."""
-        if self._whole or self._is_complete:
+        if self._whole:
             raise BrokenAnswer("more than one answer")
         self._reason, self._wanted = b"", {}
 
@@ -222,7 +218,7 @@ class ClientConnection(asyncio.Protocol):
         length = self._wanted.get(b"content-length", b"")
         # httptools has checked the number.
         announced = int(length) if length.isdigit() else 0
-        self._read.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced, self._resume)
+        self._read.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced)
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body, without chunk framing."""
@@ -242,10 +238,7 @@ class ClientConnection(asyncio.Protocol):
             self._whole = True
 
     def _complete(self, body: Body) -> None:
-        """Deliver the answer, whose last byte has come, as soon as its body has its share of memory."""
-        self._is_complete = True
-        if body.is_waiting:
-            return
+        """Deliver the answer, whose last byte has come."""
         try:
             page = body.end()
         except BadBody as error:
@@ -253,21 +246,6 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._whole = True
             self._answer(page)
-
-    def _resume(self) -> None:
-        """Go on with the body, which no longer waits for its share of memory."""
-        if self._waiter is None:
-            return  # given up meanwhile
-        try:
-            self._body.resume()
-        except BadBody as error:
-            self.fail(error)
-        if self._body.is_waiting or self._waiter is None:
-            return
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-        if self._is_complete:
-            self._complete(self._body)
 
     def _answer(self, page: bytes) -> None:
         if self._waiter is not None and not self._waiter.done():

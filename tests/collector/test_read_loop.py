@@ -34,7 +34,7 @@ class Scripted:
         self.closed += 1
 
 
-async def time_of(tick: RawTick) -> float:
+def time_of(tick: RawTick) -> float:
     if tick.time == 3.0:
         raise ZeroDivisionError("a bug")
     return tick.time

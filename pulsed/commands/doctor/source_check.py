@@ -147,7 +147,7 @@ async def probe(
 async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:
     """Append ticks until the source has delivered what it can; return its error, if any."""
     pipeline = Pipeline(config.compute_settings(), node_name(config), max_gpus=config.source.max_gpus)
-    async with read_loop(source, pipeline.run, is_logged=False) as outcomes:
+    async with read_loop(source, pipeline.process, is_logged=False) as outcomes:
         async for outcome in outcomes:
             if not isinstance(outcome, ComputedTick):
                 return outcome.message

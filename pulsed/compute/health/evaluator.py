@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import is_not
 from weakref import WeakKeyDictionary
 
@@ -15,7 +14,7 @@ from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
 from pulsed.compute.health.link_origins import LinkOrigins, faults_of
 from pulsed.compute.health.plan import plan_of
-from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
+from pulsed.compute.health.saved_state import SavedGpuState, dumped, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.tracker import TickGpus, TrackedTick, Tracker
@@ -210,20 +209,8 @@ class HealthEvaluator:
 
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
-        document: dict[str, object] = {}
-        for _ in self.dump_in_steps(document):
-            pass
-        return document
-
-    def dump_in_steps(self, document: dict[str, object]) -> Iterator[None]:
-        """Fill a document with the state that must survive a restart, that of some GPUs per step.
-
-        The state of each GPU is of one moment. Between two steps the target may have a tick.
-        """
-        states = chain(
-            list(self._restored.items()), ((track.key, save(gpu)) for track, gpu in list(self._gpus.items()))
-        )
-        yield from fill_in_steps(document, self._target, states)
+        restored = dict(self._restored)
+        return dumped(self._target, restored | {track.key: save(gpu) for track, gpu in self._gpus.items()})
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.

@@ -6,10 +6,9 @@ Unix seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -34,9 +33,6 @@ LARGEST = 1e21
 
 MOST_TOTALS = 256
 """Codes of a GPU whose totals are saved; with more of them, none are."""
-
-DUMPED_AT_ONCE = 100
-"""GPUs whose state is taken in one step: 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +181,9 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 
 
-def fill_in_steps(
-    document: dict[str, object], target: str, gpus: Iterator[tuple[str, SavedGpuState]]
-) -> Iterator[None]:
-    """Fill a document with the state of a target as JSON, `DUMPED_AT_ONCE` GPUs per step."""
-    document |= _as_json(SavedTarget(VERSION, target, {}))
-    saved: dict[str, object] = {}
-    document["gpus"] = saved
-    while part := dict(islice(gpus, DUMPED_AT_ONCE)):
-        saved |= _as_json(SavedTarget(VERSION, target, part))["gpus"]
-        yield
+def dumped(target: str, gpus: Mapping[str, SavedGpuState]) -> dict[str, object]:
+    """Return the state of a target as JSON."""
+    return _as_json(SavedTarget(VERSION, target, dict(gpus)))
 
 
 def validated(document: object) -> SavedTarget:

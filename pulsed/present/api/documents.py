@@ -6,7 +6,7 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 from typing import Annotated, NamedTuple
 
@@ -256,21 +256,9 @@ GPUS = Shape("Gpus", *SOURCES.via("sources"), Member("gpus", listed(GPU)))
 """The current state of all GPUs."""
 
 
-class Gpus(NamedTuple):
-    """All GPUs and sources; the GPUs of the ticks that targets have when it is their turn."""
-
-    sources: Sources
-    gpus: Iterator[Shown]
-
-
 def shown(match: Match, now: float, preset: str) -> Shown:
     """Return a GPU at monotonic seconds; `preset` is the name of the weights of real utilization."""
     return Shown(match, now, Derived(match.reading, current_result(match, now), preset))
-
-
-def all_gpus(store: TargetStore, now: float, wall_time: float, preset: str) -> Gpus:
-    """Return all GPUs and sources at `now` monotonic seconds, which is `wall_time`."""
-    return Gpus(sources_of(store, now, wall_time), (shown(match, now, preset) for match in matches(store, now)))
 
 
 def gpu_document(match: Match, now: float, preset: str) -> Document:
@@ -280,7 +268,19 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
 
 def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str) -> Document:
     """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
-    return GPUS.of(all_gpus(store, now, wall_time, preset))
+    return all_gpus(sources_of(store, now, wall_time), list(matches(store, now)), now, preset)
+
+
+def all_gpus(sources: Sources, gpus: Sequence[Match], now: float, preset: str) -> Document:
+    """Return the document of GPUs and sources; may be called in a thread."""
+    return GPUS.of(_Gpus(sources, [shown(match, now, preset) for match in gpus]))
+
+
+class _Gpus(NamedTuple):
+    """All sources and GPUs."""
+
+    sources: Sources
+    gpus: Sequence[Shown]
 
 
 class _GpuHealth(NamedTuple):

@@ -106,11 +106,6 @@ class EventBroadcaster:
 
     def publish(self, tick: ComputedTick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
-        for _ in self.publish_in_steps(tick):
-            pass
-
-    def publish_in_steps(self, tick: ComputedTick) -> Iterator[None]:
-        """Send a tick to all subscribers, then, step by step, its changes. Never blocks, never fails."""
 
         def written(gpu: str | None) -> Document | None:
             head = {"time": rfc3339(tick.time), "target": tick.target}
@@ -119,11 +114,9 @@ class EventBroadcaster:
             return {**head, "gpus": chosen} if chosen or gpu is None else None
 
         self._hand_out(TICK, written)
-        yield
         for find in CHANGES.values():
             for change in find(tick):
                 self.announce(change)
-                yield
 
     def announce(self, change: Change) -> None:
         """Send a change to all subscribers."""

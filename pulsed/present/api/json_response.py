@@ -1,30 +1,24 @@
-"""Responses of the JSON API: documents, long lists and errors, and what all of them pass through.
+"""Responses of the JSON API: documents and errors, and what all of them pass through.
 
-Long lists are rendered and sent in pieces: between two, other requests are answered, and only one is in memory. JSON is
-compressed by Accept-Encoding as `/metrics` is: small documents are sent as they are; large ones are compressed beside
-the event loop, those in pieces piece by piece.
+JSON is compressed by Accept-Encoding as `/metrics` is: small documents are sent as they are; large ones are compressed
+in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
-from pulsed.background import in_background, turn
 from pulsed.json_text import json_text
 from pulsed.present.api.schema import Document, Member, Shape
 from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, header_of
 from pulsed.present.exposition.text_format import accepts_gzip
-
-PIECE_BYTES = 64 * 2**10
-"""Size of a piece of a long list; rendering one takes some 5 ms."""
 
 MIN_BYTES = 1024
 """Smaller documents fit in one packet anyway."""
@@ -32,11 +26,8 @@ MIN_BYTES = 1024
 LEVEL = 3
 """Level 6 takes 3 times as long for documents a quarter smaller; level 1 is no faster than 3."""
 
-_GZIP_BITS = 31
-"""zlib's parameter for the format of gzip."""
-
 _INLINE_BYTES = 64 * 2**10
-"""Compressing so much takes less than 1 ms; more is compressed in the background thread."""
+"""Compressing so much takes less than 1 ms; more is compressed in a thread."""
 
 FAILURE = Shape("Failure", Member("error", str, "what is wrong and what to do", lambda message: message))
 
@@ -46,40 +37,6 @@ def json_response(
 ) -> Response:
     """Return a document as JSON."""
     return Response(json_text(document), status, headers, media_type="application/json")
-
-
-def list_response(shape: Shape, source: object) -> Response:
-    """Return a document whose last key has a list of documents; they are rendered while it is sent."""
-    pieces = _pieces(shape, source)
-    first = next(pieces)
-    second = next(pieces, None)
-    if second is None:
-        return Response(first, media_type="application/json")
-
-    async def stream() -> AsyncIterator[bytes]:
-        yield first + second
-        while True:
-            await turn()
-            piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
-
-    return StreamingResponse(stream(), media_type="application/json")
-
-
-def _pieces(shape: Shape, source: object) -> Iterator[bytes]:
-    head, items = shape.streamed(source)
-    texts = [json_text(head)[:-2]]
-    size, separator = len(texts[0]), ""
-    for item in items:
-        if size >= PIECE_BYTES:
-            yield "".join(texts).encode()
-            texts, size = [], 0
-        text = json_text(item)
-        texts += (separator, text)
-        size, separator = size + len(text), ","
-    yield "".join((*texts, "]}")).encode()
 
 
 class ApiError(HTTPException):
@@ -130,10 +87,9 @@ class JsonCompression:
         """Answer one request."""
         is_accepted = accepts_gzip(header_of(scope["headers"], b"accept-encoding"))
         start: Message | None = None
-        stream = None
 
         async def compress(message: Message) -> None:
-            nonlocal start, stream
+            nonlocal start
             if message["type"] == "http.response.start":
                 if header_of(message["headers"], b"content-type") != "application/json":
                     await send(message)
@@ -141,18 +97,13 @@ class JsonCompression:
                 message["headers"] = [*message["headers"], (b"vary", b"Accept-Encoding")]
                 start = message
                 return
-            body, has_more = message.get("body", b""), message.get("more_body", False)
             if start is not None:
-                if is_accepted and has_more:
-                    stream = zlib.compressobj(LEVEL, wbits=_GZIP_BITS)
-                    start["headers"] = _compressed(start["headers"], None)
-                elif is_accepted and len(body) >= MIN_BYTES:
+                body = message.get("body", b"")
+                if is_accepted and len(body) >= MIN_BYTES and not message.get("more_body", False):
                     message = {**message, "body": await _gzip(body)}
                     start["headers"] = _compressed(start["headers"], len(message["body"]))
                 await send(start)
                 start = None
-            if stream is not None:
-                message = {**message, "body": stream.compress(body) + (b"" if has_more else stream.flush())}
             await send(message)
 
         await self._app(scope, receive, compress)
@@ -181,11 +132,10 @@ class ResponseHeaders:
 async def _gzip(body: bytes) -> bytes:
     if len(body) <= _INLINE_BYTES:
         return gzip.compress(body, LEVEL, mtime=0)
-    return await in_background(lambda: gzip.compress(body, LEVEL, mtime=0))
+    return await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
 
 
-def _compressed(headers: list[Header], size: int | None) -> list[Header]:
-    """Return the headers of a compressed document; its size is not known of one in pieces."""
+def _compressed(headers: list[Header], size: int) -> list[Header]:
+    """Return the headers of a compressed document."""
     kept = [header for header in headers if header[0] != b"content-length"]
-    length = [] if size is None else [(b"content-length", str(size).encode())]
-    return [*kept, *length, (b"content-encoding", b"gzip")]
+    return [*kept, (b"content-length", str(size).encode()), (b"content-encoding", b"gzip")]

@@ -6,7 +6,7 @@ is needed: a daemon that is only scraped never pays for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -46,12 +46,10 @@ class ValueKind:
     Attributes:
         type: returns the type for the schema.
         convert: returns the value for JSON; None: it is the same.
-        items: returns the elements of a list of documents one by one.
     """
 
     type: Callable[[], Any]
     convert: Getter | None = None
-    items: Callable[[Any], Iterator[Document]] | None = None
 
 
 TEXT = ValueKind(lambda: str | None, lambda text: text or None)
@@ -112,13 +110,6 @@ class Shape:
         """Return the document of a source."""
         return _document(source, self._getters)
 
-    def streamed(self, source: object) -> tuple[Document, Iterator[Document]]:
-        """Return the document of a source with an empty list as its last value, and the elements of this list."""
-        name, get, _ = self._getters[-1]
-        items = kind_of(self.members[-1].kind).items
-        assert items is not None
-        return {**_document(source, self._getters[:-1]), name: []}, items(get(source))
-
     def via(self, path: str) -> Sequence[Member]:
         """Return the members for a larger document, whose source has that of this one as an attribute."""
         return [member.via(path) for member in self.members]
@@ -158,7 +149,6 @@ def listed(shape: Shape) -> ValueKind:
     return ValueKind(
         lambda: GenericAlias(list, (shape.model,)),
         lambda sources: [shape.of(source) for source in sources],
-        lambda sources: map(shape.of, sources),
     )
 
 

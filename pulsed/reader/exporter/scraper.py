@@ -6,6 +6,7 @@ first request, so that importing this module, or reading files only, costs nothi
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
-from pulsed.http.body import BadBody, Body, BodyBudget, Reservation
+from pulsed.http.body import BadBody, Body
 from pulsed.http.credentials import (
     BadCredentials,
     BadTlsFiles,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
-_SHARED_BYTES = 2 * 2**20
 
 _STATUS_REMEDIES: Mapping[int, str] = {
     401: "Give the credentials that it requires, or correct them",
@@ -55,7 +55,11 @@ _FAILURE_REMEDIES: Mapping[str, str] = {
 
 
 class Scraper:
-    """HTTP for all exporter sources of a process: one pool of connections, closed by the last source that lets go."""
+    """HTTP for all exporter sources of a process: one pool of connections, closed by the last source that lets go.
+
+    Attributes:
+        large_pages: held while a large page is parsed: one after the other, which limits memory.
+    """
 
     def __init__(self, settings: ExporterSettings) -> None:
         self._settings = settings
@@ -63,7 +67,7 @@ class Scraper:
         self._client: HttpClient | None = None
         self._tls: dict[bool, ClientTls] = {}
         self._users = 0
-        self._budget = BodyBudget(settings.max_page_bytes + _SHARED_BYTES)
+        self.large_pages = asyncio.Lock()
 
     def retain(self) -> None:
         """Count one more source that will `release` later."""
@@ -75,24 +79,15 @@ class Scraper:
         if self._users <= 0 and self._client is not None:
             await self._client.close()
 
-    def reservation(self) -> Reservation:
-        """Return the right to memory for one page, to be held until the page is parsed.
-
-        All pages together may take the limit of one page and 2 MiB.
-        """
-        return Reservation(self._budget)
-
     async def fetch(
         self,
         url: str,
         login: Login | None = None,
-        reservation: Reservation | None = None,
         timeout: float | None = None,
     ) -> bytes:
         """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
         Args:
-            reservation: for the page; by default its memory is not counted.
             timeout: in seconds; by default that of the settings.
 
         Raises:
@@ -101,7 +96,7 @@ class Scraper:
         timeout = self._timeout if timeout is None else timeout
         location, end = url, time.monotonic() + timeout
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._get(url, location, login, (timeout, end), reservation)
+            answer = await self._get(url, location, login, (timeout, end))
             if answer.status == 200:
                 return answer.page
             where = _where(url, location)
@@ -118,9 +113,7 @@ class Scraper:
             f"{masked(url)} redirects more than {_MAX_REDIRECTS} times", "Give the page's own URL as target"
         )
 
-    async def _get(
-        self, url: str, location: str, login: Login | None, limit: tuple[float, float], reservation: Reservation | None
-    ) -> Answer:
+    async def _get(self, url: str, location: str, login: Login | None, limit: tuple[float, float]) -> Answer:
         """Return the answer of one location that the URL leads to; `limit` is the timeout and the end of its time."""
         from pulsed.http.client import (
             BrokenAnswer,
@@ -139,7 +132,7 @@ class Scraper:
             address = address_of(location)
             request = request_bytes(address, self._headers(login, trusted, timeout))
             context = self._context(trusted) if address.secure else None
-            body = Body(self._settings.max_page_bytes, reservation)
+            body = Body(self._settings.max_page_bytes)
             left = max(end - time.monotonic(), 0.001)
             return await self._client.get(address, request, body, left, context)
         except BadCredentials as error:

@@ -12,11 +12,9 @@ import re
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from math import isfinite
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pulsed.background import in_background, turn
 from pulsed.discovery.shards import shard_key
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
@@ -60,11 +58,9 @@ def _position(layout: Layout) -> int | None:
 
 
 _AT_ONCE = 8
-_TOGETHER_SECONDS = 0.25
-"""Targets of a fleet that are due in the same time are read together. To wake up for each alone costs a fifth more of
-the processor, whose caches are cold then; all at once would need memory for all pages."""
+_LARGE_PAGE = 128 * 1024
+"""Bytes above which a page is parsed in a thread. A new one of this size takes some 10 ms, the worst some 50 ms."""
 
-_LARGE_PAGE = 128 * 1024  # bytes; a new page of this size takes some 10 ms, the most expensive kind some 50 ms
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -73,7 +69,7 @@ class ExporterSource:
 
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
-        phase: how long the first read waits, in intervals, 0..1, and up to a quarter of a second more; see `phases`.
+        phase: how long the first read waits, in intervals, 0..1; see `phases`.
         labels: of the target's group in a list of targets.
 
     Attributes:
@@ -123,9 +119,8 @@ class ExporterSource:
         await self._next_moment()
         if not self._url:
             return await self._tick(await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes))
-        with self._scraper.reservation() as reservation:
-            timeout = self._settings.scrape_timeout
-            return await self._tick(await self._scraper.fetch(self._url, self._login, reservation, timeout))
+        page = await self._scraper.fetch(self._url, self._login, self._settings.scrape_timeout)
+        return await self._tick(page)
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""
@@ -136,15 +131,12 @@ class ExporterSource:
     async def _tick(self, page: bytes) -> RawTick:
         self.answered = clock = self._clock()
         arrival = self._wall()
-        large = len(page) > _LARGE_PAGE
         if not page or page.isspace():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
-        parse = partial(self._parse, page, arrival, clock)
-        del page
-        if large:
-            return await in_background(parse)
-        await turn()
-        return parse()
+        if len(page) <= _LARGE_PAGE or self._scraper is None:
+            return self._parse(page, arrival, clock)
+        async with self._scraper.large_pages:
+            return await asyncio.to_thread(self._parse, page, arrival, clock)
 
     def _parse(self, page: bytes, arrival: float, clock: float) -> RawTick:
         begun = time.perf_counter()
@@ -174,10 +166,7 @@ class ExporterSource:
     async def _next_moment(self) -> None:
         now = self._clock()
         if self._start is None:
-            self._start = now
-            if self._phase:
-                due = now + self._phase * self.interval
-                self._start = math.ceil(due / _TOGETHER_SECONDS) * _TOGETHER_SECONDS
+            self._start = now + self._phase * self.interval
         slot = max(self._slot + 1, math.ceil((now - self._start) / self.interval))
         while (delay := self._start + slot * self.interval - self._clock()) > 0:
             await self._sleep(delay)

@@ -62,17 +62,6 @@ async def test_small_documents_are_sent_as_they_are() -> None:
     assert b"content-encoding" not in headers
 
 
-@pytest.mark.parametrize("pieces", [[b"7" * 5000, b"8"], [b"7", b"", b"8" * 100_000, b""]])
-async def test_documents_in_pieces_are_compressed_piece_by_piece(pieces: list[bytes]) -> None:
-    headers, sent = await answer(pieces, [b"gzip"])
-    assert gzip.decompress(b"".join(sent)) == b"".join(pieces)
-    assert headers[b"content-encoding"] == b"gzip"
-    assert b"content-length" not in headers
-    headers, sent = await answer(pieces, [])
-    assert sent == pieces
-    assert b"content-encoding" not in headers
-
-
 async def test_other_types_are_sent_as_they_are() -> None:
     headers, sent = await answer([b"x" * 5000], [b"gzip"], b"text/css")
     assert sent == [b"x" * 5000]

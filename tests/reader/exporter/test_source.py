@@ -651,21 +651,6 @@ async def test_the_phase_delays_the_first_scrape(tmp_path: Path) -> None:
     await source.close()
 
 
-async def test_targets_that_are_due_in_the_same_quarter_of_a_second_are_read_together(tmp_path: Path) -> None:
-    page = tmp_path / "page.prom"
-    page.write_bytes(PAGE)
-    found = []
-    for begin, phase in ((1000.01, 0.25), (1000.03, 0.27), (1000.03, 0.28)):
-        time = FakeClock(begin)
-        source = ExporterSource(
-            str(page), ExporterSettings(interval=10), phase=phase, clock=time.clock, sleep=time.sleep
-        )
-        found.append([(await source.read()).clock for _ in range(3)])
-        await source.close()
-    assert found[0] == found[1] == pytest.approx([1002.75, 1012.75, 1022.75])
-    assert found[2] == pytest.approx([1003.0, 1013.0, 1023.0])
-
-
 def test_phases_spread_many_targets_over_one_interval() -> None:
     targets = [f"http://gpu-node-{n}:9400/metrics" for n in range(1250)]
     spread = phases(targets)

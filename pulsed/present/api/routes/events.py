@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
-from pulsed.present.api.json_response import FAILURE, json_response, list_response
+from pulsed.present.api.json_response import FAILURE, json_response
 from pulsed.present.api.kept_events import MAX_CHANGES
 from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, chosen, chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
@@ -22,7 +22,7 @@ RECENT_CHANGES = Shape(
     *NODE_ANSWER.members,
     Member(
         "changes",
-        ValueKind(lambda: list[dict[str, Any]], items=iter),
+        ValueKind(lambda: list[dict[str, Any]]),
         "`id` and `event` as in /events, and its data",
         "items",
     ),
@@ -102,6 +102,7 @@ def event_router(parts: ApiParts) -> APIRouter:
             "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
         )
         found = events.recent.find(wanted, gpu, since, limit)
-        return list_response(RECENT_CHANGES, NodeAnswer(store.node, (each.document(store.node) for each in found)))
+        documents = [each.document(store.node) for each in found]
+        return json_response(RECENT_CHANGES.of(NodeAnswer(store.node, documents)))
 
     return router

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -10,7 +11,6 @@ from typing import Annotated, NamedTuple
 from fastapi import APIRouter, Path, Query, Response
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.background import in_background
 from pulsed.model.gpu import GpuKey
 from pulsed.present.api.account_documents import (
     ACCOUNT,
@@ -164,7 +164,9 @@ def owner_router(parts: ApiParts) -> APIRouter:
         shown = [account_document(each, store.node, accounts.prices) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
         ended = islice(ended_accounts(accounts, wanted), begin, begin + limit - len(shown))
-        shown += await in_background(lambda: [account_document(each, store.node, accounts.prices) for each in ended])
+        shown += await asyncio.to_thread(
+            lambda: [account_document(each, store.node, accounts.prices) for each in ended]
+        )
         idle_gpus = len(frozenset().union(*idle.values()))
         return json_response(_ACCOUNTS.of(_Accounts(store.node, len(running), idle_gpus, shown)))
 
