@@ -119,7 +119,7 @@ async def test_a_broken_list_keeps_its_targets(
     assert not broken.is_up
     telemetry = Telemetry(running.store)
     telemetry.lists = lambda: running.pool.lists
-    text = b"".join(telemetry.render(0.0, openmetrics=False)).decode()
+    text = telemetry.render(0.0, openmetrics=False).decode()
     labels = f'{{kind="file",list="{fleet.file}"}}'
     assert f"pulsed_discovery_up{labels} 0" in text
     assert f"pulsed_discovery_last_success_timestamp_seconds{labels} {broken.last_success!r}" in text

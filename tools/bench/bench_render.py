@@ -33,8 +33,8 @@ def run() -> Iterator[Figure]:
 class _NoTelemetry(Telemetry):
     """Leaves pulsed's own metrics away, to compare GPU families with GPU families."""
 
-    def render(self, now: float, *, openmetrics: bool) -> Iterator[bytes]:
-        return iter(())
+    def render(self, now: float, *, openmetrics: bool) -> bytes:
+        return b""
 
 
 def _pages(gpus: int) -> Iterator[Figure]:

@@ -27,7 +27,7 @@ from pulsed.present.exposition.series_memory import SeriesMemory
 from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_lines
 from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.exposition.text_format import END, header, pieces
+from pulsed.present.exposition.text_format import END, encoded, header
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
@@ -190,7 +190,7 @@ class Pages:
     def _with_telemetry(self, body: bytes, now: float, openmetrics: bool) -> bytes:
         """Return the page: the families of GPUs, pulsed's own families, and the last line."""
         own = self._telemetry.render(now, openmetrics=openmetrics)
-        return b"".join((body, *own, END if openmetrics else b""))
+        return b"".join((body, own, END if openmetrics else b""))
 
     def _render(self, fresh: Sequence[_Fresh], openmetrics: bool) -> bytes:
         """Return the families of GPUs and of the sources."""
@@ -207,8 +207,7 @@ class Pages:
                 page.writelines(parts)
         counts = [renderers.counts.update(tick, self._distributions) for renderers, tick in shown]
         names = settings.catalog.summaries
-        for piece in pieces(summary_lines(names, counts, self._distributions, settings.peaks, openmetrics)):
-            page.write(piece)
+        page.write(encoded(summary_lines(names, counts, self._distributions, settings.peaks, openmetrics)))
         if "jobstats" in settings.compat:
             page.writelines(_of_jobstats(shown, openmetrics))
         if settings.passthrough:

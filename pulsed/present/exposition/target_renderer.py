@@ -20,7 +20,7 @@ from pulsed.present.exposition.catalog import Catalog, Form
 from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
 from pulsed.present.exposition.owner_families import owner_label_text
 from pulsed.present.exposition.series_memory import COUNTER_FORMS, CounterForm, SeriesMemory
-from pulsed.present.exposition.text_format import label_pairs
+from pulsed.present.exposition.text_format import encoded, label_pairs
 
 _Shape = object
 """Cache key of a template: which lines it has."""
@@ -200,7 +200,7 @@ class TargetRenderer:
         known, template = self._templates.get(place, (None, None))
         if shape is not known and shape != known:
             self._templates[place] = (shape, None)
-            return _encoded(f"{start}{number!r}\n" for start, number in zip(starts(), numbers, strict=True))
+            return encoded(f"{start}{number!r}\n" for start, number in zip(starts(), numbers, strict=True))
         if template is None:
             template = _template(starts())
             self._templates[place] = (shape, template)
@@ -233,9 +233,4 @@ def _template(starts: Iterable[str]) -> bytes:
 
     For ints and floats `%a` is the same as `repr`.
     """
-    return _encoded(start.replace("%", "%%") + "%a\n" for start in starts)
-
-
-def _encoded(lines: Iterable[str]) -> bytes:
-    # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
-    return "".join(lines).encode("utf-8", "replace")
+    return encoded(start.replace("%", "%%") + "%a\n" for start in starts)

@@ -28,7 +28,7 @@ from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
-from pulsed.present.exposition.text_format import SUFFIXES, lines, pieces
+from pulsed.present.exposition.text_format import SUFFIXES, encoded, lines
 from pulsed.push.pusher import Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
@@ -87,11 +87,10 @@ class Telemetry(Collector):
         """Count an answered HTTP request, as `RequestCounts.count`."""
         self._requests.count(path, code)
 
-    def render(self, now: float, *, openmetrics: bool) -> Iterator[bytes]:
-        """Yield pieces of all families, without OpenMetrics' last line; the reference for freshness is `now`
-        (monotonic)."""
+    def render(self, now: float, *, openmetrics: bool) -> bytes:
+        """Return all families, without OpenMetrics' last line; the reference for freshness is `now` (monotonic)."""
         self._now = now
-        yield from pieces(lines(self.registry.collect(), openmetrics))
+        return encoded(lines(self.registry.collect(), openmetrics))
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families (prometheus_client)."""

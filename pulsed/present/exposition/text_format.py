@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Literal, cast
 
 from prometheus_client import Metric
@@ -21,9 +20,6 @@ MetricType = Literal["gauge", "counter", "histogram", "info", "unknown"]
 
 END = b"# EOF\n"
 """The last line of an OpenMetrics page."""
-
-PIECE_LINES = 500
-"""Lines that are made at once: about a millisecond."""
 
 _TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}
 SUFFIXES = {"counter": "_total", "info": "_info"}
@@ -79,12 +75,10 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
             yield f"{sample.name}{{{known[1]}}} {sample.value!r}\n"
 
 
-def pieces(texts: Iterable[str]) -> Iterator[bytes]:
-    """Yield the text of lines, encoded, some lines at a time."""
-    rest = iter(texts)
-    while piece := "".join(islice(rest, PIECE_LINES)):
-        # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
-        yield piece.encode("utf-8", "replace")
+def encoded(texts: Iterable[str]) -> bytes:
+    """Return lines as a part of a page."""
+    # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
+    return "".join(texts).encode("utf-8", "replace")
 
 
 LONGEST = 2048
