@@ -20,7 +20,6 @@ MAY_IMPORT = {
     "json_text": "",
     "printable": "",
     "regular_file": "",
-    "memory": "",
     "pauses": "",
     "daemon_thread": "",
     "die_with_parent": "",
@@ -62,7 +61,7 @@ MAY_IMPORT = {
         "host translate compute accounting configuration"
     ),
     "commands": (
-        "errors json_text printable memory regular_file pauses die_with_parent durations log http kubernetes "
+        "errors json_text printable regular_file pauses die_with_parent durations log http kubernetes "
         "push model discovery translate.fields terminal reader attribution compute accounting present "
         "adapter server configuration collector"
     ),

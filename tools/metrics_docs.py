@@ -57,8 +57,8 @@ fields in the same order.
 ## Lean and full
 
 `publish.series: lean`, the default, has all that dashboards, rules and alerts use: at most 100 series per GPU, 3 more
-per raised check and one per XID code. `full` has all series, `fleet` [some 25](#series-of-a-fleet), for the Fleet
-dashboard and all alerts. `publish.include` adds families in their full form, `publish.exclude` removes families.
+per raised check and one per XID code. `full` has all series. `publish.include` adds families in their full form,
+`publish.exclude` removes families.
 
 |mark|series in lean|
 |-|-|

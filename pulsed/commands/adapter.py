@@ -27,7 +27,6 @@ from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, RateLimit, ow
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
-from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.settings import STALE_INTERVALS
@@ -170,7 +169,6 @@ async def _run(
     tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
     if serving is not None:
         tasks.append(asyncio.create_task(serving.run()))
-    configure_memory()
     try:
         await server.serve(sockets=[listener.socket for listener in listeners])
     finally:

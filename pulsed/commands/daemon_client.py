@@ -34,7 +34,7 @@ from pulsed.http.credentials import (
 )
 
 MAX_BYTES = 256 * 2**20
-"""Size limit of an answer; 10,000 GPUs with all fields take some 50 MB."""
+"""Size limit of an answer; 1,000 GPUs with all fields take some 5 MB."""
 
 _CHECK_URL = "Check that the URL is of a pulsed"
 

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.memory import configure_memory
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
@@ -63,7 +62,6 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
         return Figure(f"{gpus} GPUs: {name}", _milliseconds(work, on), "ms", baseline, bar, note)
 
     bodies, ticks = pages(gpus, PAGES), raw_ticks(gpus, PAGES)
-    configure_memory()
     name = f"{gpus} GPUs: prometheus_client, parse + write"
     baseline = Figure(name, _milliseconds(with_prometheus_client, bodies[:1], rounds=3), "ms", note="nothing computed")
     yield baseline

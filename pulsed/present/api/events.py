@@ -62,8 +62,8 @@ class RegularEvents(Protocol):
     async def prepare(self) -> None:
         """Wait until the state is the newest one."""
 
-    def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
-        """Return the events, and whether these are all; otherwise it is called again at once."""
+    def read(self, now: float, wall_time: float) -> bytes:
+        """Return the events."""
 
 
 class EventBroadcaster:
@@ -212,9 +212,8 @@ class EventBroadcaster:
                     await regular.prepare()
                 data = subscriber.take()
                 if regular is not None and now >= due:
-                    events, is_complete = regular.read(now, time.time())
-                    data += events
-                    due = now + regular.interval if is_complete else now
+                    data += regular.read(now, time.time())
+                    due = now + regular.interval
                 if not data and now >= heartbeat:
                     data = _HEARTBEAT
             if subscriber.ended:

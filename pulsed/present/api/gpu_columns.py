@@ -26,9 +26,6 @@ from pulsed.present.api.schema import Document, Member, Shape, ValueKind
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
 """Fields of a summary by default."""
 
-MAX_ROWS = 1000
-"""GPUs of one event at most, of whole targets: more keep the event loop from its connections for over 20 ms."""
-
 
 class GpuColumns(NamedTuple):
     """Some GPUs at monotonic seconds, with their current results, and the names of fields."""
@@ -194,12 +191,11 @@ class ColumnReader:
         """Wait until the state is the newest one."""
         await self._store.catch_up()
 
-    def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
-        """Return the next events and whether these are all; at `now` monotonic seconds, which is `wall_time`."""
+    def read(self, now: float, wall_time: float) -> bytes:
+        """Return the next events; at `now` monotonic seconds, which is `wall_time`."""
         parts = [self._new_roster(now)] if self._has_new_layout(now) else []
         shown: list[Match] = []
         at: list[int] = []
-        is_complete = True
         for target, positions, first in self._rows:
             tick = target.tick
             if tick is None:
@@ -208,16 +204,13 @@ class ColumnReader:
             sent = self._sent.get(first)
             if sent is not None and sent.tick is tick and sent.stale == state.stale:
                 continue
-            if len(shown) >= MAX_ROWS:
-                is_complete = False
-                break
             self._sent[first] = state
             shown += [Match.of(target, tick, position, self._store.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}
             parts.append(encoded("columns", {**head, **_STATE.of(GpuColumns.of(shown, self._fields, now))}))
-        return b"".join(parts), is_complete
+        return b"".join(parts)
 
     def _has_new_layout(self, now: float) -> bool:
         """Return whether targets show other GPUs, or others of them, than at the last reading."""

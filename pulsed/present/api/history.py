@@ -1,7 +1,7 @@
 """The samples of the last minutes of every GPU, in memory: for `/gpus/{gpu}/history`.
 
 Each target has a ring of ticks, which are packed rows. It is bounded by time, and by bytes over all GPUs together: a
-process that reads 10,000 GPUs stays as small as one that reads eight and only looks back less far. Beyond the limit the
+process that reads 1,000 GPUs stays as small as one that reads eight and only looks back less far. Beyond the limit the
 oldest ticks are dropped, whichever target they belong to.
 
 Age is measured on clocks that never step: the source's own, so that a replay looks back as far as its capture did, and

@@ -35,7 +35,7 @@ LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
-"""Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
+"""Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us."""
 
 PROCESS_SECONDS = 1.0
 """Interval of reading `process_*` from /proc, a third of the time of all families here."""

@@ -15,7 +15,7 @@ import pytest
 
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.gpu_columns import GPU_COLUMNS, MAX_ROWS, SUMMARY_FIELDS, ColumnReader
+from pulsed.present.api.gpu_columns import GPU_COLUMNS, SUMMARY_FIELDS, ColumnReader
 from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
 from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick
@@ -45,13 +45,11 @@ class Client:
         self.rows: dict[int, dict[str, Any]] = {}
 
     def take(self, now: float = NOW) -> list[str]:
-        """Read until nothing is left; return the kinds of the events."""
-        kinds, is_complete = [], False
-        while not is_complete:
-            data, is_complete = self._reader.read(now, TIME)
-            for event in parsed(data.decode()):
-                kinds.append(event.kind)
-                self._apply(event.kind, event.document)
+        """Read the next events; return their kinds."""
+        kinds = []
+        for event in parsed(self._reader.read(now, TIME).decode()):
+            kinds.append(event.kind)
+            self._apply(event.kind, event.document)
         return kinds
 
     def _apply(self, kind: str, document: dict[str, Any]) -> None:
@@ -59,7 +57,6 @@ class Client:
             self.roster, self.rows = document, {}
             return
         assert document["roster"] == self.roster["roster"]
-        assert len(document["at"]) <= MAX_ROWS + 8
         columns = {**document["fields"], "stale": document["stale"], "sample_time": document["sample_time"]}
         assert {len(column) for column in columns.values()} == {len(document["at"])}
         for number, position in enumerate(document["at"]):
@@ -86,14 +83,13 @@ async def test_a_summary_has_the_values_of_the_documents() -> None:
         assert row["limiting_resource"] == each["saturation"]["limiting_resource"]
 
 
-@pytest.mark.slow
-async def test_ten_thousand_gpus() -> None:
-    made = store(*[[gpu(number, f"node{node}") for number in range(8)] for node in range(1250)])
+async def test_a_thousand_gpus() -> None:
+    made = store(*[[gpu(number, f"node{node}") for number in range(8)] for node in range(125)])
     status, document = await get(made, "/gpus?view=summary&fields=workload_class")
-    assert (status, document["fields"]) == (200, {"workload_class": ["memory_bound"] * 10_000})
+    assert (status, document["fields"]) == (200, {"workload_class": ["memory_bound"] * 1000})
     client = Client(ColumnReader(made, ["workload_class"]))
-    assert client.take() == ["roster"] + ["columns"] * 10
-    assert sorted(client.rows) == list(range(10_000))
+    assert client.take() == ["roster", "columns"]
+    assert sorted(client.rows) == list(range(1000))
     assert client.roster["gpus"] == document["gpus"]
     assert client.roster["roster"] == document["roster"]
 

@@ -5,6 +5,8 @@ import dataclasses
 import gzip
 import math
 import re
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.target_store import TargetStore
-from pulsed.present.exposition.page import LARGE_GPUS, Pages
+from pulsed.present.exposition.catalog import catalog
+from pulsed.present.exposition.page import LARGE_GPUS, Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.boards import (
     FLICKER,
@@ -34,6 +37,7 @@ from tests.present.boards import (
 from tests.present.reference import ReferenceCollector
 from tests.present.strategies import NOW, boards, gpus
 from tests.support.examples import examples
+from tests.support.waiting import eventually
 
 Families = dict[str, tuple[str, str, dict[tuple[str, frozenset[tuple[str, str]]], float]]]
 
@@ -280,6 +284,39 @@ async def test_a_served_page_is_the_same_page(gpus: int, openmetrics: bool, gzip
         assert text.endswith("# EOF\n") is openmetrics
         assert 'pulsed_source_duplicate_gpus{source="b"}' in text
         made.targets[0].accept(next_tick(first, 2), now)
+
+
+class SlowTelemetry(Telemetry):
+    """Takes long to note a rendering; `most` is how many of them it noted at once, `threads` has theirs."""
+
+    def __init__(self, store: TargetStore) -> None:
+        super().__init__(store)
+        self.running = self.most = 0
+        self.threads: set[int] = set()
+
+    def observe(self, layer: str, seconds: float) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.threads.add(threading.get_ident())
+        time.sleep(0.05)
+        self.running -= 1
+
+
+async def test_large_pages_are_rendered_one_at_a_time_in_threads_also_when_a_request_is_cancelled() -> None:
+    made = store_of(target("a", tick(busy_gpus(LARGE_GPUS + 2, 1))))
+    telemetry = SlowTelemetry(made)
+    pages = Pages(made, telemetry)
+    first = asyncio.create_task(pages.serve(NOW, openmetrics=False, gzip=False))
+    await eventually(lambda: telemetry.running == 1)
+    first.cancel()
+    pages.configure(PageSettings(catalog("lean")))
+    text, _ = await asyncio.gather(
+        *(pages.serve(NOW + 0.1, openmetrics=openmetrics, gzip=True) for openmetrics in (False, True))
+    )
+    assert first.cancelled()
+    assert telemetry.most == 1
+    assert threading.get_ident() not in telemetry.threads
+    assert b"pulsed_gpu_health_state" not in gzip.decompress(text), "the new settings"
 
 
 def test_half_a_surrogate_in_a_label_does_not_cost_the_page() -> None:

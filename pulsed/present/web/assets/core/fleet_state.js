@@ -100,7 +100,7 @@ export class FleetState extends EventTarget {
     return true;
   }
 
-  /** Keeps a copy of the picture for stepping back: one per second, also when batches come in parts. */
+  /** Keeps a copy of the picture for stepping back: one per second. */
   keep(always = false) {
     const now = performance.now();
     if (!always && now - this.kept < 900) return;
