@@ -116,10 +116,10 @@ def _measured(page: Sequence[Series], nodes: int, groups: Sequence[Group], end: 
         folder = Path(name)
         _make_blocks(folder, [each for node in range(nodes) for each in _of_node(page, node)], end, STEP, SCRAPED)
         for interval, (step, periods) in RECORDED.items():
-            with _serving(folder) as server:
+            with _serving(folder, end) as server:
                 recorded = list(_recorded(server, groups, interval, end))
             _make_blocks(folder, recorded, end, step, periods)
-        with _serving(folder) as server:
+        with _serving(folder, end) as server:
             for group in groups:
                 for rule in group["rules"]:
                     bar = f"all rules evaluated every {group.get('interval', '15s')}"
@@ -129,10 +129,10 @@ def _measured(page: Sequence[Series], nodes: int, groups: Sequence[Group], end: 
 
 
 @contextlib.contextmanager
-def _serving(folder: Path) -> Iterator[Prometheus]:
+def _serving(folder: Path, end: float) -> Iterator[Prometheus]:
     sizes = [f"--storage.tsdb.{which}-block-duration=2h" for which in ("min", "max")]  # none is compacted meanwhile
     with prometheus(folder, "", "--storage.tsdb.retention.time=10y", *sizes) as server:
-        server.wait_for("count(pulsed_gpu_info)", 60)
+        server.wait_for(f"count(pulsed_gpu_info @ {end:.0f})", 60)
         yield server
 
 
