@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import importlib
 import io
 import json
 import os
@@ -177,8 +178,9 @@ def write(data: Path, folder: Path) -> None:
 
 def daemon(path: Path, folder: Path) -> None:
     """Keep what a daemon answers after it has replayed an input."""
-    from tests.support.daemon import serving
-    from tests.support.waiting import until
+    support = "tests.support" if Path("tests/support").exists() else "support"  # of the commit whose code runs
+    serving = importlib.import_module(f"{support}.daemon").serving
+    until = importlib.import_module(f"{support}.waiting").until
 
     settings = (
         "source.kind=replay", f"source.replay.path={path}", "source.replay.speed=0", "source.interval=180s", "node=n",
