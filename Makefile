@@ -27,8 +27,8 @@ FUZZ_SECONDS ?= 600
 .PHONY: run test test-all nightly lint format bench hardware kubernetes fuzz mutants invariants docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	    { echo "pulsed needs Python 3.10 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "pulsed needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
@@ -124,7 +124,7 @@ release-files: $(VENV)/.dev
 
 # The newest versions that fit, for all Pythons and machines, with the hashes of their files; run the tests with them
 # before they are committed.
-COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.10 --upgrade --generate-hashes \
+COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
     --no-annotate --no-header
 constraints: $(VENV)/.dev
 	mkdir -p build

@@ -155,7 +155,7 @@ def open_standard_streams() -> None:
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
-        except OSError:  # noqa: PERF203 - three
+        except OSError:
             os.set_inheritable(os.open(os.devnull, flags), True)  # it has the lowest free number
     # Python has None for a stream that was closed when it started.
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)

@@ -6,7 +6,7 @@ Must not import any layer.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isfinite
 from typing import Any, TextIO
@@ -47,7 +47,7 @@ def _representable(document: Any) -> Any:
     return document
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LAST = 253402300799.0
 """The end of the year 9999."""
@@ -73,7 +73,7 @@ def rfc3339_or_none(seconds: float | None) -> str | None:
 
 def moment_of(text: str) -> datetime:
     """Return the moment of a timestamp, in UTC."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def duration_text(seconds: float) -> str:

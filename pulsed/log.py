@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Literal
 
 from pulsed.printable import escaped
@@ -48,7 +48,7 @@ def setup(level: Level = "info", format: Format = "logfmt") -> None:
 
 
 def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, object]:
-    when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+    when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     fields: dict[str, object] = {
         "time": when.replace("+00:00", "Z"),
         "level": _NAMES.get(record.levelno, record.levelname.lower()),

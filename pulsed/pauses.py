@@ -1,4 +1,4 @@
-"""How long to wait: for a result, before the next attempt, and until an idle process wakes for all its parts.
+"""How long to wait: before the next attempt, and until an idle process wakes for all its parts.
 
 To wake costs more than most of what is done then: the processor has left a state of rest, and its caches are cold.
 Must not import any layer.
@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable
 
 
 class Backoff:
@@ -43,29 +40,3 @@ async def aligned_sleep(seconds: float) -> None:
     """Sleep until the event loop's clock is at the next multiple of `seconds`."""
     now = asyncio.get_running_loop().time()
     await asyncio.sleep(next_multiple(seconds, now) - now)
-
-
-async def within(seconds: float | None, work: Awaitable[T]) -> T:
-    """Return the result of some work; work that takes longer is cancelled, and has ended when this raises.
-
-    A cancellation of the caller always takes effect: `asyncio.wait_for`, before Python 3.12, loses one that comes
-    together with the result.
-
-    Args:
-        seconds: None for no limit.
-
-    Raises:
-        asyncio.TimeoutError: the work did not end in time.
-    """
-    if seconds is None:
-        return await work
-    future = asyncio.ensure_future(work)
-    try:
-        is_late = not (await asyncio.wait({future}, timeout=seconds))[0]
-    finally:
-        if not future.done():
-            future.cancel()
-            await asyncio.wait({future})
-    if is_late and future.cancelled():
-        raise asyncio.TimeoutError
-    return future.result()

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import urlsplit
 
@@ -274,7 +274,7 @@ def moment(value: object) -> float:
         when = None
     if when is None:
         raise ValueError("is not a time")
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def is_path(target: str) -> bool:

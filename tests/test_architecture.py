@@ -47,10 +47,10 @@ MAY_IMPORT = {
     "compute": "errors settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "errors json_text printable pauses settings kubernetes push model translate.units "
+        "errors json_text printable settings kubernetes push model translate.units "
         "translate.fields terminal attribution translate compute accounting"
     ),
-    "adapter": "errors json_text printable pauses settings kubernetes attribution present",
+    "adapter": "errors json_text printable settings kubernetes attribution present",
     "server": "errors json_text regular_file pauses settings model present config",
     "configuration": (
         "errors regular_file settings log kubernetes model reader attribution host compute present config adapter "
@@ -138,7 +138,7 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
 
 
 def test_work_with_a_limit_of_time_can_be_cancelled() -> None:
-    """`asyncio.wait_for` of Python 3.10 and 3.11 loses a cancellation at times: `pulsed.pauses.within` does not."""
+    """`asyncio.wait_for` of Python 3.11 loses a cancellation at times; `asyncio.timeout` does not."""
     used = [
         name
         for name, tree in modules().items()

@@ -14,6 +14,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
+from re import _constants as constants  # type: ignore[attr-defined]  # not in typeshed
+from re import _parser as parser  # type: ignore[attr-defined]
 from string import printable
 from typing import Any, NamedTuple
 
@@ -21,13 +23,6 @@ import pytest
 
 import pulsed
 from tests.test_architecture import modules
-
-try:
-    from re import _constants as constants  # type: ignore[attr-defined]  # not in typeshed
-    from re import _parser as parser  # type: ignore[attr-defined]
-except ImportError:  # Python 3.10
-    import sre_constants as constants
-    import sre_parse as parser
 
 SHORT, LONG = 2_000, 100_000
 NOTICEABLE = 0.0005

@@ -109,7 +109,7 @@ def prepare(version: str) -> None:
         if newest["version"] == version == current_version():
             return  # a release that was not finished
         raise ReleaseRefused("CHANGELOG.md describes nothing new; begin it with a section `## VERSION / unreleased`")
-    today = datetime.datetime.now(datetime.timezone.utc).date()
+    today = datetime.datetime.now(datetime.UTC).date()
     head = f"## {version} / {today}\n"
     CHANGELOG.write_text(f"{text[: newest.start()]}{head}{newest['text']}{text[newest.end() :]}", encoding="utf-8")
     VERSION_FILE.write_text(VERSION_FILE.read_text().replace(f'"{current_version()}"', f'"{version}"'))

@@ -7,7 +7,7 @@ kernel. A job whose GPUs are all idle does not hang, it waits for something else
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import GpuAccount
@@ -133,6 +133,4 @@ def first_text(stops: Sequence[Stop | None]) -> str:
     first = first_stopped([stop for stop in stops if stop is not None])
     if first is None:
         return ""
-    return (
-        f"{FIRST_STOPPED}{first.gpu} stopped first, at {datetime.fromtimestamp(first.time, timezone.utc):%H:%M:%S} UTC"
-    )
+    return f"{FIRST_STOPPED}{first.gpu} stopped first, at {datetime.fromtimestamp(first.time, UTC):%H:%M:%S} UTC"

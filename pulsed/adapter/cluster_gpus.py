@@ -24,7 +24,6 @@ from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_p
 from pulsed.kubernetes.objects import Labels, PodMetadata, parse_selector, pod_metadata, requested_gpus
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
-from pulsed.pauses import within
 from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
 
 UNKNOWN = WorkloadReference("", "")
@@ -235,7 +234,8 @@ class ClusterGpus:
             try:
                 await self.read()
                 with suppress(asyncio.TimeoutError):  # the next round continues
-                    await within(interval, self.name_pods())
+                    async with asyncio.timeout(interval):
+                        await self.name_pods()
             except Exception:  # rows become stale then, and the next reading may work
                 log.exception("internal error in the reading of daemons; please report it")
             await asyncio.sleep(max(0.0, interval - (self._clock() - begun)))

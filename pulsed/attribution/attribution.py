@@ -14,7 +14,7 @@ from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
-from pulsed.pauses import aligned_sleep, within
+from pulsed.pauses import aligned_sleep
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.attribution.pod_workloads import PodWorkloads
@@ -144,8 +144,9 @@ class Attribution:
     async def _look(self, source: AttributionSource, state: SourceState) -> None:
         """Read a source once; a failure affects this source only."""
         try:
-            claims = await within(READ_SECONDS, source.read())
-        except asyncio.TimeoutError:
+            async with asyncio.timeout(READ_SECONDS):
+                claims = await source.read()
+        except TimeoutError:
             late = AttributionTimeout(f"{source.name} did not answer within {READ_SECONDS:.0f} s")
             self._fail(state, late.reason, str(late))
         except AttributionError as error:

@@ -137,7 +137,7 @@ class EndedFiles:
                 room -= path.lstat().st_size
                 if number and (number >= KEPT_DAYS or room < 0):
                     path.unlink()
-            except OSError as error:  # noqa: PERF203 - it does not keep the others
+            except OSError as error:
                 if path not in self._unremovable:
                     log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
                 self._unremovable.add(path)
@@ -193,7 +193,7 @@ class AccountFiles:
         for line in self._files.ended.last_lines(MAX_ENDED):
             try:
                 self._ended.load(line)
-            except ValueError as error:  # noqa: PERF203 - a damaged line does not cost the others
+            except ValueError as error:
                 log.warning("an account of an ended owner is of no use", extra={"error": str(error)})
         self._files.running.load(self._accept)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pulsed.daemon_thread import SharedCall
-from pulsed.pauses import within
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +32,9 @@ class HostPart(Generic[_T]):
     async def read(self, read: Callable[[], _T]) -> _T | None:
         """Return what a function returns in the thread; None if it fails or hangs, which is logged once."""
         try:
-            found = await within(READ_SECONDS, self._thread.call(read))
-        except (OSError, asyncio.TimeoutError) as error:
+            async with asyncio.timeout(READ_SECONDS):
+                found = await self._thread.call(read)
+        except OSError as error:  # or a TimeoutError
             if not self._is_failing:
                 fields = {"part": self._name, "error": str(error) or "it hangs"}
                 log.warning("a part of the host cannot be read", extra=fields)

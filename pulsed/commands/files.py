@@ -64,7 +64,7 @@ def run_check_config(options: argparse.Namespace) -> int:
         try:
             if name:
                 check_file(name)
-        except ConfigError as error:  # noqa: PERF203 - two files
+        except ConfigError as error:
             problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))

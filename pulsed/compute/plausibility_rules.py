@@ -111,7 +111,7 @@ class PlausibilitySettings(Settings):
         for name, value in given.items():
             try:
                 cls(**{name: value})
-            except ConfigError as error:  # noqa: PERF203 - each number has its own
+            except ConfigError as error:
                 yield name, f"is {value:g}; {error.remedy}"
 
 

@@ -63,7 +63,7 @@ def _numbers(groups: Path, patterns: Iterable[str], file: str, key: str = "") ->
             try:
                 words = read_regular(path, 65536).split()
                 yield float(words[words.index(key.encode()) + 1] if key else words[0])
-            except (OSError, ValueError, IndexError):  # noqa: PERF203 - the group has ended, or has no limit (`max`)
+            except (OSError, ValueError, IndexError):
                 continue
 
 

@@ -10,7 +10,7 @@ import logging
 import random as random_module
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
@@ -175,4 +175,4 @@ def _event(node: str, condition: NodeCondition, now: str) -> JsonObject:
 
 def _now() -> str:
     """Return the time as the API has it, in whole seconds."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,7 +17,6 @@ from typing import ClassVar, NamedTuple
 from pulsed.errors import GrpcError, NvsentinelError
 from pulsed.grpc_call import unary_call
 from pulsed.kubernetes.reporter import Reporter
-from pulsed.pauses import within
 from pulsed.protobuf import field, number_field
 
 METHOD = "/datamodels.PlatformConnector/HealthEventOccurredV1"
@@ -160,8 +159,9 @@ class NvsentinelMonitor(Reporter[NvsentinelTarget]):
         try:
             for request in _requests(events):
                 call = unary_call(target.socket, METHOD, request, max_bytes=_MAX_RESPONSE_BYTES)
-                await within(_TIMEOUT_SECONDS, call)
-        except asyncio.TimeoutError:
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
+                    await call
+        except TimeoutError:
             raise NvsentinelError(f"{target.socket} did not answer in {_TIMEOUT_SECONDS:g} s") from None
         except OSError as error:
             remedy = "See whether its platform connector runs on this node, and whether pulsed may open its socket"

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pulsed.errors import PulsedError
-from pulsed.pauses import Backoff, aligned_sleep, within
+from pulsed.pauses import Backoff, aligned_sleep
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10.0, 300.0
 _END_SECONDS = 3.0
@@ -73,8 +73,9 @@ class Reporter(ABC, Generic[_T]):
         finally:
             if self._used is not None:
                 try:
-                    await within(_END_SECONDS, self._try(self._end(self._used)))
-                except asyncio.TimeoutError:
+                    async with asyncio.timeout(_END_SECONDS):
+                        await self._try(self._end(self._used))
+                except TimeoutError:
                     log.warning("the end was not reported", extra={"what": self.what})
 
     async def _try(self, work: Awaitable[bool]) -> bool:

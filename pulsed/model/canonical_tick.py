@@ -36,14 +36,8 @@ class Extras(NamedTuple):
     nvlink_counters: LinkCounters | None = None
 
 
-class _Referable:
-    """What a weak reference can refer to; `weakref_slot` of dataclasses does that from Python 3.11 on."""
-
-    __slots__ = ("__weakref__",)
-
-
-@dataclass(frozen=True, slots=True)
-class Tick(_Referable):
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Tick:
     """A tick that follows from a raw one, whose attributes it has."""
 
     raw: RawTick

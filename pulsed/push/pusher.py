@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from pulsed import __version__
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
-from pulsed.pauses import Backoff, aligned_sleep, within
+from pulsed.pauses import Backoff, aligned_sleep
 
 if TYPE_CHECKING:
     from pulsed.http.client import Answer, HttpClient
@@ -183,8 +183,9 @@ class Pusher(Generic[PlanT]):
     async def _stop(self, sender: asyncio.Task[None]) -> None:
         self._end_series()
         try:
-            await within(_END_SECONDS, self._is_empty.wait())
-        except asyncio.TimeoutError:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._is_empty.wait()
+        except TimeoutError:
             log.warning(
                 "samples were not delivered before the end",
                 extra={"protocol": self.protocol, "samples": self.waiting},

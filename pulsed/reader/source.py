@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from pulsed.errors import SourceError
 from pulsed.model.raw_tick import MAX_GPUS, RawTick
 from pulsed.settings import Settings
-
-_S = TypeVar("_S", bound="SourceSection")
 
 
 class Source(Protocol):
@@ -106,7 +104,7 @@ class SourceSection(Settings):
         """Return what the kind needs and is not set, as the end of an error message; empty for nothing."""
         return ""
 
-    def completed(self: _S, interval: float | None, max_gpus: int) -> _S:
+    def completed(self, interval: float | None, max_gpus: int) -> Self:
         """Return the section with the settings of all kinds.
 
         Args:

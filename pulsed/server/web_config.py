@@ -72,7 +72,7 @@ VERSIONS: Mapping[str, ssl.TLSVersion] = {
 def selectable_curves() -> frozenset[str]:
     """Return the curves that this Python can select as the only one.
 
-    Python 3.10, and 3.11 as Debian 12 has it, select curves through an older function of OpenSSL, for which X25519 is
+    Python 3.11, as Debian 12 has it, selects curves through an older function of OpenSSL, for which X25519 is
     an unknown group (python/cpython#77063).
     """
     return frozenset(name for name, openssl_name in CURVES.items() if _is_selectable(openssl_name))

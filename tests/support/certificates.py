@@ -48,7 +48,7 @@ def make(name: str, issuer: Pair | None = None, *, authority: bool = False, days
     With `days` below 0 it ended as long ago.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
         x509.CertificateBuilder()

@@ -77,7 +77,7 @@ def test_the_sdist_has_all_that_operators_need(dist: Path) -> None:
     assert {"README.md", "LICENSE", "CHANGELOG.md", "docs/configuration.md", "docs/metrics.md", "Makefile"} <= names
 
 
-PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -104,7 +104,7 @@ def _open() -> tuple[ctypes.CDLL, c_void_p]:
                 getattr(library, name).argtypes = parameters
             _call(library, "cublasCreate_v2", byref(handle))
             return library, handle
-        except (OSError, AttributeError, CudaFailed) as error:  # noqa: PERF203 - another one may work
+        except (OSError, AttributeError, CudaFailed) as error:
             reasons.append(str(error) if path in str(error) else f"{path}: {error}")
     raise CudaFailed(f"no cuBLAS can be used; {VARIABLE}=PATH sets its path; tried {'; '.join(reasons)}")
 

@@ -19,7 +19,6 @@ from pulsed.errors import AttributionError, ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
-from pulsed.pauses import within
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,11 @@ async def check_attribution(
 
 async def _check(source: AttributionSource) -> AttributionCheck:
     try:
-        claims = await within(READ_SECONDS, source.read())
+        async with asyncio.timeout(READ_SECONDS):
+            claims = await source.read()
     except AttributionError as error:
         return AttributionCheck(source.name, False, note=str(error))
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return AttributionCheck(source.name, False, note=f"it did not answer within {READ_SECONDS:.0f} s")
     finally:
         await source.close()

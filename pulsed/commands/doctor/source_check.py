@@ -15,7 +15,6 @@ from pulsed.configuration import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING
-from pulsed.pauses import within
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
@@ -125,11 +124,12 @@ async def probe(
     try:
         if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
             version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
-        error = await within(patience, _read(source, config, ticks))
+        async with asyncio.timeout(patience):
+            error = await _read(source, config, ticks)
     except SourceError as failure:
         error = str(failure)
         await source.close()
-    except asyncio.TimeoutError:
+    except TimeoutError:
         error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
     errors = dict(source.profiling_errors) if isinstance(source, NvmlSource) else {}

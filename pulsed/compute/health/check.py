@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil
 
@@ -187,7 +187,7 @@ class GpuCheck:
         if len(self.history) < 2:
             return ""
         days = (now - self.history[0]) / DAY
-        date = datetime.fromtimestamp(time - (now - self.history[-2]), timezone.utc)
+        date = datetime.fromtimestamp(time - (now - self.history[-2]), UTC)
         return f" (raised {len(self.history)} times within {max(1, ceil(days))} d, before on {date:%Y-%m-%d})"
 
     def _is_superseded(self, inputs: GpuInputs) -> bool:

@@ -137,7 +137,7 @@ class HealthSettings(Settings):
         for name in ("disabled", "thresholds"):
             try:
                 cls(**({name: given[name]} if name in given else {}))
-            except ConfigError as error:  # noqa: PERF203 - each key has its own
+            except ConfigError as error:
                 yield name, f"cannot be used: {error}"
 
     def checks(self) -> tuple[Check, ...]:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Protocol
 from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
-from pulsed.pauses import within
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
@@ -195,11 +194,9 @@ class EventBroadcaster:
         due = 0.0 if regular is not None else inf
         while True:
             try:
-                await within(
-                    None if regular is None else self._patience,
-                    send({"type": "http.response.body", "body": data, "more_body": True}),
-                )
-            except asyncio.TimeoutError:
+                async with asyncio.timeout(None if regular is None else self._patience):
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+            except TimeoutError:
                 log.warning(_NOT_READING, extra={"seconds": self._patience})
                 return
             data, heartbeat = b"", self._now() + self._heartbeat

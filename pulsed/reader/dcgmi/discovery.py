@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.model.raw_tick import Labels, Layout, Series
-from pulsed.pauses import within
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
@@ -171,14 +170,15 @@ async def printed(command: Sequence[str], patience: float) -> str:
 
     child = await Child.start(command, receive, over.set)
     try:
-        await within(patience, over.wait())
+        async with asyncio.timeout(patience):
+            await over.wait()
         if len(output) > _MOST_BYTES:
             raise StreamBroke(f"{name} prints without end")
         text = output.decode("utf-8", "replace")
         if child.status != 0:
             raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
         return text
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine") from None
     finally:
         await child.end_now()
@@ -236,8 +236,9 @@ async def accepts_connections(host: str) -> bool:
         else:
             address = urlsplit(f"//{host}")
             connecting = asyncio.open_connection(address.hostname, address.port or PORT)
-        _, writer = await within(CONNECT_SECONDS, connecting)
-    except (OSError, ValueError, asyncio.TimeoutError):
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await connecting
+    except (OSError, ValueError):
         return False
     writer.close()
     return True

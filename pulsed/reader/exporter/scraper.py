@@ -83,17 +83,17 @@ class Scraper:
         self,
         url: str,
         login: Login | None = None,
-        timeout: float | None = None,
+        seconds: float | None = None,
     ) -> bytes:
         """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
         Args:
-            timeout: in seconds; by default that of the settings.
+            seconds: the timeout; by default that of the settings.
 
         Raises:
             ScrapeFailed: no page came, or one above the size limit.
         """
-        timeout = self._timeout if timeout is None else timeout
+        timeout = self._timeout if seconds is None else seconds
         location, end = url, time.monotonic() + timeout
         for _ in range(_MAX_REDIRECTS + 1):
             answer = await self._get(url, location, login, (timeout, end))

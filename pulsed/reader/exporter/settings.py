@@ -193,7 +193,7 @@ class ExporterSettings(SourceSection):
             try:
                 if file is not None:
                     read(file)
-            except BadCredentials as error:  # noqa: PERF203 - two files
+            except BadCredentials as error:
                 yield key, f"{error}; name a file that pulsed's user may read"
         if self.ca_file or self.cert_file:
             for key, ca, cert, cert_key in (
@@ -202,7 +202,7 @@ class ExporterSettings(SourceSection):
             ):
                 try:
                     ClientTls(ca or "", cert or "", cert_key or "").context()
-                except BadTlsFiles as error:  # noqa: PERF203 - two
+                except BadTlsFiles as error:
                     yield key, f"{error.files} cannot be used: {error.reason}; name PEM files that belong together"
 
     def check_password_file(self) -> None:

@@ -197,7 +197,7 @@ class _CallGroup:
         while calls:
             try:
                 return calls[0](self._nvml, self._handle)
-            except self._nvml.NVMLError as error:  # noqa: PERF203 - the next one is another call
+            except self._nvml.NVMLError as error:
                 if not is_refused(error):
                     break
                 del calls[0]

@@ -61,7 +61,7 @@ def list_devices(
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             devices += list(_of_gpu(nvml, index, driver, known, is_placed_anew=is_placed_anew))
-        except nvml.NVMLError as error:  # noqa: PERF203 - of one GPU
+        except nvml.NVMLError as error:
             if error.value in ENDED:
                 raise
             codes.append(error.value)

@@ -27,7 +27,7 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
-from pulsed.pauses import next_multiple, within
+from pulsed.pauses import next_multiple
 from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
@@ -205,8 +205,9 @@ class NvmlSource:
         """
         call = self._thread.submit(function)
         try:
-            await within(patience + pauses, call.result)
-        except asyncio.TimeoutError as error:
+            async with asyncio.timeout(patience + pauses):
+                await call.result
+        except TimeoutError as error:
             raise DriverHung(
                 f"NVIDIA's driver has not answered for {patience:g} s",
                 "See dmesg for XIDs; pulsed reads again when the call returns. A process in state D ends only with "

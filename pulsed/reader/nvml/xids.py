@@ -47,7 +47,7 @@ class XidCounts:
         for board in boards:
             try:
                 nvml.nvmlDeviceRegisterEvents(board.board, nvml.nvmlEventTypeXidCriticalError, self._set)
-            except nvml.NVMLError as error:  # noqa: PERF203 - not supported, or this GPU is gone
+            except nvml.NVMLError as error:
                 if error.value in ENDED:
                     raise
             else:

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from io import TextIOWrapper
 from itertools import pairwise
 from math import isfinite
@@ -33,7 +33,7 @@ LONGEST_ROW = 64 * 1024
 _COLUMNS = "Export with the columns `time` and `gpu` or `uuid`, as --columns default and all do"
 _IDENTIFYING = "Export with the columns that identify GPUs: node, uuid and mig_id"
 _REMEDY = "Correct or remove that line"
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _STEPS_FOR_PACE = 32
 _ROWS_FOR_PACE = 100_000

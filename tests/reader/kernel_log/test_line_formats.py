@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
 from pulsed.reader.kernel_log.line_formats import Now, parse_line
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
-BOOT = datetime(2026, 11, 23, 3, 0, tzinfo=timezone.utc).timestamp()
+BOOT = datetime(2026, 11, 23, 3, 0, tzinfo=UTC).timestamp()
 NOW = Now(BOOT + 7200.0, 7200.0)
 
 
@@ -167,6 +167,6 @@ def test_the_hour_that_daylight_saving_repeats(zone: pytest.MonkeyPatch) -> None
     set_zone(zone, "Europe/Berlin")
     found = parse_line("Oct 25 02:30:00 gpu7 kernel: x")
     assert found is not None
-    summer = datetime(2026, 10, 25, 0, 30, tzinfo=timezone.utc).timestamp()
+    summer = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
     assert found.time(Now(summer + 60.0, 1.0)) == summer
     assert found.time(Now(summer + 3660.0, 1.0)) == summer + 3600.0

@@ -3,7 +3,7 @@ import pty
 import time
 import tty
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,7 @@ def syslog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def line(code: int, seconds: float) -> str:
     """Return a line of rsyslog's traditional format, logged so many seconds after the boot."""
-    stamp = datetime.fromtimestamp(BOOT + seconds, timezone.utc).strftime("%b %d %H:%M:%S")
+    stamp = datetime.fromtimestamp(BOOT + seconds, UTC).strftime("%b %d %H:%M:%S")
     return f"{stamp} gpu7 kernel: [{seconds:12.6f}] NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=python\n"
 
 

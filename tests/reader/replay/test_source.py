@@ -7,6 +7,7 @@ import gzip
 import os
 import random
 import tracemalloc
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,9 @@ async def test_a_capture_with_deterministic_time(recorded: Path) -> None:
 
 
 def test_the_default_start_is_what_it_is_said_to_be() -> None:
-    from datetime import datetime, timezone
+    from datetime import datetime
 
-    assert datetime.fromtimestamp(DEFAULT_START, timezone.utc).isoformat() == "2026-01-01T00:00:00+00:00"
+    assert datetime.fromtimestamp(DEFAULT_START, UTC).isoformat() == "2026-01-01T00:00:00+00:00"
 
 
 async def test_interval_and_start_can_be_given(recorded: Path) -> None:

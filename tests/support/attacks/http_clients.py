@@ -19,8 +19,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from urllib.parse import quote
 
-from pulsed.pauses import within
-
 Attack = Callable[[int], Awaitable[None]]
 
 ATTACKS: dict[str, Attack] = {}
@@ -121,12 +119,14 @@ async def ask_and_never_read(port: int, data: bytes, source: str | None = None) 
     while True:
         with contextlib.suppress(OSError):
             async with Connection(port, source, 4096) as client:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await within(1, client.send(data))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await client.send(data)
                 while True:
                     await asyncio.sleep(1)
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        await within(1, client.send(b"G"))
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1):
+                            await client.send(b"G")
         await asyncio.sleep(0.1)
 
 
@@ -371,7 +371,8 @@ async def passwords(port: int) -> None:
 
 async def _run(name: str, port: int, seconds: float) -> None:
     with contextlib.suppress(asyncio.TimeoutError):
-        await within(seconds, ATTACKS[name](port))
+        async with asyncio.timeout(seconds):
+            await ATTACKS[name](port)
 
 
 def _raise_file_limit() -> None:

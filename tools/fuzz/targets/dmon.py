@@ -60,7 +60,7 @@ async def _from_child(written: Iterable[bytes]) -> tuple[list[RawTick], SourceEr
     while True:
         try:
             found.append(await stream.next(60.0))
-        except SourceError as error:  # noqa: PERF203 - the end
+        except SourceError as error:
             return found, error
 
 
