@@ -23,7 +23,7 @@ from tools.metrics_docs import metrics
 
 EXPECTED = ROOT / "tests" / "golden" / "expected"
 CONDITIONAL = {
-    "pulsed_push_samples_total",  # with publish.remote_write and publish.otlp
+    "pulsed_push_samples_total",  # with publish.otlp
     "pulsed_push_dropped_samples_total",
     "pulsed_push_waiting_samples",
     "pulsed_push_failed_reads_total",

@@ -27,10 +27,10 @@ from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
 from pulsed.present.promql.inputs import LIMITS, NEEDS_DAEMON
+from pulsed.push.otlp import OtlpEncoder
 from pulsed.push.page_series import families_of as families_in
 from pulsed.push.pusher import PUSHED, Pusher
-from pulsed.push.remote_write import RemoteWriteEncoder, RemoteWritePlan
-from pulsed.push.settings import RemoteWriteSettings
+from pulsed.push.settings import OtlpSettings
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from tools.class_docs import classes
@@ -199,9 +199,8 @@ def _own() -> Iterator[str]:
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
     telemetry.state = lambda: StateWrites({"jobs.json": True})
-    pusher: Pusher[RemoteWritePlan] = Pusher("remote_write", lambda plan: RemoteWriteEncoder(plan, _no_pages))
-    pusher.configure(RemoteWriteSettings(url="http://localhost").plan(""))
-    telemetry.pushers = [pusher]
+    telemetry.pusher = Pusher(lambda plan: OtlpEncoder(plan, _no_pages, tuple, str))
+    telemetry.pusher.configure(OtlpSettings(enabled=True).plan({}))
     telemetry.lists = lambda: [DiscoveryList("file", "targets.json", True, 0.0)]
     telemetry.node_reports = lambda: {"kubernetes": True}
     telemetry.count_request("/metrics", 200)

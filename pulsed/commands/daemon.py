@@ -52,7 +52,6 @@ from pulsed.present.hardware_metrics import hardware_points
 from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.push.otlp import OtlpEncoder, OtlpPlan
 from pulsed.push.pusher import PUSHED, Pusher
-from pulsed.push.remote_write import RemoteWriteEncoder, RemoteWritePlan
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
@@ -180,11 +179,8 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
-        self._remote_write: Pusher[RemoteWritePlan] = Pusher(
-            "remote_write", lambda plan: RemoteWriteEncoder(plan, self._read_pages)
-        )
-        self._otlp: Pusher[OtlpPlan] = Pusher("otlp", self._otlp_encoder)
-        self._telemetry.pushers = (self._remote_write, self._otlp)
+        self._pusher = Pusher(self._otlp_encoder)
+        self._telemetry.pusher = self._pusher
         self._reports = NodeReports(self._store)
         self._telemetry.node_reports = lambda: self._reports.states
         self._reports.prepare(config)()
@@ -215,8 +211,7 @@ class Daemon:
             asyncio.create_task(self._notifier.keep_alive()),
             asyncio.create_task(self._account_files.write_regularly(self._announce)),
             asyncio.create_task(self._job_host.run()),
-            asyncio.create_task(self._remote_write.run()),
-            asyncio.create_task(self._otlp.run()),
+            asyncio.create_task(self._pusher.run()),
             asyncio.create_task(self._reports.run()),
             asyncio.create_task(self._host_watch.run()),
         ]
@@ -309,8 +304,7 @@ class Daemon:
         self._pages.configure(page_settings)
         families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
         families.scale_target = config.publish.scale_target
-        self._remote_write.configure(config.publish.remote_write.plan(self._store.node))
-        self._otlp.configure(config.publish.otlp.plan(os.environ))
+        self._pusher.configure(config.publish.otlp.plan(os.environ))
 
     def _otlp_encoder(self, plan: OtlpPlan) -> OtlpEncoder:
         return OtlpEncoder(

@@ -16,8 +16,7 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice,
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.owner_totals import SCALE_TARGET
-from pulsed.push.otlp_settings import OtlpSettings
-from pulsed.push.settings import RemoteWriteSettings
+from pulsed.push.settings import OtlpSettings
 from pulsed.settings import (
     Count,
     Duration,
@@ -87,11 +86,6 @@ class PublishSettings(Settings):
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
-    )
-    remote_write: RemoteWriteSettings = setting(
-        RemoteWriteSettings(),
-        "Sends the series of `/metrics` to a server as well, such as VictoriaMetrics or Mimir, by Prometheus' remote "
-        "write 1.0.",
     )
     otlp: OtlpSettings = setting(
         OtlpSettings(), "Sends metrics by OTLP/HTTP to the OpenTelemetry Collector, or what takes the same."

@@ -1,1 +1,1 @@
-"""Sends series to servers, by Prometheus' remote write 1.0 and by OTLP."""
+"""Sends series to servers, by OTLP."""

@@ -18,12 +18,20 @@ from math import isfinite
 from pulsed import __version__
 from pulsed.push.otlp_wire import Buckets, JsonWire, MetricHead, MetricKind, Pairs, ProtobufWire, Wire
 from pulsed.push.page_series import PageFamily, families_of, labels_of
-from pulsed.push.pusher import MESSAGE_SAMPLES, Encoded, PushPlan, ReadPages
+
+Encoded = tuple[bytes, int]
+"""A message, and how many samples it has."""
+
+ReadPages = Callable[[], AsyncIterator[bytes]]
+"""Reads all series, as pages in the text format without timestamps, of which no series is on two."""
 
 HardwarePoint = tuple[str, MetricHead, tuple[tuple[str, str], ...], float]
 """A node, a metric of its hardware, attributes, and a value."""
 
 ReadHardware = Callable[[], Iterable[HardwarePoint]]
+
+MESSAGE_SAMPLES = 2000
+"""Samples of a message."""
 
 UNITS = {
     "_bytes_per_second": "By/s",
@@ -43,15 +51,36 @@ _GZIP_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True)
-class OtlpPlan(PushPlan):
-    """How series are sent by OTLP.
+class Receiver:
+    """Where messages go, and what a request needs.
 
     Attributes:
+        url: may hold a user and password.
+        certificates: files of authorities, client certificate and its key; an empty name for none.
+        timeout: of a request, in seconds.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    bearer_token_file: str | None = None
+    certificates: tuple[str, str, str] = ("", "", "")
+    is_verified: bool = True
+    timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpPlan:
+    """How series are sent.
+
+    Attributes:
+        interval: the time between two points of a series, in seconds.
         is_json: whether as JSON, else as protobuf.
         is_packed: whether by gzip.
         attributes: of the resource, in place of its own.
     """
 
+    receiver: Receiver
+    interval: float
     is_json: bool
     is_packed: bool
     attributes: Mapping[str, str]
@@ -69,7 +98,9 @@ class _Series:
 
 
 class OtlpEncoder:
-    """Writes requests with a point of each series (`Encoder`); counters are cumulative, since they were first seen.
+    """Writes requests with a point of each series, and reads the answers.
+
+    Counters are cumulative, since they were first seen.
 
     Args:
         node: returns the name of this node.

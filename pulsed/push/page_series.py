@@ -20,14 +20,6 @@ class PageFamily(NamedTuple):
     samples: list[tuple[bytes, float]]
 
 
-def series_of(page: bytes) -> Iterator[tuple[bytes, float]]:
-    """Yield each series of a page, its name and labels as they are, and its value."""
-    for line in page.splitlines():
-        if line and line[0] != 0x23:
-            series, _, value = line.rpartition(b" ")
-            yield series, float(value)
-
-
 def families_of(page: bytes) -> Iterator[PageFamily]:
     """Yield the families of a page that have a type."""
     help, family = b"", None

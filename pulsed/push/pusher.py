@@ -1,7 +1,7 @@
-"""Sends series to a server at an interval, by one of several protocols: a queue of two minutes, and retries.
+"""Sends series to a server at an interval by OTLP: a queue of two minutes, and retries.
 
 One task reads series and fills the queue, another sends. What is too old, or too much, is dropped and counted. Must not
-depend on what the series mean, or on how a protocol writes them.
+depend on what the series mean, or on how the protocol writes them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pulsed import __version__
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
 from pulsed.pauses import Backoff, aligned_sleep
+from pulsed.push.otlp import OtlpEncoder, OtlpPlan, Receiver
 
 if TYPE_CHECKING:
     from pulsed.http.client import Answer, HttpClient
@@ -30,10 +31,8 @@ QUEUE_SECONDS = 120.0
 QUEUE_BYTES = 256 * 2**20
 """Size of all waiting messages; the oldest are dropped."""
 
-MESSAGE_SAMPLES = 2000
-"""Samples of a message, as Prometheus sends them."""
-
-TIMEOUT_SECONDS = 10.0
+PROTOCOL = "otlp"
+"""The label of metrics, and the field of logs."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _END_SECONDS = 2.0
@@ -46,68 +45,7 @@ pulsed_push_up 1
 """
 """A page with the series by which an alert sees a daemon that no longer sends."""
 
-ReadPages = Callable[[], AsyncIterator[bytes]]
-"""Reads all series, as pages in the text format without timestamps, of which no series is on two."""
-
-Encoded = tuple[bytes, int]
-"""A message, and how many samples it has."""
-
 log = logging.getLogger(__name__)
-
-
-class Encoder(Protocol):
-    """Writes series as messages of a protocol, and reads the answers.
-
-    Attributes:
-        media_type: of the messages, as is what `headers` have.
-    """
-
-    @property
-    def media_type(self) -> str: ...  # noqa: D102
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...  # noqa: D102
-
-    def messages(self) -> AsyncIterator[Encoded]:
-        """Yield a sample of each series, and the end of those that are gone."""
-
-    def ended(self) -> Iterator[Encoded]:
-        """Yield the end of all series."""
-
-    def is_temporary(self, status: int) -> bool:
-        """Return whether a message that was answered so is to be sent again."""
-
-    def refused(self, answer: bytes) -> tuple[int, str]:
-        """Return how many samples an answer of success refuses, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receiver:
-    """Where messages go, and what a request needs.
-
-    Attributes:
-        url: may hold a user and password.
-        certificates: files of authorities, client certificate and its key; an empty name for none.
-        timeout: of a request, in seconds.
-    """
-
-    url: str
-    headers: Mapping[str, str]
-    bearer_token_file: str | None = None
-    certificates: tuple[str, str, str] = ("", "", "")
-    is_verified: bool = True
-    timeout: float = TIMEOUT_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class PushPlan:
-    """How series are sent; `interval` is the time between two samples, in seconds."""
-
-    receiver: Receiver
-    interval: float
-
-
-PlanT = TypeVar("PlanT", bound=PushPlan)
 
 
 class _NotDelivered(Exception):
@@ -117,27 +55,26 @@ class _NotDelivered(Exception):
 @dataclass(frozen=True, slots=True)
 class _Message:
     receiver: Receiver
-    encoder: Encoder
+    encoder: OtlpEncoder
     body: bytes
     samples: int
     until: float
 
 
-class Pusher(Generic[PlanT]):
+class Pusher:
     """Sends series until its task is cancelled.
 
     Attributes:
-        protocol: its name, for logs and labels.
         sent: samples that the server took; None before a server is configured.
         dropped: samples that were not delivered, by reason: `expired`, `full` or `refused`.
         failed_reads: how often the series could not be read, or written as messages.
     """
 
-    def __init__(self, protocol: str, encoder: Callable[[PlanT], Encoder]) -> None:
-        self.protocol, self._make_encoder = protocol, encoder
-        self._plan: PlanT | None = None
-        self._used: PlanT | None = None
-        self._encoder: Encoder | None = None
+    def __init__(self, encoder: Callable[[OtlpPlan], OtlpEncoder]) -> None:
+        self._make_encoder = encoder
+        self._plan: OtlpPlan | None = None
+        self._used: OtlpPlan | None = None
+        self._encoder: OtlpEncoder | None = None
         self._is_changed = asyncio.Event()
         self._queue: deque[_Message] = deque()
         self._bytes = 0
@@ -152,7 +89,7 @@ class Pusher(Generic[PlanT]):
         """Samples that wait to be sent."""
         return sum(each.samples for each in self._queue)
 
-    def configure(self, plan: PlanT | None) -> None:
+    def configure(self, plan: OtlpPlan | None) -> None:
         """Send by this plan from the next samples on; what waits is sent by the one before. None: send nothing."""
         if plan != self._plan:
             self._plan = plan
@@ -188,25 +125,25 @@ class Pusher(Generic[PlanT]):
         except TimeoutError:
             log.warning(
                 "samples were not delivered before the end",
-                extra={"protocol": self.protocol, "samples": self.waiting},
+                extra={"protocol": PROTOCOL, "samples": self.waiting},
             )
         sender.cancel()
         await asyncio.gather(sender, return_exceptions=True)
 
-    async def _take_samples(self, plan: PushPlan, encoder: Encoder) -> None:
+    async def _take_samples(self, plan: OtlpPlan, encoder: OtlpEncoder) -> None:
         try:
             async for body, samples in encoder.messages():
                 self._put(plan.receiver, encoder, body, samples)
         except Exception:
             self.failed_reads += 1
-            log.exception("series could not be read", extra={"protocol": self.protocol})
+            log.exception("series could not be read", extra={"protocol": PROTOCOL})
 
     def _end_series(self) -> None:
         if self._used is not None and self._encoder is not None:
             for body, samples in self._encoder.ended():
                 self._put(self._used.receiver, self._encoder, body, samples)
 
-    def _put(self, receiver: Receiver, encoder: Encoder, body: bytes, samples: int) -> None:
+    def _put(self, receiver: Receiver, encoder: OtlpEncoder, body: bytes, samples: int) -> None:
         now = time.monotonic()
         self._queue.append(_Message(receiver, encoder, body, samples, now + QUEUE_SECONDS))
         self._bytes += len(body)
@@ -241,7 +178,7 @@ class Pusher(Generic[PlanT]):
                     pause = await self._deliver(client, first)
                 except Exception as error:
                     if repr(error) != self._failure:
-                        log.exception("a message could not be sent", extra={"protocol": self.protocol})
+                        log.exception("a message could not be sent", extra={"protocol": PROTOCOL})
                     pause = self._failed(masked(first.receiver.url), repr(error))
                 if pause is None:
                     backoff.reset()
@@ -267,7 +204,7 @@ class Pusher(Generic[PlanT]):
             if refused:
                 self._failed(server, f"refused {refused} samples: {why}")
             elif self._failure:
-                log.info(f"{self.protocol} works again", extra={"server": server})
+                log.info("otlp works again", extra={"server": server})
                 self._failure = ""
             return None
         reason = f"answered {answer.status} {answer.reason} {answer.page[:200].decode('utf-8', 'replace')}".strip()
@@ -281,7 +218,7 @@ class Pusher(Generic[PlanT]):
     def _failed(self, server: str, reason: str, pause: float = 0.0) -> float:
         """Log a failure unless it is that of before; drop what has waited for too long."""
         if reason != self._failure:
-            log.warning(f"{self.protocol} fails", extra={"server": server, "error": reason})
+            log.warning("otlp fails", extra={"server": server, "error": reason})
             self._failure = reason
         while self._queue and self._queue[0].until < time.monotonic():
             self._drop("expired")

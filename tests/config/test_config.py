@@ -612,7 +612,7 @@ def test_every_key_has_a_description() -> None:
     assert [key for key, field in all_keys(Config).items() if not field.description] == []
 
 
-WITH_CERTIFICATES = ("source.exporter", "publish.remote_write", "publish.otlp")
+WITH_CERTIFICATES = ("source.exporter", "publish.otlp")
 WITH_OTHERS = {
     "source.exporter.username": ["source.exporter.password=p"],
     "source.exporter.password": ["source.exporter.username=u"],

@@ -17,10 +17,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
-from pulsed.push.otlp import HardwarePoint, OtlpEncoder, OtlpPlan, head_of
-from pulsed.push.otlp_settings import BadVariable, OtlpSettings
+from pulsed.push.otlp import HardwarePoint, OtlpEncoder, OtlpPlan, Receiver, head_of
 from pulsed.push.otlp_wire import MetricHead
-from pulsed.push.pusher import Receiver
+from pulsed.push.settings import BadVariable, OtlpSettings
 
 PAGE = b"""\
 # HELP pulsed_gpu_power_watts Board power

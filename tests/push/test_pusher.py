@@ -9,16 +9,17 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from pulsed.push import pusher as module
+from pulsed.push.otlp import OtlpEncoder
 from pulsed.push.pusher import Pusher
-from pulsed.push.remote_write import STALE, RemoteWriteEncoder, RemoteWritePlan
-from pulsed.push.settings import RemoteWriteSettings
+from pulsed.push.settings import OtlpSettings
 from tests.support.certificates import make
 from tests.support.http_servers import QuietHandler, running
 from tests.support.waiting import eventually
 
-PAGES = [b'a{b="1"} 1\nc 2\n', b"d 3\n"]
+PAGES = [b'# TYPE a gauge\na{b="1"} 1\n# TYPE c gauge\nc 2\n', b"# TYPE d gauge\nd 3\n"]
 
 
 class Receiver(ThreadingHTTPServer):
@@ -47,20 +48,27 @@ class Handler(QuietHandler):
         self.end_headers()
 
 
+def ended(body: bytes) -> int:
+    """Return how many series end with a message."""
+    (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    (scope,) = resource.scope_metrics
+    return sum(point.flags for metric in scope.metrics for point in metric.gauge.data_points)
+
+
 class Pushed:
     """A pusher at work; `pages` are those that it reads."""
 
     def __init__(self, url: str, **settings: str) -> None:
         self.pages = list(PAGES)
-        self.pusher: Pusher[RemoteWritePlan] = Pusher("remote_write", lambda plan: RemoteWriteEncoder(plan, self.read))
+        self.pusher = Pusher(lambda plan: OtlpEncoder(plan, self.read, tuple, lambda: "node-1"))
         self.headers = {"X-Scope-OrgID": "gpus"}
         self.configure(url, **settings)
         self.task: asyncio.Task[None]
 
     def configure(self, url: str | None, **settings: str) -> None:
-        self.pusher.configure(
-            RemoteWriteSettings(url, self.headers, interval=0.05, **settings).plan("node-1")  # type: ignore[arg-type]  # names of files
-        )
+        on = url is not None
+        given = OtlpSettings(url, self.headers, enabled=on, compression="none", interval=0.05, **settings)  # type: ignore[arg-type]  # names of files
+        self.pusher.configure(given.plan({}))
 
     async def read(self) -> AsyncIterator[bytes]:
         for page in self.pages:
@@ -81,15 +89,14 @@ def test_what_fails_is_sent_again_and_all_series_end_with_the_daemon() -> None:
             await eventually(lambda: len(receiver.taken) >= 2)
             assert not any(pushed.pusher.dropped.values())
             assert (pushed.pusher.sent or 0) >= 3
-        assert receiver.taken[-1].count(STALE) == 3
+        assert ended(receiver.taken[-1]) == 3
 
-    with running(receiver := Receiver([503, 429, 500])):
+    with running(receiver := Receiver([503, 429, 502])):
         asyncio.run(main(receiver))
     assert b"node-1" in receiver.taken[0]
     assert receiver.headers[0]["authorization"] == "Basic dXNlcjpzZWNyZXQ="
     assert receiver.headers[0]["x-scope-orgid"] == "gpus"
-    assert receiver.headers[0]["content-encoding"] == "snappy"
-    assert receiver.headers[0]["x-prometheus-remote-write-version"] == "0.1.0"
+    assert receiver.headers[0]["content-type"] == "application/x-protobuf"
 
 
 def test_a_series_that_ends_gets_a_marker() -> None:
@@ -97,7 +104,7 @@ def test_a_series_that_ends_gets_a_marker() -> None:
         async with Pushed(receiver.url) as pushed:
             await eventually(lambda: bool(receiver.taken))
             del pushed.pages[1]
-            await eventually(lambda: any(body.count(STALE) == 1 for body in receiver.taken))
+            await eventually(lambda: any(ended(body) == 1 for body in receiver.taken))
 
     with running(receiver := Receiver([])):
         asyncio.run(main(receiver))
@@ -111,7 +118,7 @@ def test_what_the_server_refuses_is_dropped_and_counted(caplog: pytest.LogCaptur
 
     with running(receiver := Receiver([400])):
         asyncio.run(main(receiver))
-    assert [record.message for record in caplog.records] == ["remote_write fails"]
+    assert [record.message for record in caplog.records] == ["otlp fails"]
     assert "secret" not in str(caplog.records[0].__dict__)
 
 
@@ -145,8 +152,8 @@ def test_another_server_gets_all_from_then_on() -> None:
             pushed.configure(second.url)
             await eventually(lambda: bool(second.taken))
             pushed.configure(None)
-            await eventually(lambda: second.taken[-1].count(STALE) == 3)
-        assert any(body.count(STALE) == 3 for body in first.taken)
+            await eventually(lambda: ended(second.taken[-1]) == 3)
+        assert any(ended(body) == 3 for body in first.taken)
 
     with running(first := Receiver([])), running(second := Receiver([])):
         asyncio.run(main(first, second))
@@ -157,7 +164,7 @@ def test_an_error_in_reading_is_logged_and_counted_and_the_next_interval_is_sent
 ) -> None:
     async def main(receiver: Receiver) -> None:
         async with Pushed(receiver.url) as pushed:
-            pushed.pages = [b"not a sample"]
+            pushed.pages = [b"# TYPE a gauge\nnot a sample"]
             await eventually(lambda: pushed.pusher.failed_reads >= 2)
             assert not receiver.taken
             pushed.pages = PAGES
@@ -171,19 +178,19 @@ def test_an_error_in_reading_is_logged_and_counted_and_the_next_interval_is_sent
 def test_an_error_in_sending_does_not_end_it(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [True, True]
 
-    def fail_at_first(self: RemoteWriteEncoder, status: int) -> bool:
+    def fail_at_first(self: OtlpEncoder, status: int) -> bool:
         if broken:
             broken.pop()
             raise RuntimeError("broken")
         return True
 
-    monkeypatch.setattr(RemoteWriteEncoder, "is_temporary", fail_at_first)
+    monkeypatch.setattr(OtlpEncoder, "is_temporary", fail_at_first)
 
     async def main(receiver: Receiver) -> None:
         async with Pushed(receiver.url):
             await eventually(lambda: bool(receiver.taken))
 
-    with running(receiver := Receiver([500] * 3)):
+    with running(receiver := Receiver([503] * 3)):
         asyncio.run(main(receiver))
     assert "a message could not be sent" in {record.message for record in caplog.records}
 
@@ -210,6 +217,6 @@ def test_the_server_gets_a_client_certificate(tmp_path: Path) -> None:
 def test_keys_of_certificates_are_checked(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("nothing")
     bad = str(tmp_path / "bad.pem")
-    assert [key for key, _ in RemoteWriteSettings(key_file=bad).problems()] == ["key_file"]
-    settings = RemoteWriteSettings(ca_file=bad, cert_file=bad, bearer_token_file=str(tmp_path / "none"))
+    assert [key for key, _ in OtlpSettings(key_file=bad).problems()] == ["key_file"]
+    settings = OtlpSettings(ca_file=bad, cert_file=bad, bearer_token_file=str(tmp_path / "none"))
     assert [key for key, _ in settings.unusable()] == ["bearer_token_file", "ca_file", "cert_file"]

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -29,7 +28,7 @@ from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.text_format import SUFFIXES, encoded, lines
-from pulsed.push.pusher import Pusher
+from pulsed.push.pusher import PROTOCOL, Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
@@ -65,7 +64,7 @@ class Telemetry(Collector):
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
-        self.pushers: Sequence[Pusher[Any]] = ()
+        self.pusher: Pusher | None = None
         self.lists: Callable[[], Sequence[DiscoveryList]] = tuple
         self.node_reports: Callable[[], Mapping[str, bool]] = dict
         self._durations = {layer: _Durations() for layer in LAYERS}
@@ -101,7 +100,8 @@ class Telemetry(Collector):
         yield from node_families(self._store)
         yield from self.owners(self._now)
         yield from _state_families(self.state())
-        yield from _push_families(self.pushers)
+        if self.pusher is not None and self.pusher.sent is not None:
+            yield from _push_families(self.pusher, self.pusher.sent)
         if reports := self.node_reports():
             up = GaugeMetricFamily(
                 "pulsed_health_report_up",
@@ -264,28 +264,27 @@ def _state_families(state: StateWrites) -> Iterator[Metric]:
     )
 
 
-def _push_families(pushers: Iterable[Pusher[Any]]) -> Iterator[Metric]:
-    protocol = ["protocol"]
-    sent = CounterMetricFamily("pulsed_push_samples", "Samples that the server has taken", labels=protocol)
+def _push_families(pusher: Pusher, sent: int) -> Iterator[Metric]:
+    names = ["protocol"]
+    taken = CounterMetricFamily("pulsed_push_samples", "Samples that the server has taken", labels=names)
+    taken.add_metric([PROTOCOL], sent)
+    yield taken
     dropped = CounterMetricFamily(
         "pulsed_push_dropped_samples",
         "Samples not delivered: tried for two minutes (expired), refused, or too much waiting (full)",
-        labels=["protocol", "reason"],
+        labels=[*names, "reason"],
     )
-    waiting = GaugeMetricFamily("pulsed_push_waiting_samples", "Samples waiting to be sent", labels=protocol)
+    for reason, count in pusher.dropped.items():
+        dropped.add_metric([PROTOCOL, reason], count)
+    yield dropped
+    waiting = GaugeMetricFamily("pulsed_push_waiting_samples", "Samples waiting to be sent", labels=names)
+    waiting.add_metric([PROTOCOL], pusher.waiting)
+    yield waiting
     failed = CounterMetricFamily(
-        "pulsed_push_failed_reads", "Intervals without samples because of an error in pulsed", labels=protocol
+        "pulsed_push_failed_reads", "Intervals without samples because of an error in pulsed", labels=names
     )
-    for pusher in pushers:
-        if pusher.sent is not None:
-            sent.add_metric([pusher.protocol], pusher.sent)
-            for reason, count in pusher.dropped.items():
-                dropped.add_metric([pusher.protocol, reason], count)
-            waiting.add_metric([pusher.protocol], pusher.waiting)
-            failed.add_metric([pusher.protocol], pusher.failed_reads)
-    for family in (sent, dropped, waiting, failed):
-        if family.samples:
-            yield family
+    failed.add_metric([PROTOCOL], pusher.failed_reads)
+    yield failed
 
 
 def build_info(name: str) -> Metric:
