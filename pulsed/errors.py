@@ -217,10 +217,6 @@ class GrpcError(PulsedError):
     """A server of gRPC refused a call, or does not speak gRPC."""
 
 
-class NvsentinelError(PulsedError):
-    """NVSentinel's platform connector did not take events."""
-
-
 class AttributionError(PulsedError):
     """An attribution source could not be read: owners are unknown, readings are not affected.
 

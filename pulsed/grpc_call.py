@@ -20,13 +20,12 @@ _CODES = {3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 7: "PERMISSION_DENIED",
 _CODES |= {12: "UNIMPLEMENTED", 13: "INTERNAL", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED"}
 
 
-async def unary_call(socket: str, method: str, message: bytes = b"", *, max_bytes: int) -> bytes:
-    """Return the response message of a call.
+async def unary_call(socket: str, method: str, *, max_bytes: int) -> bytes:
+    """Return the response message of a call whose request is empty.
 
     Args:
         socket: path of the Unix socket.
         method: such as `/v1.PodResourcesLister/List`.
-        message: the request, which must fit into the first flow-control window of HTTP/2, 64 KiB.
         max_bytes: a longer response is an error.
 
     Raises:
@@ -46,10 +45,7 @@ async def unary_call(socket: str, method: str, message: bytes = b"", *, max_byte
         request = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
         request |= {"te": "trailers", "content-type": "application/grpc"}
         connection.send_headers(stream, list(request.items()))
-        body = _PREFIX.pack(False, len(message)) + message
-        for first in range(0, len(body), connection.max_outbound_frame_size):
-            connection.send_data(stream, body[first : first + connection.max_outbound_frame_size])
-        connection.end_stream(stream)
+        connection.send_data(stream, _PREFIX.pack(False, 0), end_stream=True)
         writer.write(connection.data_to_send())
         headers, response = dict[str, str](), bytearray()
         while data := await reader.read(1 << 16):

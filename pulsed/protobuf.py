@@ -75,11 +75,6 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def number_field(number: int, value: int) -> bytes:
-    """Return the field of a number that is not negative; empty for 0, which is the default."""
-    return varint(number << 3) + varint(value) if value else b""
-
-
 def varint(number: int) -> bytes:
     """Return a number that is not negative in seven bits a byte, the lowest first."""
     found = bytearray()

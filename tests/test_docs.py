@@ -30,7 +30,7 @@ CONDITIONAL = {
     "pulsed_push_up",
     "pulsed_discovery_up",  # with source.exporter.discovery
     "pulsed_discovery_last_success_timestamp_seconds",
-    "pulsed_health_report_up",  # with kubernetes.conditions or kubernetes.nvsentinel
+    "pulsed_health_report_up",  # with kubernetes.conditions
     "pulsed_attribution_errors_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",

@@ -202,7 +202,7 @@ def _own() -> Iterator[str]:
     telemetry.pusher = Pusher(lambda plan: OtlpEncoder(plan, _no_pages, tuple, str))
     telemetry.pusher.configure(OtlpSettings(enabled=True).plan({}))
     telemetry.lists = lambda: [DiscoveryList("file", "targets.json", True, 0.0)]
-    telemetry.node_reports = lambda: {"kubernetes": True}
+    telemetry.conditions_up = lambda: True
     telemetry.count_request("/metrics", 200)
     yield from table(
         [

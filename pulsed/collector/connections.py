@@ -13,7 +13,6 @@ from pulsed.reader.exporter.settings import ExporterSettings
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
     from pulsed.kubernetes.node_conditions import ConditionTarget
-    from pulsed.kubernetes.nvsentinel import NvsentinelTarget
 
 
 def api_client(config: Config) -> ApiClient:
@@ -40,29 +39,13 @@ def condition_target(config: Config) -> ConditionTarget | None:
         return None
     from pulsed.kubernetes.node_conditions import ConditionTarget
 
-    node = _reported_node(config, "conditions")
-    return ConditionTarget(node, api_client(config), given.interval, given.heartbeat, given.events)
-
-
-def nvsentinel_target(config: Config) -> NvsentinelTarget | None:
-    """Return the platform connector of NVSentinel, None without one. Raises `ConfigError` as `condition_target`."""
-    given = config.kubernetes.nvsentinel
-    if given.socket is None:
-        return None
-    from pulsed.kubernetes.nvsentinel import NvsentinelTarget
-
-    return NvsentinelTarget(_reported_node(config, "nvsentinel"), given.socket, given.interval, given.remediates)
-
-
-def _reported_node(config: Config, key: str) -> str:
-    """Return the node whose health is reported. Raises `ConfigError` if it is unknown, or others' GPUs may be read."""
     if config.node is None or not node_of_pods(config) or config.source.is_synthetic:
         raise ConfigError(
-            f"kubernetes.{key} needs the name of the node, and readings of its own, real GPUs only",
+            "kubernetes.conditions needs the name of the node, and readings of its own, real GPUs only",
             "Set `node`, in a pod PULSED_NODE from the field spec.nodeName; for targets that may be of other hosts set "
             "source.exporter.own_node, too",
         )
-    return config.node
+    return ConditionTarget(config.node, api_client(config), given.interval, given.heartbeat, given.events)
 
 
 def cluster_access(config: Config) -> ClusterAccess:

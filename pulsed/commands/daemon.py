@@ -182,7 +182,7 @@ class Daemon:
         self._pusher = Pusher(self._otlp_encoder)
         self._telemetry.pusher = self._pusher
         self._reports = NodeReports(self._store)
-        self._telemetry.node_reports = lambda: self._reports.states
+        self._telemetry.conditions_up = lambda: self._reports.is_up
         self._reports.prepare(config)()
         self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, workloads=self._workloads)
         self._publish(config)

@@ -6,24 +6,31 @@ failure of the API server is logged, and tried again. Must not depend on what th
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import random as random_module
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
 from pulsed.errors import PulsedError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.objects import mapping, mappings, text
-from pulsed.kubernetes.reporter import Reporter
+from pulsed.pauses import Backoff, aligned_sleep
 
-MAX_MESSAGE_LENGTH = 1000
+_MAX_MESSAGE_LENGTH = 1000
 """Longer messages are cut; the API server refuses events above 1,024."""
 
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10.0, 300.0
+_END_SECONDS = 3.0
+
 _SOURCE, _STOPPED = "pulsed", "PulsedStopped"
+
+_WHAT = "conditions of the node"
+"""What is reported, for the log."""
 
 log = logging.getLogger(__name__)
 
@@ -53,34 +60,86 @@ class ConditionTarget(NamedTuple):
     has_events: bool
 
 
-class ConditionWriter(Reporter[ConditionTarget]):
-    """Writes conditions as they change; at the end they become Unknown.
+class ConditionWriter:
+    """Writes conditions as they change until its task is cancelled; at the end they become Unknown.
+
+    A failure is logged unless it is that of before, and tried again.
 
     Args:
         read: returns the conditions; none while nothing is known yet: those of before stay.
+
+    Attributes:
+        is_failing: whether the last attempt failed; None before the first.
     """
 
-    what: ClassVar[str] = "conditions of the node"
-
-    def __init__(
-        self, read: Callable[[], Sequence[NodeCondition]], random: Callable[[], float] = random_module.random
-    ) -> None:
-        super().__init__(random)
+    def __init__(self, read: Callable[[], Sequence[NodeCondition]]) -> None:
         self._read = read
+        self._wanted: ConditionTarget | None = None
+        self._used: ConditionTarget | None = None
+        self._is_changed = asyncio.Event()
+        self._error = ""
+        self.is_failing: bool | None = None
         self._before: dict[str, tuple[str, str, str]] | None = None  # status, reason, time of the transition by type
         self._written: Sequence[NodeCondition] = ()
         self._due = 0.0
 
+    def configure(self, target: ConditionTarget | None) -> None:
+        """Write there from now on; None: no more, and what was written is removed."""
+        if target != self._wanted:
+            self._wanted = target
+            self._is_changed.set()
+
+    async def run(self) -> None:
+        """Write until cancelled; then the end, if the API server answers within seconds."""
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random.random)
+        try:
+            while True:
+                self._is_changed.clear()
+                before, self._used = self._used, self._wanted
+                if before is not None and before is not self._used:
+                    await self._try(self._leave(before, self._used))
+                    self.is_failing = None
+                if self._used is None:
+                    await self._is_changed.wait()
+                elif await self._try(self._report(self._used)):
+                    backoff.reset()
+                    await aligned_sleep(self._used.interval)
+                else:
+                    await asyncio.sleep(backoff.next())
+        finally:
+            if self._used is not None:
+                try:
+                    async with asyncio.timeout(_END_SECONDS):
+                        await self._try(self._end(self._used))
+                except TimeoutError:
+                    log.warning("the end was not reported", extra={"what": _WHAT})
+
+    async def _try(self, work: Awaitable[bool]) -> bool:
+        """Return whether it succeeded; the work returns whether the API server was asked."""
+        try:
+            has_reported = await work
+        except PulsedError as error:
+            if str(error) != self._error:
+                log.warning("cannot be reported", extra={"what": _WHAT, "error": str(error)})
+            self._error, self.is_failing = str(error), True
+            return False
+        if has_reported:
+            if self._error:
+                log.info("is reported again", extra={"what": _WHAT})
+            self._error, self.is_failing = "", False
+        return True
+
     async def _report(self, target: ConditionTarget) -> bool:
+        """Write what has changed. Returns whether the API server was asked; raises `PulsedError`."""
         conditions, now = self._read(), time.monotonic()
         if not conditions or (conditions == self._written and now < self._due):
             return False
         await self._write(target, conditions, has_events=target.has_events)
-        self._written, self._due = conditions, now + target.heartbeat * (1 - self._random() / 10)
+        self._written, self._due = conditions, now + target.heartbeat * (1 - random.random() / 10)
         return True
 
     async def _leave(self, target: ConditionTarget, following: ConditionTarget | None) -> bool:
-        """Remove the conditions, unless they are of the same node still."""
+        """Remove the conditions, unless they are of the same node still. Returns and raises as `_report`."""
         written, self._before, self._due = self._written, None, 0.0
         is_over = bool(written) and (following is None or following.node != target.node)
         try:
@@ -93,6 +152,7 @@ class ConditionWriter(Reporter[ConditionTarget]):
         return is_over
 
     async def _end(self, target: ConditionTarget) -> bool:
+        """Write that pulsed has stopped. Returns and raises as `_report`."""
         message = "pulsed has stopped: the health of the GPUs is not watched"
         after = [each._replace(status="Unknown", reason=_STOPPED, message=message) for each in self._written]
         try:
@@ -116,7 +176,7 @@ class ConditionWriter(Reporter[ConditionTarget]):
         document = [
             {
                 **each._asdict(),
-                "message": each.message[:MAX_MESSAGE_LENGTH],
+                "message": each.message[:_MAX_MESSAGE_LENGTH],
                 "lastHeartbeatTime": now,
                 "lastTransitionTime": after[each.type][2],
             }
@@ -163,7 +223,7 @@ def _event(node: str, condition: NodeCondition, now: str) -> JsonObject:
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
         "type": "Normal" if condition.status == "True" else "Warning",
         "reason": condition.reason,
-        "message": f"{condition.type} is {condition.status}: {condition.message}"[:MAX_MESSAGE_LENGTH],
+        "message": f"{condition.type} is {condition.status}: {condition.message}"[:_MAX_MESSAGE_LENGTH],
         "source": {"component": _SOURCE, "host": node},
         "reportingComponent": _SOURCE,
         "reportingInstance": node,

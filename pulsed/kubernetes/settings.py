@@ -133,23 +133,6 @@ class ConditionSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class NvsentinelSettings(Settings):
-    """Health as events of a health monitor of NVSentinel."""
-
-    socket: FileName | None = setting(
-        None,
-        "Unix socket of its platform connector. Unset: nothing is sent.",
-        example="/var/run/nvsentinel/nvsentinel.sock",
-    )
-    interval: Duration = setting(10.0, "Time between two looks for a change.")
-    remediates: Switch = setting(
-        False,
-        "Let NVSentinel act on the events (cordon, drain, remediate) and write conditions. `false`: it only stores "
-        "them.",
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class KubernetesSettings(Settings):
     """The API server. In a pod with a ServiceAccount token nothing has to be set."""
 
@@ -163,7 +146,6 @@ class KubernetesSettings(Settings):
     )
     timeout: Duration = setting(10.0, "Timeout of a request.")
     conditions: ConditionSettings = setting(ConditionSettings(), "Conditions of the node.")
-    nvsentinel: NvsentinelSettings = setting(NvsentinelSettings(), "NVSentinel.")
 
 
 @dataclass(frozen=True, slots=True)

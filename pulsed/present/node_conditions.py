@@ -20,10 +20,10 @@ HEALTHY, SOURCE_HEALTHY = "GPUHealthy", "GPUSourceHealthy"
 
 def node_conditions(rows: Sequence[Row]) -> Sequence[NodeCondition]:
     """Return both conditions, from the rows of `/health/gpus`."""
-    silent = [row for row in rows if is_silent(row)]
+    silent = [row for row in rows if _is_silent(row)]
     problems = [(row, each) for row in rows if row not in silent for each in row["problems"]]
     problems.sort(key=lambda found: -SEVERITY[found[1]["state"]])  # stable: in the order of GPUs and checks
-    reason, message = reason_of(problems[0][1]["id"]) if problems else "GPUsAreHealthy", _message(problems)
+    reason, message = _reason_of(problems[0][1]["id"]) if problems else "GPUsAreHealthy", _message(problems)
     unknown = [name_of(row) for row in rows if row["state"] == "unknown"]
     if exit_code_of(rows) == CRITICAL:
         health = NodeCondition(HEALTHY, "False", reason, message)
@@ -36,7 +36,7 @@ def node_conditions(rows: Sequence[Row]) -> Sequence[NodeCondition]:
     return health, _source(rows, silent)
 
 
-def is_silent(row: Row) -> bool:
+def _is_silent(row: Row) -> bool:
     """Return whether a row is a target that does not deliver."""
     return row["gpu"] is None and row["stale"]
 
@@ -59,10 +59,10 @@ def _message(problems: Sequence[tuple[Row, Mapping[str, Any]]]) -> str:
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
 
 
-def reason_of(check: str) -> str:
+def _reason_of(check: str) -> str:
     """Return the id of a check in CamelCase.
 
-    >>> reason_of("row_remap_failed")
+    >>> _reason_of("row_remap_failed")
     'RowRemapFailed'
     """
     return "".join(map(str.capitalize, check.split("_")))

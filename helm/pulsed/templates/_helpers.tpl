@@ -224,15 +224,8 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if .Values.hostFiles.enabled }}
 {{- $_ := set $base "host" (dict "root" "/host") }}
 {{- end }}
-{{- $reports := dict }}
 {{- if .Values.nodeConditions.enabled }}
-{{- $_ := set $reports "conditions" (dict "enabled" true) }}
-{{- end }}
-{{- if .Values.nvsentinel.enabled }}
-{{- $_ := set $reports "nvsentinel" (dict "socket" "/var/run/nvsentinel/nvsentinel.sock" "remediates" .Values.nvsentinel.remediates) }}
-{{- end }}
-{{- with $reports }}
-{{- $_ := set $base "kubernetes" . }}
+{{- $_ := set $base "kubernetes" (dict "conditions" (dict "enabled" true)) }}
 {{- end }}
 {{- $chosen := dict }}
 {{- if include "pulsed.resolvesWorkloads" . }}

@@ -66,7 +66,7 @@ class Telemetry(Collector):
         self.state: Callable[[], StateWrites] = StateWrites
         self.pusher: Pusher | None = None
         self.lists: Callable[[], Sequence[DiscoveryList]] = tuple
-        self.node_reports: Callable[[], Mapping[str, bool]] = dict
+        self.conditions_up: Callable[[], bool | None] = lambda: None
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
@@ -102,14 +102,13 @@ class Telemetry(Collector):
         yield from _state_families(self.state())
         if self.pusher is not None and self.pusher.sent is not None:
             yield from _push_families(self.pusher, self.pusher.sent)
-        if reports := self.node_reports():
+        if (is_up := self.conditions_up()) is not None:
             up = GaugeMetricFamily(
                 "pulsed_health_report_up",
-                "1 while health reaches the receiver: kubernetes (conditions of the node), nvsentinel",
+                "1 while health reaches the receiver: kubernetes (conditions of the node)",
                 labels=["receiver"],
             )
-            for receiver, is_up in reports.items():
-                up.add_metric([receiver], int(is_up))
+            up.add_metric(["kubernetes"], int(is_up))
             yield up
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]

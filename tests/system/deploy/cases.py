@@ -160,10 +160,6 @@ SINGLE: dict[str, Values] = {
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
     "files of the host": {"hostFiles": {"enabled": True}},
     "fleet with volumes": {**FLEET, "fleet": {"stateSize": "1Gi", "storageClassName": "fast"}},
-    "pods from the kubelet and NVSentinel": {
-        "attribution": {"kubelet": {"enabled": True}},
-        "nvsentinel": {"enabled": True, "remediates": True},
-    },
     "conditions of the node": {"nodeConditions": {"enabled": True}},
     "conditions and the host engine": {"source": {"kind": "dcgmi"}, "nodeConditions": {"enabled": True}},
     "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
@@ -244,7 +240,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "list on every node": ({"source": {"exporter": {"via": "dns"}}}, "via: dns is for mode: fleet"),
     "conditions of simulated GPUs": (
         {"source": {"kind": "demo"}, "nodeConditions": {"enabled": True}},
-        "nodeConditions and nvsentinel need real GPUs",
+        "nodeConditions needs real GPUs",
     ),
     "fleet with files of the host": ({**FLEET, "hostFiles": {"enabled": True}}, "are for a pod on every node"),
     "fleet with conditions": ({**FLEET, "nodeConditions": {"enabled": True}}, "are for a pod on every node"),

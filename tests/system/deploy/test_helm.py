@@ -241,16 +241,6 @@ def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tm
     check_restricted(pod, has_token=True)
 
 
-def test_nvsentinels_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
-    manifests = render({"nvsentinel": {"enabled": True, "path": "/run/nvsentinel"}})
-    pod, mount = host_mount(manifests, {"path": "/run/nvsentinel", "type": "DirectoryOrCreate"})
-    seen = configured(manifests, tmp_path).kubernetes.nvsentinel
-    assert (seen.socket, seen.remediates) == (f"{mount}/nvsentinel.sock", False)
-    rights = pod["containers"][0]["securityContext"]
-    assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
-    check_restricted(pod, has_token=True)
-
-
 def rule(group: str, resource: str, *verbs: str) -> dict[str, list[str]]:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs or ("get",))}
 
