@@ -237,7 +237,7 @@ def _alerts() -> Iterator[str]:
     """Yield a chapter per alert; the alerts of jobs and of pods share one."""
     alerts = [
         alert
-        for group in groups(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+        for group in groups(ComputeSettings(), RuleSelection("alerting"))
         for alert in group.rules
         if isinstance(alert, Alert) and not alert.runbook
     ]

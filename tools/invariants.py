@@ -33,8 +33,9 @@ TEXTS = (
     ("--help",),
     ("--version",),
     *((command, "--help") for command in COMMANDS),
-    *(("rules", "--for", series) for series in ("dcgm", "pulsed", "both")),
-    ("rules", "--for", "both", "--format", "kubernetes", "--labels", "release=prometheus"),
+    ("rules",),
+    ("rules", "--flat"),
+    ("rules", "--format", "kubernetes", "--labels", "release=prometheus"),
     *(
         ("counters", "--exporter-version", version)
         for version in ("2.4.0-2.6.0", "3.1.7-3.1.4", "3.3.9-3.6.1", "4.4.1-4.5.2")

@@ -26,7 +26,6 @@ from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
-from pulsed.present.promql.inputs import LIMITS, NEEDS_DAEMON
 from pulsed.push.otlp import OtlpEncoder
 from pulsed.push.page_series import families_of as families_in
 from pulsed.push.pusher import PUSHED, Pusher
@@ -106,12 +105,6 @@ With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `nod
 `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Each job of a shared GPU has its series.
 """
 
-PLAIN_HEAD = """
-## Rules on plain DCGM series
-
-`pulsed rules --for dcgm` computes utilization, class, saturation and waste from `DCGM_FI_*` as the daemon does, except:
-"""
-
 ADAPTER_HEAD = """
 ## Metrics of the adapter
 
@@ -122,15 +115,8 @@ ADAPTER_HEAD = """
 
 def metrics() -> str:
     """Return the text of docs/metrics.md."""
-    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter(), *_plain_rules())
+    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *quantities(), *own]) + "\n"
-
-
-def _plain_rules() -> Iterator[str]:
-    yield PLAIN_HEAD
-    yield from (f"* {limit}" for limit in LIMITS)
-    yield "\nThese need the daemon:\n"
-    yield from (f"* {limit}" for limit in NEEDS_DAEMON)
 
 
 def _confirmation() -> Iterator[str]:

@@ -117,14 +117,6 @@ def positive_number(text: str) -> int:
     return number
 
 
-def label_names(text: str) -> tuple[str, ...]:
-    """Return names of labels from a text with commas."""
-    names = tuple(text.split(","))
-    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of labels; give names with commas, such as UUID,gpu")
-    return names
-
-
 def object_name(text: str) -> str:
     """Return a name of a Kubernetes object."""
     if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):

@@ -12,7 +12,7 @@ from pulsed.configuration import check, web_config_file
 from pulsed.errors import ConfigError, PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
-from pulsed.present.promql.rule_types import IdentityLabels, KubernetesObject
+from pulsed.present.promql.rule_types import KubernetesObject
 from pulsed.server.reloader import check as check_web
 
 
@@ -25,13 +25,9 @@ def run_rules(options: argparse.Namespace) -> int:
     given = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
     if given and options.format != "kubernetes":
         options.parser.error(f"--{next(iter(given))} needs --format kubernetes")
-    if options.flat and options.metrics != "pulsed":
-        options.parser.error("--flat needs --for pulsed: the rules on DCGM_FI_* series build on each other")
     config = configuration(options)
     selection = RuleSelection(
         options.kind,
-        options.metrics,
-        IdentityLabels(options.by) if options.by else IdentityLabels(),
         KubernetesObject(**given) if options.format == "kubernetes" else None,
         exclude=tuple(options.exclude),
         runbook=options.runbook_url or RUNBOOK,

@@ -6,7 +6,6 @@ from typing import Any
 
 from pulsed.commands.arguments import (
     expanded_hosts,
-    label_names,
     label_pairs,
     object_name,
     positive_number,
@@ -173,15 +172,11 @@ TOP: Options = (
 RULES: Options = (
     *CONFIG,
     option("--kind", choices=["recording", "alerting", "all"], default="all"),
-    option("--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="pulsed",
-           help="based on the metrics of pulsed, or on dcgm-exporter's DCGM_FI_* series, without a daemon"),
     option("--exclude", action="append", default=[], metavar="NAME",
            help="leave out an alert or a group (repeatable)"),
     option("--runbook-url", metavar="URL", help="the docs/health.md that the alerts link to"),
     option("--flat", action="store_true",
            help="no rule uses the result of another one, for engines where that lags (VictoriaMetrics)"),
-    option("--by", type=label_names, metavar="LABELS",
-           help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."),
     option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),
     option("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes"),
     option("--namespace", type=object_name, help="its namespace"),

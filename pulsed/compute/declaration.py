@@ -1,7 +1,7 @@
 """Declarations of derived values, as data: their function, and where each output publishes them.
 
-The page, the JSON documents and their schema, CSV columns, history fields, docs/metrics.md, recording rules and
-`pulsed doctor` are derived from these. This module must not depend on any particular value.
+The page, the JSON documents and their schema, CSV columns, history fields, docs/metrics.md and `pulsed doctor`
+are derived from these. This module must not depend on any particular value.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ class DerivedNumber:
         part: see `ResultPart`.
         always: whether it is never missing.
         integer: whether it is an integer.
-        promql: expression over canonical quantities in braces, such as `{power_watts} / {power_limit_watts}`, recorded
-            as `gpu:pulsed_<name>:raw`; empty for none.
     """
 
     name: str
@@ -47,7 +45,6 @@ class DerivedNumber:
     part: ResultPart = ""
     always: bool = False
     integer: bool = False
-    promql: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

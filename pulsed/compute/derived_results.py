@@ -3,13 +3,13 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pulsed.compute.bounds import bounds_of, media_of, zero_filled
 from pulsed.compute.class_table import ClassRule
 from pulsed.compute.classifier import classifier, has_other_work, traffic
-from pulsed.compute.declaration import DerivedNumber, DerivedResult, DerivedValue
+from pulsed.compute.declaration import DerivedResult, DerivedValue
 from pulsed.compute.health.summary import HEALTH
 from pulsed.compute.products import c2c_of
 from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
@@ -31,11 +31,6 @@ DERIVED_RESULTS: tuple[DerivedResult, ...] = (
 """In the order of the page."""
 
 DERIVED_VALUES: tuple[DerivedValue, ...] = tuple(value for result in DERIVED_RESULTS for value in result.values)
-
-
-def recorded_numbers() -> Iterator[DerivedNumber]:
-    """Yield the numbers that a recording rule computes by their own PromQL."""
-    return (value for value in DERIVED_VALUES if isinstance(value, DerivedNumber) and value.promql)
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:

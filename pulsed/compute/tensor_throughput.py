@@ -11,9 +11,6 @@ from pulsed.compute.declaration import DerivedNumber, DerivedResult
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading, Value
 
-RECORDED_CLOCK = "gpu:pulsed_tensor_clock_hertz:raw"
-"""The recorded series of the clock of the data sheet's peak."""
-
 
 def tensor_throughput_ratio(reading: Reading, data_sheet_clock: Value) -> Value:
     """Return the tensor throughput in 0..1 over that at the data sheet's clock, in hertz; without one (None), over that
@@ -45,8 +42,6 @@ TENSOR_THROUGHPUT = DerivedResult(
             get=lambda reading, result: tensor_throughput_ratio(reading, result.saturation.tensor_clock_hertz),
             json="saturation.tensor_throughput_ratio",
             csv=False,
-            promql="clamp_max({tensor_active_ratio} * {sm_clock_hertz}"
-            f" / ({RECORDED_CLOCK} or {{sm_clock_max_hertz}}), 1)",
         ),
         DerivedNumber(
             name="mfu_ratio",
@@ -55,7 +50,6 @@ TENSOR_THROUGHPUT = DerivedResult(
             get=mfu_ratio,
             json="saturation.mfu_ratio",
             csv=False,
-            promql=f"clamp_max({{tensor_active_ratio}} * {{sm_clock_hertz}} / {RECORDED_CLOCK}, 1)",
         ),
     ),
 )

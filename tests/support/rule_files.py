@@ -9,8 +9,6 @@ from pulsed.present.promql.rule_set import RuleSelection, document
 
 FILES: Mapping[str, RuleSelection] = {
     "deploy/prometheus/rules/pulsed.yaml": RuleSelection(),
-    "deploy/prometheus/rules/dcgm.yaml": RuleSelection("all", "dcgm"),
-    "deploy/prometheus/rules/dcgm-recording.yaml": RuleSelection("recording", "dcgm"),
 }
 
 

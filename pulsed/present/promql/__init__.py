@@ -1,4 +1,1 @@
-"""Recording and alerting rules, which compute pulsed's results from plain `DCGM_FI_*` series.
-
-Everything is generated from the tables of Compute and Translate, so that both have the same results.
-"""
+"""Recording and alerting rules on pulsed's own metrics, generated from the tables of Compute and Present."""

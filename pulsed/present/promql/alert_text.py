@@ -6,9 +6,6 @@ such a look-up: a join that finds nothing would drop the alert.
 
 from __future__ import annotations
 
-from pulsed.present.promql.classes import EXPORTERS_OWN
-from pulsed.present.promql.inputs import names_of
-
 RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/docs/health.md"
 """The document that `runbook_url` leads to, unless another is configured."""
 
@@ -79,22 +76,6 @@ def last_seen(series: str, *labels: str) -> str:
 
 
 _TIME = '{{ (. | first | value | toTime).UTC.Format "2006-01-02 15:04" }} UTC'
-
-DCGM_GPU = (
-    "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"
-    " of {{ $labels.Hostname }}{{ $labels.hostname }}{{ with $labels.modelName }} ({{ . }}){{ end }}"
-)
-"""Index, MIG instance, node and model of a GPU of dcgm-exporter."""
-
-_MEMORY = f'__name__=~"{"|".join(names_of("memory_used_bytes"))}",UUID=%q'
-_PODS = f'{{{_MEMORY},exported_pod!=""}} or {{{_MEMORY},pod!="",pod!~"{EXPORTERS_OWN}"}}'
-DCGM_OWNER = (
-    "{{ range "
-    + lookup(f"group by (namespace, pod, exported_namespace, exported_pod) ({_PODS})", "UUID", "UUID")
-    + " }} Owner: pod {{ or .Labels.exported_pod .Labels.pod }}"
-    " in {{ or .Labels.exported_namespace .Labels.namespace }}.{{ end }}"
-)
-"""The same from dcgm-exporter's labels, with and without `honor_labels`."""
 
 _OF_DAEMON = ("job", "instance")
 DAEMON = (

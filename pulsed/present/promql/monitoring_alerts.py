@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from pulsed.compute.plausibility_rules import RULES as PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
-from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, last_seen, lookup
-from pulsed.present.promql.inputs import input_of
-from pulsed.present.promql.rule_types import SEEN, Alert, number
-from pulsed.present.promql.utilization import COVERAGE
+from pulsed.present.promql.alert_text import DAEMON, GPU, UNMONITORED, last_seen, lookup
+from pulsed.present.promql.rule_types import Alert, number
 from pulsed.translate.units import ANOMALIES
 
 JOBS = "pulsed.*"
@@ -26,7 +24,7 @@ _MISSING_WHY = (
 )
 _GONE_WHY = (
     "Run nvidia-smi on the node: if it does not list the GPU, drain the node and restart it; if it does, restart the"
-    " exporter. After planned removal, silence the alert; it ends within {}."
+    " exporter. After planned removal, silence the alert; it ends within a day."
 )
 _INCONSISTENT_WHY = (
     "".join(
@@ -36,56 +34,6 @@ _INCONSISTENT_WHY = (
     + "What is implausible counts as missing, not as idle. If counters are stuck or frozen, restart the host engine and"
     " the exporter; a share that was cut to 1 is harmless."
 )
-_STUCK_WHY = (
-    "The driver reports kernels nearly all the time, but profiling reports no activity. `dcgmi dmon -e 1001`, or a"
-    " restart of the host engine, has helped (dcgm-exporter issue 662). Until then the GPU's activity is unknown, not"
-    " idle."
-)
-
-
-def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
-    """Return the alerts on series that the recording rules make."""
-    busy, engine = input_of("gpu_utilization_ratio"), input_of("graphics_engine_active_ratio")
-    energy = input_of("energy_joules_total")
-    return (
-        Alert(
-            "DcgmGpuInputsMissing",
-            f"{COVERAGE} < {number(settings.real_utilization.min_coverage)}",
-            "1h",
-            "info",
-            f"{DCGM_GPU} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
-            _MISSING_WHY,
-            "PulsedGpuInputsMissing",
-        ),
-        Alert(
-            "DcgmGpuGone",
-            f"{SEEN} offset 1h unless {SEEN}",
-            "10m",
-            "warning",
-            f"{DCGM_GPU} is no longer reported",
-            f"It was reported an hour ago. {_GONE_WHY.format('an hour')}",
-            "PulsedGpuGone",
-        ),
-        Alert(
-            "DcgmGpuReadingsFrozen",
-            f"changes({energy}[30m]) == 0 and {energy} offset 30m",
-            "15m",
-            "warning",
-            f"{DCGM_GPU} reports a constant energy counter",
-            "It has not changed for 30 minutes, but always increases on a GPU that works. dcgm-exporter keeps serving"
-            " the last values if its host engine hangs: restart both, and ignore this GPU's readings since then.",
-            "PulsedGpuInputsInconsistent",
-        ),
-        Alert(
-            "DcgmGpuProfilingStuck",
-            f"{busy} >= {number(settings.plausibility.busy_utilization_ratio)} and {engine} == 0",
-            "10m",
-            "warning",
-            f"{DCGM_GPU} is {{{{ $value | humanizePercentage }}}} busy, but its profiling counters stay at 0",
-            _STUCK_WHY,
-            "PulsedGpuInputsInconsistent",
-        ),
-    )
 
 
 def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
@@ -250,7 +198,7 @@ def gone_alerts() -> tuple[Alert, ...]:
             "{{ $labels.node }} no longer reports {{ $value }} of its GPUs",
             f'{{{{ range {found} | sortByLabel "gpu" }}}}'
             "GPU {{ .Labels.gpu }}: {{ .Labels.uuid }}. {{ end }}"
-            f"The node reports other GPUs. {_GONE_WHY.format('a day')}",
+            f"The node reports other GPUs. {_GONE_WHY}",
         ),
     )
 

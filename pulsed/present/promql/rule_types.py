@@ -1,8 +1,8 @@
 """Types of rules and groups, names of recorded series, and groups as YAML: a rule file, or a `PrometheusRule`.
 
-Names are Prometheus' `level:metric:operations`. The level is `gpu`: one series per GPU or MIG instance, identified by
-the identity labels. The metric is `pulsed_` and pulsed's name of the quantity. The operation is the last one applied:
-`max` (of repeated rows), `low` and `high` (bounds), `mean`, `sum`, `count`, `raw` (of the current evaluation alone).
+Names are Prometheus' `level:metric:operations`. The level is `gpu`, one series per GPU or MIG instance, or that of a
+sum. The metric is `pulsed_` and pulsed's name of the quantity. The operation is the last one applied: `sum`, `count`,
+`mean`, `min`, `max`, `rate5m`, `raw` (of the current evaluation alone).
 
 Files are rendered without a YAML library, for comments and block scalars.
 """
@@ -10,13 +10,9 @@ Files are rendered without a YAML library, for comments and block scalars.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-from pulsed.errors import UsageError
-from pulsed.model.gpu import LABEL_NAME
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -78,60 +74,14 @@ class Group:
 def recorded(metric: str, operation: str) -> str:
     """Return the name of a recorded series.
 
-    >>> recorded("sm_active_ratio", "max")
-    'gpu:pulsed_sm_active_ratio:max'
+    >>> recorded("idle_seconds", "rate15m")
+    'gpu:pulsed_idle_seconds:rate15m'
     """
     return f"gpu:pulsed_{metric}:{operation}"
 
 
-SEEN = recorded("seen", "group")
-"""1 for every GPU of any series, also without any input."""
-
-NOTHING = f"0 * {SEEN}"
-"""0 for every GPU."""
-
 GPU_KEY = "cluster, node, gpu, uuid, mig_id"
 """Labels that identify a GPU or MIG instance in pulsed's own series."""
-
-INSTANCE, MODEL = "GPU_I_ID", "modelName"
-"""Labels in conditions of rules: MIG instances have the first, the second is the product."""
-
-DEFAULT_LABELS = ("cluster", "Hostname", "hostname", "UUID", "gpu", INSTANCE, "GPU_I_PROFILE", MODEL)
-"""dcgm-exporter's identity labels; `Hostname` became `hostname` in 4.8.3. Labels of pods, jobs and processes are not
-among them: rows of one GPU that differ only in those repeat the same value."""
-
-_LABEL = re.compile(LABEL_NAME)
-_OWN_LABELS = frozenset({"class", "bottleneck", "resource", "lesser", "greater", "kind"})
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityLabels:
-    """Labels that identify a GPU or MIG instance, and are kept on recorded series.
-
-    `GPU_I_ID` and `modelName` are added, because the rules use them. Raises `UsageError` if a name is invalid, or is a
-    label of the rules themselves.
-    """
-
-    labels: tuple[str, ...] = DEFAULT_LABELS
-
-    def __post_init__(self) -> None:
-        for label in self.labels:
-            if not _LABEL.fullmatch(label) or label.startswith("__"):
-                raise UsageError(
-                    f"{label!r} is not a valid label name", "Use names separated by commas, for example UUID,gpu."
-                )
-            if label in _OWN_LABELS:
-                raise UsageError(f"label {label} is set by the rules themselves", "Remove it.")
-        object.__setattr__(self, "labels", tuple(dict.fromkeys((*self.labels, INSTANCE, MODEL))))
-
-    @property
-    def by(self) -> str:
-        """The `by` clause of an aggregation that keeps them.
-
-        >>> Identity(("UUID",)).by
-        'by (UUID, GPU_I_ID, modelName)'
-        """
-        return f"by ({', '.join(self.labels)})"
 
 
 def number(value: float) -> str:
@@ -143,12 +93,6 @@ def number(value: float) -> str:
     text = repr(value).removesuffix(".0")
     short = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return short if float(short) == value and len(short) < len(text) and value >= 1e5 else text
-
-
-def found(patterns: Sequence[str], position: int) -> str:
-    """Return the selection of products that have one of several patterns in their names, and no earlier one."""
-    earlier = "".join(f", {MODEL}!~`.*(?:{pattern}).*`" for pattern in patterns[:position])
-    return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
 
 
 def indented(text: str) -> str:

@@ -1,19 +1,17 @@
 """Alerts on the use of GPUs: idle while held, little real utilization, energy of idle GPUs.
 
-Those on pulsed's own metrics use its counters, which miss nothing between scrapes; the others use averages of what was
-recorded. `for` comes on top of the time that an expression looks back: a GPU that has only just appeared does not fire.
+They use counters, which miss nothing between scrapes. `for` comes on top of the time that an expression looks back: a
+GPU that has only just appeared does not fire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
-from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
-from pulsed.present.promql.classes import HELD, IDLE, IDLE_POWER
-from pulsed.present.promql.inputs import DRIVER_MEDIA, MEDIA_ACTIVE
-from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, Recording, number, recorded
-from pulsed.present.promql.utilization import POINT
+from pulsed.present.promql.alert_text import GPU, OWNER
+from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording, number, recorded
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
@@ -34,23 +32,23 @@ WASTED_KILOWATT_HOURS = 1.0
 
 _HELD_WHY = (
     "A pod, job or process has it, or its memory is in use. The owner should release it; notebooks and crashed jobs are"
-    " the usual cause.{}"
+    " the usual cause."
 )
 _LOW_WHY = (
     "It is in use, but its SMs, tensor cores and memory do little. Look at its workload class (`pulsed top`), and"
-    " advise the owner: io means slow data loading, low_utilization small batches or a slow host.{}"
+    " advise the owner: io means slow data loading, low_utilization small batches or a slow host."
 )
-_ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs.{}"
+_ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs."
 _HANG_WHY = (
     "For 10 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
     " run without traffic at half of the peak power or less: a deadlocked collective looks like this. The owner should"
     " read the logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU that"
-    " stopped first.{}"
+    " stopped first."
 )
 _STRAGGLER_WHY = (
     "For 10 minutes its real utilization or SM clock has been below that of its peers, which wait for the slowest."
     " Check its health, temperature and clocks (`pulsed health`); if it is well, its rank has more work than others."
-    " `pulsed job` has the numbers.{}"
+    " `pulsed job` has the numbers."
 )
 _LEAK_WHY = (
     "For 10 minutes the GPU has been idle and without an owner, but its memory is in use: the next job may run out of"
@@ -59,47 +57,9 @@ _LEAK_WHY = (
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
-def dcgm_use_alerts() -> tuple[Alert, ...]:
-    """Return the alerts on series that the recording rules make."""
-    return (
-        Alert(
-            "DcgmGpuIdleHeld",
-            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}',
-            "30m",
-            "warning",
-            f"{DCGM_GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of 30 minutes",
-            _HELD_WHY.format(DCGM_OWNER),
-            "PulsedGpuIdleHeld",
-        ),
-        Alert(
-            "DcgmGpuLowRealUtilization",
-            f"avg_over_time({POINT}[1h]) < {LOW_RATIO}\n"
-            f"and {HELD}\n"
-            f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5\n'
-            f"unless avg_over_time({MEDIA_ACTIVE}[1h]) >= {MEDIA_RATIO}",
-            "3h",
-            "info",
-            f"{DCGM_GPU} has a real utilization of {{{{ $value | humanizePercentage }}}}",
-            _LOW_WHY.format(DCGM_OWNER),
-            "PulsedGpuLowRealUtilization",
-        ),
-        Alert(
-            "DcgmGpuIdleEnergy",
-            f'avg_over_time({IDLE_POWER}{{kind="held"}}[1d]) * 86400 / {number(KILOWATT_HOUR)}'
-            f" > {number(WASTED_KILOWATT_HOURS)}\n"
-            f"and ignoring (kind) {SEEN} offset 1d",
-            "1h",
-            "info",
-            DCGM_GPU + _ENERGY,
-            _ENERGY_WHY.format(DCGM_OWNER),
-            "PulsedGpuIdleEnergy",
-        ),
-    )
-
-
 def transcodes(window: str) -> str:
     """Return the expression for GPUs of which a video engine works, from pulsed's own metrics."""
-    series = [f"pulsed_gpu_{quantity}" for quantity in DRIVER_MEDIA]
+    series = [f"pulsed_gpu_{quantity}" for quantity in MEDIA if quantity not in PROFILED_MEDIA]
     return "(" + " or ".join(f"avg_over_time({name}[{window}]) >= {MEDIA_RATIO}" for name in series) + ")"
 
 
@@ -179,7 +139,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",
-            _HELD_WHY.format(OWNER),
+            _HELD_WHY + OWNER,
         ),
         Alert(
             "PulsedGpuLowRealUtilization",
@@ -187,7 +147,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
             "1h",
             "info",
             f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
-            _LOW_WHY.format(OWNER),
+            _LOW_WHY + OWNER,
         ),
         Alert(
             "PulsedGpuIdleEnergy",
@@ -195,7 +155,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
             "1h",
             "info",
             GPU + _ENERGY,
-            _ENERGY_WHY.format(OWNER),
+            _ENERGY_WHY + OWNER,
         ),
     )
 
@@ -209,7 +169,7 @@ def finding_alerts() -> tuple[Alert, ...]:
             "1m",
             "warning",
             f"{GPU} is in a job that hangs",
-            _HANG_WHY.format(OWNER),
+            _HANG_WHY + OWNER,
         ),
         Alert(
             "PulsedStraggler",
@@ -217,7 +177,7 @@ def finding_alerts() -> tuple[Alert, ...]:
             "1m",
             "info",
             f"{GPU} is slower than the other GPUs of its job",
-            _STRAGGLER_WHY.format(OWNER),
+            _STRAGGLER_WHY + OWNER,
         ),
         Alert(
             "PulsedLeakedMemory",

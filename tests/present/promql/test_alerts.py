@@ -21,8 +21,7 @@ from pulsed.present.promql.rule_types import Alert
 from tests.present.promql.promtool import Fired, fired, rules_of, selector
 from tools.generate_docs import ROOT
 
-RULES = document(ComputeSettings(), RuleSelection(metrics="both"))
-OF_PULSED = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+OF_PULSED = document(ComputeSettings(), RuleSelection("alerting"))
 RECORDED = document(ComputeSettings(), RuleSelection())
 TEXTS = Path(__file__).with_name("alert_texts.yaml")
 """The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
@@ -31,7 +30,7 @@ HEALTH = {alert.name: alert for alert in health_alerts(HealthSettings())}
 OF_NODE = {alert.name: alert for alert in node_health_alerts(HealthSettings())}
 ALERTS = {
     rule.name: rule
-    for group in groups(ComputeSettings(), RuleSelection("alerting", "both"))
+    for group in groups(ComputeSettings(), RuleSelection("alerting"))
     for rule in group.rules
     if isinstance(rule, Alert)
 }
@@ -73,18 +72,6 @@ class Case:
         return self.minute + self.step
 
 
-IDLE = constant(
-    DCGM_FI_PROF_SM_ACTIVE=0.0,
-    DCGM_FI_PROF_PIPE_TENSOR_ACTIVE=0.0,
-    DCGM_FI_PROF_DRAM_ACTIVE=0.01,
-    DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.01,
-    DCGM_FI_PROF_PCIE_TX_BYTES=1000,
-    DCGM_FI_PROF_PCIE_RX_BYTES=1000,
-    DCGM_FI_DEV_POWER_USAGE=70,
-)
-BUSY = IDLE | constant(DCGM_FI_PROF_SM_ACTIVE=0.9, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE=0.6, DCGM_FI_PROF_GR_ENGINE_ACTIVE=1)
-LAZY = IDLE | constant(DCGM_FI_PROF_SM_ACTIVE=0.08, DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.3)
-HELD, FREE = constant(DCGM_FI_DEV_FB_USED=4000), constant(DCGM_FI_DEV_FB_USED=3)
 OBSERVED = {"pulsed_gpu_observed_seconds_total": "0+{seconds}x{steps}"}
 
 
@@ -104,33 +91,6 @@ def owner(group: str, *, idle: int, used: int = 0, unknown: int = 0) -> Rows:
 
 
 CASES = {
-    "DcgmGpuIdleHeld": Case(IDLE | HELD, IDLE | FREE, minute=62, early=20),
-    "DcgmGpuLowRealUtilization": Case(LAZY | HELD, BUSY | HELD, minute=185, early=120, step=5),
-    "DcgmGpuInputsMissing": Case(
-        constant(DCGM_FI_PROF_DRAM_ACTIVE=0.5),
-        constant(DCGM_FI_PROF_SM_ACTIVE=0.5, DCGM_FI_DEV_GPU_UTIL=70, DCGM_FI_PROF_DRAM_ACTIVE=0.1),
-        minute=60,
-        early=55,
-        step=5,
-    ),
-    "DcgmGpuGone": Case(
-        {"DCGM_FI_DEV_GPU_TEMP": "40+0x18 stale"}, constant(DCGM_FI_DEV_GPU_TEMP=40), 105, early=100, step=5
-    ),
-    "DcgmGpuReadingsFrozen": Case(
-        constant(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=123456789),
-        {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "123456789+4200000x{steps}"},
-        minute=46,
-        early=40,
-    ),
-    "DcgmGpuProfilingStuck": Case(
-        constant(DCGM_FI_DEV_GPU_UTIL=97, DCGM_FI_PROF_GR_ENGINE_ACTIVE=0),
-        constant(DCGM_FI_DEV_GPU_UTIL=97, DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.001),
-        minute=10,
-        early=9,
-    ),
-    "DcgmGpuIdleEnergy": Case(
-        IDLE | HELD, IDLE | HELD | constant(DCGM_FI_DEV_POWER_USAGE=20), minute=DAY + 90, early=DAY - 30, step=30
-    ),
     "PulsedGpuIdleHeld": Case(
         OBSERVED | idle("held", "0+{seconds}x{steps}"), OBSERVED | idle("free", "0+{seconds}x{steps}"), 70, early=20
     ),
@@ -264,21 +224,19 @@ def series(case: Case) -> list[tuple[str, str]]:
     for who, rows in (("1", case.fires | case.common), ("2", case.quiet | case.common)):
         for metric, values in rows.items():
             name, _, own = metric.partition("{")
-            labels = {"gpu": who, "UUID": f"GPU-{who}", "Hostname": "node", "modelName": MODEL["model"]}
-            if not name.startswith("DCGM_"):
-                labels = {"instance": f"10.0.0.{who}:9401", "job": "pulsed"}
-                if name.startswith("pulsed_gpu_"):
-                    labels |= gpu(who, f"node-{who}")
-                if name == "pulsed_gpu_info":
-                    labels |= MODEL
-                if name.startswith("pulsed_job_"):
-                    labels |= {"job_id": f"471{who}", "user": "alice", "account": "lab"}
-                if name.startswith("pulsed_pod_"):
-                    labels |= {"namespace": "ml", "pod": f"train-{int(who) - 1}", "container": "main"}
-                if name.startswith("pulsed_source_"):
-                    labels["source"] = "dcgmi"
-                if name.startswith("pulsed_attribution_"):
-                    labels["source"] = "kubernetes"
+            labels = {"instance": f"10.0.0.{who}:9401", "job": "pulsed"}
+            if name.startswith("pulsed_gpu_"):
+                labels |= gpu(who, f"node-{who}")
+            if name == "pulsed_gpu_info":
+                labels |= MODEL
+            if name.startswith("pulsed_job_"):
+                labels |= {"job_id": f"471{who}", "user": "alice", "account": "lab"}
+            if name.startswith("pulsed_pod_"):
+                labels |= {"namespace": "ml", "pod": f"train-{int(who) - 1}", "container": "main"}
+            if name.startswith("pulsed_source_"):
+                labels["source"] = "dcgmi"
+            if name.startswith("pulsed_attribution_"):
+                labels["source"] = "kubernetes"
             if own:
                 key, _, value = own.rstrip("}").partition("=")
                 labels[key] = value.strip('"')
@@ -293,10 +251,6 @@ def gpu(who: str, node: str) -> dict[str, str]:
 def identities(name: str) -> list[tuple[str, str]]:
     """Return what only texts need: models, and owners of the first GPU."""
     case = CASES[name]
-    if name.startswith("Dcgm"):
-        labels = {"gpu": "1", "UUID": "GPU-1", "Hostname": "node", "modelName": MODEL["model"]}
-        memory = case.fires.get("DCGM_FI_DEV_FB_USED", "")
-        return [(selector("DCGM_FI_DEV_FB_USED", {**labels, **OWNERS[0]}), memory.format(steps=case.late // case.step))]
     daemon = {"instance": "10.0.0.1:9401", "job": "pulsed"}
     first = gpu("1", "node-1")
     always = ALWAYS.format(steps=case.late // case.step)
@@ -315,16 +269,15 @@ def identities(name: str) -> list[tuple[str, str]]:
 def test_every_alert_has_its_case() -> None:
     assert set(ALERTS) - set(HEALTH) - set(OF_NODE) == set(CASES)
     for alert in ALERTS.values():
-        assert alert.name.startswith(("Dcgm", "Pulsed"))
+        assert alert.name.startswith("Pulsed")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    rules = RULES if name.startswith("Dcgm") else OF_PULSED
     world, step = series(case), f"{case.step}m"
-    (alert,) = fired(tmp_path, rules, [*world, *identities(name)], {name: case.late}, step, quiet=case.early)[name]
+    (alert,) = fired(tmp_path, OF_PULSED, [*world, *identities(name)], {name: case.late}, step, quiet=case.early)[name]
     assert_text(name, alert)
 
 
@@ -410,18 +363,13 @@ def test_flat_rules_do_not_use_each_other() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "DcgmGpuLowRealUtilization", "PulsedGpuLowRealUtilization"])
-def test_a_gpu_that_transcodes_is_used(tmp_path: Path, name: str, engine: str) -> None:
-    """Of pulsed's counters of idle time this holds without the alert."""
+def test_a_gpu_that_transcodes_is_used(tmp_path: Path, engine: str) -> None:
+    """Of the counters of idle time this holds without the alert."""
+    name = "PulsedGpuLowRealUtilization"
     case = CASES[name]
-    if name.startswith("Dcgm"):
-        busy = constant(**{f"DCGM_FI_DEV_{engine[:3].upper()}_UTIL": 40})
-    else:
-        busy = constant(**{f"pulsed_gpu_{engine}_utilization_ratio": 0.4})
-    world = series(replace(case, quiet=case.fires | busy))
-    rules, step = RULES if name.startswith("Dcgm") else OF_PULSED, f"{case.step}m"
-    found = fired(tmp_path, rules, world, {name: case.late}, step)[name]
-    assert [alert["labels"].get("uuid", alert["labels"].get("UUID")) for alert in found] == ["GPU-1"]
+    world = series(replace(case, quiet=case.fires | constant(**{f"pulsed_gpu_{engine}_utilization_ratio": 0.4})))
+    found = fired(tmp_path, OF_PULSED, world, {name: case.late}, f"{case.step}m")[name]
+    assert [alert["labels"]["uuid"] for alert in found] == ["GPU-1"]
 
 
 @pytest.mark.parametrize("name", ["PulsedJobLowRealUtilization", "PulsedPodLowRealUtilization"])

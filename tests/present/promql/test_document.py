@@ -8,16 +8,12 @@ import yaml
 
 from pulsed.cli import main
 from pulsed.compute.settings import ComputeSettings
-from pulsed.errors import UsageError
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.inputs import QUANTITIES
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
-from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Recording, number
-from pulsed.translate.fields import sources
+from pulsed.present.promql.rule_types import Alert, Group, Recording, number
 from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]
-ALERTS_OF_DCGM = ["pulsed-alerts-dcgm-use", "pulsed-alerts-dcgm"]
 RECORDING_OF_PULSED = [f"pulsed-recording-{name}" for name in ("gpus", "owners", "use")]
 OF_PULSED = [*RECORDING_OF_PULSED, *ALERTS_OF_PULSED]
 
@@ -49,12 +45,9 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "names"),
     [
         ((), OF_PULSED),
-        (("--for", "both"), ["pulsed-recording", *ALERTS_OF_DCGM, *OF_PULSED]),
         (("--kind", "recording"), RECORDING_OF_PULSED),
         (("--flat",), [name for name in OF_PULSED if name != "pulsed-recording-use"]),
-        (("--kind", "alerting", "--for", "both"), [*ALERTS_OF_DCGM, *ALERTS_OF_PULSED]),
-        (("--for", "dcgm"), ["pulsed-recording", *ALERTS_OF_DCGM]),
-        (("--for", "pulsed"), [*OF_PULSED]),
+        (("--kind", "alerting"), ALERTS_OF_PULSED),
     ],
 )
 def test_what_was_asked_for(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], names: list[str]) -> None:
@@ -71,9 +64,9 @@ def names_of(text: str) -> tuple[list[str], list[str]]:
 
 
 def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    before, alerts = names_of(printed(capsys, "--for=both"))
-    left = ("PulsedDaemonDown", "DcgmGpuGone")
-    chosen = ("--for=both", "--exclude=pulsed-alerts-use", *(f"--exclude={name}" for name in left))
+    before, alerts = names_of(printed(capsys))
+    left = ("PulsedDaemonDown", "PulsedSourceDown")
+    chosen = ("--exclude=pulsed-alerts-use", *(f"--exclude={name}" for name in left))
     after, kept = names_of(printed(capsys, *chosen))
     assert after == [name for name in before if name != "pulsed-alerts-use"]
     of_use = [
@@ -85,9 +78,9 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
         *of_use,
         "PulsedGpuIdleEnergy",
     }
-    monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
+    monitoring = names_of(printed(capsys, "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
-    remaining = names_of(printed(capsys, "--for", "pulsed", *every))[0]
+    remaining = names_of(printed(capsys, *every))[0]
     assert remaining == [*RECORDING_OF_PULSED, "pulsed-alerts-health"], "no empty group"
 
 
@@ -96,10 +89,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     [
         ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
-        (
-            "42",
-            "Groups: pulsed-recording, pulsed-alerts-dcgm-use, pulsed-alerts-dcgm, pulsed-recording-gpus",
-        ),
+        ("42", "Groups: pulsed-recording-gpus, pulsed-recording-owners, pulsed-recording-use, pulsed-alerts-use"),
     ],
 )
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
@@ -160,13 +150,11 @@ def test_yaml_says_what_the_rules_say() -> None:
 def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(
         capsys,
-        *("--for", "dcgm"),
-        *("--set", "compute.real_utilization.preset=hpc"),
         *("--set", "compute.real_utilization.min_coverage=0.75"),
+        *("--set", "publish.scale_target=0.4"),
     )
-    assert "0.45 * gpu:pulsed_sm_active_ratio:low" in text
-    assert "gpu:pulsed_real_utilization_coverage_ratio:sum >= 0.75" in text
-    assert "gpu:pulsed_real_utilization_coverage_ratio:sum < 0.75" in text
+    assert "pulsed_gpu_real_utilization_coverage_ratio < 0.75" in text
+    assert "workload:pulsed_real_utilization_ratio:mean > bool 0.4" in text
 
 
 def test_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,35 +165,19 @@ def test_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot write" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("labels", ["a b", "1x", "__name__", "UUID,class", ","])
-def test_labels_that_cannot_be(labels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rules", "--by", labels]) == 2
-    assert "label" in capsys.readouterr().err
-    with pytest.raises(UsageError):
-        IdentityLabels(tuple(labels.split(",")))
-
-
 def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--format", "kubernetes", "--labels", "release"]) == 2
     assert "name=value" in capsys.readouterr().err
 
 
 def test_every_recorded_name_follows_the_convention() -> None:
-    for group in groups(ComputeSettings(), RuleSelection("recording", "both")):
+    for group in groups(ComputeSettings(), RuleSelection("recording")):
         for rule in group.rules:
             assert isinstance(rule, Recording)
             level, metric, operation = rule.record.split(":")
-            assert (level == "gpu") == (group.name in ("pulsed-recording", "pulsed-recording-use"))
+            assert (level == "gpu") == (group.name == "pulsed-recording-use")
             assert metric.startswith("pulsed_")
             assert operation
-
-
-def test_every_name_that_dcgm_has_for_an_input_is_looked_for() -> None:
-    text = document(ComputeSettings(), RuleSelection("recording", "dcgm"))
-    for quantity in QUANTITIES:
-        for field in sources(quantity):
-            for name in field.names:
-                assert f"{name}{{" in text or f"{name} >" in text, name
 
 
 @pytest.mark.parametrize(

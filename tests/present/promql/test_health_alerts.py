@@ -13,7 +13,7 @@ from pulsed.present.promql.health_alerts import METRIC, health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, fired, selector
 
-RULES = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+RULES = document(ComputeSettings(), RuleSelection("alerting"))
 ALERTS = health_alerts(HealthSettings())
 
 

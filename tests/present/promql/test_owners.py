@@ -10,7 +10,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, fired, selector
 
-RULES = document(ComputeSettings(), RuleSelection(metrics="pulsed"))
+RULES = document(ComputeSettings(), RuleSelection())
 
 
 def counters(job: str, node: str, gpus: int, idle: int) -> list[tuple[str, str]]:

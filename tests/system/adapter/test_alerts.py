@@ -32,7 +32,7 @@ def alerts(server: Prometheus) -> set[str]:
 
 def test_lost_rights_a_lost_api_server_and_stale_values_raise_their_alerts(tmp_path: Path) -> None:
     """The rules are the shipped ones, but fire at once."""
-    rules = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
+    rules = document(ComputeSettings(), RuleSelection("alerting"))
     (tmp_path / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", rules))
     with gpu_cluster(tmp_path, 1) as cluster, adapter(cluster) as made:
         (node,), fake = cluster.nodes, cluster.fake

@@ -61,7 +61,7 @@ def test_alertmanager_takes_the_routes() -> None:
     [
         (("alertname=PulsedGpuHealthXidCritical", "severity=critical"), "on-call"),
         (("alertname=PulsedGpuIdleHeld", "severity=warning"), "capacity"),
-        (("alertname=DcgmGpuLowRealUtilization", "severity=info"), "capacity"),
+        (("alertname=PulsedGpuLowRealUtilization", "severity=info"), "capacity"),
         (("alertname=PulsedGpuHealthTempMemory", "severity=warning"), "team-chat"),
         (("alertname=HostOutOfMemory", "severity=critical"), "team-chat"),
     ],

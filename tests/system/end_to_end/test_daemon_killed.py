@@ -62,7 +62,7 @@ class Cluster:
 
 
 def rules() -> str:
-    done = pulsed("rules", "--for", "pulsed")
+    done = pulsed("rules")
     assert done.returncode == 0, done.stderr
     text = re.sub(r"for: \w+", "for: 2s", done.stdout)
     for before, after in SHORTER.items():

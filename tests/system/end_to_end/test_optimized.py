@@ -20,7 +20,6 @@ REPLAY = (
     [
         ("--help",),
         ("rules",),
-        ("rules", "--for", "dcgm"),
         ("check-config", str(ROOT / "config.example.yaml")),
         ("check-config", str(ROOT / "tests/config/fixtures/several-mistakes.bad.yml")),
         ("snapshot", *REPLAY, "--format", "csv"),

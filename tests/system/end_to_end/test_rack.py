@@ -40,7 +40,7 @@ def page(node: str, codes: dict[int, int], down: int | None = None) -> str:
 
 @pytest.mark.timeout(180)
 def test_one_alert_for_a_link_that_fails_in_a_rack(tmp_path: Path) -> None:
-    rules = pulsed("rules", "--kind", "alerting", "--for", "pulsed").stdout
+    rules = pulsed("rules", "--kind", "alerting").stdout
     (tmp_path / "rules.yaml").write_text(re.sub(r"for: \S+", "for: 0s", rules))
     exporters = {node: Exporter(page(node, {})) for node in NODES}
     with exporting(exporters) as url:

@@ -77,7 +77,7 @@ class WorkloadCluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
-    rules = pulsed("rules", "--for", "pulsed", "--kind", "recording")
+    rules = pulsed("rules", "--kind", "recording")
     assert rules.returncode == 0, rules.stderr
     (tmp_path / "rules.yaml").write_text(rules.stdout)
     fake = FakeApiServer(tmp_path)
