@@ -60,8 +60,8 @@ SELF_EVIDENT = frozenset(
 )
 """Placeholders without a line in the list of notations: the descriptions or defaults of their keys have the form."""
 
-PEAKS = "compute.saturation.peaks"
-UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds", PEAKS)
+SATURATION = "compute.saturation"
+UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds")
 """Chapters whose introduction describes all keys."""
 
 
@@ -94,7 +94,7 @@ def _chapter(section: type[Settings], name: str, description: str) -> Iterator[s
         yield f"\n### `{name}`\n\n{_filled(description)}" if name else ""
         yield "\n"
         yield from _kinds(values) if name.startswith(UNCOMMENTED) else _entries(values)
-    if name.startswith(f"{PEAKS}."):
+    if name == SATURATION:
         yield from _peaks()
     alike: dict[type[Settings], list[str]] = {}
     for key, field in keys_of(section).items():

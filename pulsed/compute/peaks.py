@@ -8,12 +8,12 @@ readings.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
-from pulsed.errors import ConfigError
+from pulsed.errors import did_you_mean
 
 Resource = Literal["tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink", "c2c"]
 
@@ -64,9 +64,6 @@ class Peaks:
         pcie: bytes/s per direction, whatever the link; None: follow the link (`pcie_peak`).
         nvlink: bytes/s per direction, all links together; None: follow the product (`nvlink_of`).
         c2c: bytes/s per direction; None: follow the product (`c2c_of`).
-
-    Raises:
-        ConfigError: a ratio is not above 0 and at most 1, or a rate is not above 0 and finite.
     """
 
     tensor: float
@@ -79,42 +76,43 @@ class Peaks:
     nvlink: float | None = None
     c2c: float | None = None
 
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in LINKS:
-                if value is not None and not 0 < value < math.inf:
-                    raise ConfigError(f"practical peak {field.name} is {value}", "Give bytes per second, above 0.")
-            elif not 0 < value <= 1:
-                raise ConfigError(f"practical peak {field.name} is {value}", "Give a ratio above 0 and at most 1.")
+
+Overrides = Mapping[str, Mapping[str, float]]
+"""Practical peaks by architecture and resource that replace those of the table."""
 
 
-def peaks_by_architecture(overrides: Mapping[str, Mapping[str, float]] | None = None) -> Mapping[str, Peaks]:
+def problems_of(overrides: Overrides) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with overrides: architecture and resource with a dot, and words that follow it."""
+    for architecture, values in overrides.items():
+        if architecture not in ARCHITECTURE_NAMES:
+            hint = did_you_mean(architecture, ARCHITECTURE_NAMES, f"use {', '.join(ARCHITECTURE_NAMES)}")
+            yield architecture, f"is not an architecture; {hint}"
+            continue
+        for resource, value in values.items():
+            place = f"{architecture}.{resource}"
+            if resource not in RESOURCES:
+                hint = did_you_mean(resource, RESOURCES, f"use {', '.join(RESOURCES)}")
+                yield place, f"is not a resource; {hint}"
+            elif resource in LINKS and not 0 < value < math.inf:
+                yield place, f"is {value:g}; give bytes per second, above 0"
+            elif resource not in LINKS and not 0 < value <= 1:
+                yield place, f"is {value:g}; give a ratio above 0 and at most 1"
+
+
+def peaks_by_architecture(overrides: Overrides | None = None) -> Mapping[str, Peaks]:
     """Build the table of peaks, one row for each of `ARCHITECTURE_NAMES`.
 
     Args:
-        overrides: by architecture, peaks by resource that replace the table's. Those of `default` replace the ones of
-            every architecture; those of an architecture go before them.
-
-    Raises:
-        ConfigError: an architecture or a resource does not exist, or a value is out of range.
+        overrides: without problems (`problems_of`). Those of `default` replace the ones of every architecture; those
+            of an architecture go before them.
     """
     chosen = overrides or {}
-    for architecture, values in chosen.items():
-        _check_known("architecture", architecture, ARCHITECTURE_NAMES)
-        for resource in values:
-            _check_known("resource", resource, RESOURCES)
     table = {}
     for architecture in ARCHITECTURE_NAMES:
-        values = {row.resource: row.ratio for row in PRACTICAL_PEAKS if row.architecture == DEFAULT}
+        values: dict[str, float] = {row.resource: row.ratio for row in PRACTICAL_PEAKS if row.architecture == DEFAULT}
         values |= {row.resource: row.ratio for row in PRACTICAL_PEAKS if row.architecture == architecture}
         table[architecture] = Peaks(**{**values, **chosen.get(DEFAULT, {}), **chosen.get(architecture, {})})
     return table
-
-
-def _check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise ConfigError(f"there is no {kind} {name!r} to give practical peaks for", f"Use {', '.join(known)}.")
 
 
 DEFAULT_PEAKS: Final = peaks_by_architecture()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, make_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
-from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, Resource, peaks_by_architecture
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, peaks_by_architecture, problems_of
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
 from pulsed.settings import (
@@ -22,6 +22,7 @@ from pulsed.settings import (
     Ratio,
     Settings,
     Size,
+    TableKind,
     number,
     setting,
 )
@@ -124,54 +125,36 @@ class WorkloadSettings(Settings):
     )
 
 
-def _peak(resource: Resource) -> tuple[Any, Any]:
-    """Declare a peak as a key; the default is the table's."""
-    if resource in LINKS:
-        meaning = f"Peak of {resource}, bytes per second and direction. Unset: of the link or product."
-        return Factor | None, setting(None, meaning, example=50e9)
-    return Ratio | None, setting(None, f"Peak {resource} activity.", example=0.9)
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
-if TYPE_CHECKING:
-    PeaksByArchitecture = Settings
-else:  # one key per resource and architecture of Compute's own tables
-    PeaksSection = make_dataclass(
-        "PeaksSection",
-        [(resource, *_peak(resource)) for resource in RESOURCES],
-        bases=(Settings,),
-        frozen=True,
-    )
-    PeaksByArchitecture = make_dataclass(
-        "PeaksByArchitecture",
-        [
-            (
-                name,
-                PeaksSection | None,
-                setting(
-                    None, f"{name.capitalize()} GPUs." if name != DEFAULT else "All architectures without a value."
-                ),
-            )
-            for name in ARCHITECTURE_NAMES
-        ],
-        bases=(Settings,),
-        frozen=True,
-    )
+PeakTable = Annotated[
+    Mapping[str, Mapping[str, float]],
+    TableKind("peaks", "numbers by architecture and resource, such as {hopper: {dram: 0.9}}", number(), depth=2),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SaturationSettings(Settings):
     """How near a GPU is to the limits of its hardware."""
 
-    peaks: PeaksByArchitecture = setting(
-        PeaksByArchitecture(),
-        "Practical peaks by architecture instead of the built-in ones: ratios of activity; of links, bytes per second "
-        "and direction, by default those of the link or product.",
+    peaks: PeakTable = setting(
+        {},
+        "Practical peaks by architecture and resource instead of those of the table. Architectures: "
+        f"{_words(ARCHITECTURE_NAMES)}; `{DEFAULT}` are all without a value. Resources: "
+        f"{_words(each for each in RESOURCES if each not in LINKS)}, ratios of activity; {_words(LINKS)}, bytes per "
+        "second and direction, by default those of the link or product.",
+        example={"hopper": {"dram": 0.9}},
     )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield architectures and resources that do not exist, and peaks out of range."""
+        return ((f"peaks.{place}", message) for place, message in problems_of(self.peaks))
 
     def practical_peaks(self) -> Mapping[str, Peaks]:
         """Return the practical peaks by architecture."""
-        given = asdict(self.peaks, dict_factory=lambda items: {key: value for key, value in items if value is not None})
-        return peaks_by_architecture(given) if given else DEFAULT_PEAKS
+        return peaks_by_architecture(self.peaks) if self.peaks else DEFAULT_PEAKS
 
 
 @dataclass(frozen=True, slots=True)
