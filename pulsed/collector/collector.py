@@ -13,7 +13,6 @@ from pulsed.attribution.attribution import Attribution
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
-from pulsed.collector.tick_batches import BATCH_SECONDS, TickBatches
 from pulsed.compute.gpu_counters import CounterRegistry
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.link_origins import LinkOrigins
@@ -119,13 +118,9 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    def process(self, raw: RawTick, *, has_next: bool = False) -> ComputedTick:
-        """Take a tick through both layers.
-
-        Args:
-            has_next: whether a later tick waits. What the host has in addition to ticks is read with the last one.
-        """
-        kernel_events = self._kernel_events(raw, has_next)
+    def process(self, raw: RawTick) -> ComputedTick:
+        """Take a tick through both layers."""
+        kernel_events = self._kernel_events(raw)
         if self._next is not None:
             (settings, selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
@@ -143,18 +138,16 @@ class Pipeline:
                 any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
             )
         if self._host_epoch is not None and self._is_here:
-            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch, is_checked=not has_next))
+            canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch))
         computed = self.computer.compute(canonical)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed
 
-    def _kernel_events(self, raw: RawTick, has_next: bool) -> tuple[KernelEvent, ...] | None:
+    def _kernel_events(self, raw: RawTick) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it is not read."""
         if self._kernel_log is None:
             return None
-        if has_next:
-            return ()
         events = self._kernel_log.poll()
         _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
         return events
@@ -177,7 +170,6 @@ class Collector:
 
     Args:
         until: evaluated after every attempt; true ends the collector. By default it runs until the source ends.
-        is_watched: as of `TickBatches`; None: each tick is processed when it arrives.
         is_logged: whether failures and the end of the source are logged.
     """
 
@@ -189,13 +181,9 @@ class Collector:
         on_tick: Callable[[ComputedTick], None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
         *,
-        is_watched: Callable[[], bool] | None = None,
         is_logged: bool = True,
     ) -> None:
-        is_fast = source.kind == "auto" or 2.0 * source.interval <= BATCH_SECONDS
-        self._batches = TickBatches(source, is_watched) if is_fast and is_watched is not None else None
-        self._source: Source = self._batches or source
-        self._pipeline, self._target = pipeline, target
+        self._source, self._pipeline, self._target = source, pipeline, target
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._restarts = target.restarts
 
@@ -211,21 +199,16 @@ class Collector:
                 elif isinstance(outcome, EndOfSource):
                     target.end(outcome.message)
                 else:
-                    target.accept(outcome, time.monotonic() if self._batches is None else self._batches.arrived)
+                    target.accept(outcome, time.monotonic())
                     self._on_tick(outcome)
                 if self._until(target):
                     return
-
-    async def catch_up(self) -> None:
-        """Wait until all ticks that have arrived are processed."""
-        if self._batches is not None:
-            await self._batches.catch_up()
 
     def _process(self, raw: RawTick) -> ComputedTick:
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        computed = self._pipeline.process(raw, has_next=self._batches is not None and self._batches.has_next)
+        computed = self._pipeline.process(raw)
         self._note_kernel_log(self._pipeline.kernel_log_error)
         return computed
 

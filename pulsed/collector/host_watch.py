@@ -79,7 +79,6 @@ class HostWatch:
             self._store.set_host(None, None)
             return
         root = Path(config.host.root)
-        await self._store.catch_up()
         pci_gpus, stuck, ports, _ = await asyncio.gather(
             self._bus.read(lambda: read_pci_gpus(root)),
             self._processes.read(lambda: read_stuck_processes(root)),

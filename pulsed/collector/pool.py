@@ -114,14 +114,10 @@ class _Running:
     source: Source
     target: Target
     pipeline: Pipeline
-    collector: Collector
     task: asyncio.Task[None]
 
     async def end(self) -> None:
-        """Process what has arrived, stop reading and close the source, also if the task never ran."""
-        waiting = asyncio.create_task(self.collector.catch_up())
-        await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        """Stop reading and close the source, also if the task never ran."""
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.source.close()
@@ -135,7 +131,6 @@ class CollectorPool:
         observe: called with the seconds that each layer spends on a tick.
         saved: health of every target as of the last run; None: nothing is kept.
         known: what the last run knew of the cluster; None without one.
-        is_watched: returns whether every tick is processed at once, see `TickBatches`.
 
     Attributes:
         attribution: the owners of this host's GPUs.
@@ -148,10 +143,8 @@ class CollectorPool:
         on_tick: Callable[[ComputedTick], None],
         saved: SavedHealth | None = None,
         known: KnownCluster | None = None,
-        is_watched: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._known, self._is_watched = known, is_watched
-        store.catch_up = self.catch_up
+        self._known = known
         self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
@@ -191,11 +184,6 @@ class CollectorPool:
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
 
-    async def catch_up(self) -> None:
-        """Wait until all ticks that have arrived are processed."""
-        for running in list(self._running.values()):
-            await running.collector.catch_up()
-
     @property
     def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
         """The health evaluators by the name of their target."""
@@ -227,7 +215,6 @@ class CollectorPool:
             GpuNotFound: no GPU of that name is remembered.
             GpuNotForgettable: it is present, or there are several.
         """
-        await self.catch_up()
         found = choose_absent(
             [
                 AbsentGpu(one.target, one.pipeline.computer, track)
@@ -342,9 +329,9 @@ class CollectorPool:
             )
             if self._saved is not None:
                 self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
-        collector = Collector(source, pipeline, target, self._on_tick, is_watched=self._is_watched)
+        collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, closing), name=target.name)
-        return _Running(node, source, target, pipeline, collector, task)
+        return _Running(node, source, target, pipeline, task)
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         return self._close(running.end())

@@ -93,21 +93,14 @@ class HostEpoch:
 
     def __init__(self, boot: str, booted: float = 0.0, driver: Path = DRIVER) -> None:
         self._boot, self._booted, self._driver = boot, booted, driver
-        self._generation = ""
         self._last: tuple[Epoch, str, Epoch] | None = None
 
-    def completed(self, epoch: Epoch, *, is_checked: bool = True) -> Epoch:
-        """Return the epoch of a source with that of the host; the same object until it changes.
-
-        Args:
-            is_checked: whether the driver is looked at, which may have been loaded again.
-        """
-        if is_checked:
-            try:
-                self._generation = str(os.stat(self._driver).st_ino)
-            except OSError:
-                self._generation = ""
-        generation = self._generation
+    def completed(self, epoch: Epoch) -> Epoch:
+        """Return the epoch of a source with that of the host; the same object until it changes."""
+        try:
+            generation = str(os.stat(self._driver).st_ino)
+        except OSError:
+            generation = ""
         if self._last is None or self._last[0] is not epoch or self._last[1] != generation:
             complete = epoch._replace(boot=self._boot, booted=self._booted, driver=generation)
             self._last = (epoch, generation, complete)

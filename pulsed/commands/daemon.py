@@ -151,7 +151,6 @@ class Daemon:
             consumers.take,
             self._saved,
             self._known.loaded if self._known else None,
-            lambda: self._events.has_tick_subscribers,
         )
         self._host_watch = HostWatch(self._store, config)
         self._ended = EndedAccounts()
@@ -229,7 +228,6 @@ class Daemon:
             await server.serve(sockets=[listener.socket for listener in listeners])
         finally:
             self._notifier.stopping()
-            await self._collectors.catch_up()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)

@@ -6,7 +6,7 @@ nor the replay of an old capture has an effect.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -112,23 +112,17 @@ class Target:
         self.version += 1
 
 
-async def _nothing() -> None:
-    pass
-
-
 @dataclass(slots=True)
 class TargetStore:
     """All targets of this process, in the order of the configuration.
 
     Attributes:
-        catch_up: waits until all ticks that have arrived are stored; what answers a request calls it first.
         host: what this host has beside its GPUs' samples; None where it is not read.
         node_health: of this host; None where it is not read.
     """
 
     node: str
     targets: list[Target] = field(default_factory=list)
-    catch_up: Callable[[], Awaitable[None]] = _nothing
     host: HostFacts | None = None
     node_health: NodeHealth | None = None
     _base: int = 0

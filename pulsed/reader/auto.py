@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.pauses import Backoff
-from pulsed.reader.source import HoldingSource, LimitedSource, Source
+from pulsed.reader.source import LimitedSource, Source
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,6 @@ class AutoSource:
     """The first candidate that delivers a tick, else a limited one."""
 
     failures = (NoSourceWorks,)
-    hold: Callable[[], float] = staticmethod(float)
 
     def __init__(
         self,
@@ -114,10 +113,6 @@ class AutoSource:
         self._look_around()
         return tick
 
-    def release(self) -> Sequence[RawTick]:
-        """Return the ticks that the chosen source holds, see `HoldingSource`."""
-        return self._chosen.release() if isinstance(self._chosen, HoldingSource) else ()
-
     async def close(self) -> None:
         """Close the chosen source. Safe to call twice."""
         await self._drop()
@@ -146,8 +141,6 @@ class AutoSource:
 
     def _take(self, trial: _Trial) -> RawTick:
         self._chosen, self._candidate = trial.source, trial.candidate
-        if isinstance(trial.source, HoldingSource):
-            trial.source.hold = lambda: self.hold()
         log.info("source chosen", extra={"source": self.kind, "target": self.target})
         self._pause, self._failed = 0.0, 0
         self._pauses.reset()

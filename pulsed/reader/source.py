@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -53,23 +53,6 @@ class LimitedSource(Protocol):
     @property
     def is_limited(self) -> bool:
         """Whether it does; known after its first tick."""
-
-
-@runtime_checkable
-class HoldingSource(Protocol):
-    """A source whose output is stamped when it arrives and may be parsed, or handed over, later.
-
-    Attributes:
-        hold: returns the seconds that output may wait; 0 by default.
-    """
-
-    hold: Callable[[], float]
-
-    def release(self) -> Sequence[RawTick]:
-        """Return the ticks that wait and that `read` has not returned yet, which it then does not return.
-
-        Their clock is `time.monotonic`.
-        """
 
 
 @dataclass(frozen=True, slots=True)

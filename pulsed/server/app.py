@@ -23,8 +23,6 @@ from pulsed.present.asgi import (
     EVENTS,
     FORGET,
     HEAD_ONLY,
-    HEALTH,
-    HEALTHY,
     PROBES,
     READY,
     RELOAD,
@@ -106,8 +104,6 @@ class DaemonApp:
         if scope["type"] != "http":
             return
         path = route_of(scope, self._route_prefix)
-        if path not in (HEALTHY, HEALTH):
-            await self._store.catch_up()
         if path == self._telemetry_path:
             await self._metrics(scope, send)
         elif path is None:

@@ -10,20 +10,26 @@ import pytest
 
 from pulsed.collector.host_watch import HostWatch
 from pulsed.configuration import load
+from pulsed.host.pci_bus import read_pci_gpus
+from pulsed.model.host import PciGpu
 from pulsed.model.target_store import Target, TargetStore
 from tests.support.host_tree import HostTree
 
 
-async def test_an_internal_error_ends_one_look_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_ends_one_look_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     HostTree(tmp_path)
     store, looks = TargetStore("n", [Target("dcgmi", "localhost", 1.0, 3.0)]), asyncio.Semaphore(0)
 
-    async def catch_up() -> None:
-        looks.release()
+    def read_gpus(root: Path) -> tuple[PciGpu, ...] | None:
+        loop.call_soon_threadsafe(looks.release)
         if store.node_health is None and not caplog.records:
             raise RuntimeError("broken")
+        return read_pci_gpus(root)
 
-    store.catch_up = catch_up
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("pulsed.collector.host_watch.read_pci_gpus", read_gpus)
     watch = HostWatch(store, load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {}))
     task = asyncio.create_task(watch.run())
     for _ in range(3):

@@ -48,10 +48,6 @@ class FakeClock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def pause(self, seconds: float) -> None:
-        """Sleep in another thread."""
-        self.now += seconds
-
 
 async def ticks_of(source: Source, most: int = 10_000) -> list[RawTick]:
     """Return the ticks of a source until it ends, and close it."""

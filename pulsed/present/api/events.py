@@ -58,9 +58,6 @@ class RegularEvents(Protocol):
 
     interval: float
 
-    async def prepare(self) -> None:
-        """Wait until the state is the newest one."""
-
     def read(self, now: float, wall_time: float) -> bytes:
         """Return the events."""
 
@@ -97,11 +94,6 @@ class EventBroadcaster:
     def subscribers(self) -> Sequence[Subscriber]:
         """All subscribers."""
         return tuple(self._subscribers)
-
-    @property
-    def has_tick_subscribers(self) -> bool:
-        """Whether a subscriber gets every tick."""
-        return any(TICK in subscriber.kinds for subscriber in self._subscribers)
 
     def publish(self, tick: ComputedTick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
@@ -205,8 +197,6 @@ class EventBroadcaster:
                 if subscriber.ended:
                     break
                 now = self._now()
-                if regular is not None and now >= due:
-                    await regular.prepare()
                 data = subscriber.take()
                 if regular is not None and now >= due:
                     data += regular.read(now, time.time())

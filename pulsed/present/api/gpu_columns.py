@@ -187,10 +187,6 @@ class ColumnReader:
         self._rows: list[tuple[Target, list[int], int]] = []
         self._sent: dict[int, _Sent] = {}
 
-    async def prepare(self) -> None:
-        """Wait until the state is the newest one."""
-        await self._store.catch_up()
-
     def read(self, now: float, wall_time: float) -> bytes:
         """Return the next events; at `now` monotonic seconds, which is `wall_time`."""
         parts = [self._new_roster(now)] if self._has_new_layout(now) else []

@@ -73,7 +73,6 @@ class DcgmiSource:
         TooManyGpus,
         *WatchRefused.__subclasses__(),
     )
-    hold: Callable[[], float] = staticmethod(float)
 
     def __init__(
         self,
@@ -180,10 +179,6 @@ class DcgmiSource:
             raise
         return self._tick(arrival)
 
-    def release(self) -> Sequence[RawTick]:
-        """Return the ticks that wait to be parsed, see `HoldingSource`."""
-        return [self._tick(arrival) for arrival in self._stream.release()] if self._stream is not None else ()
-
     async def close(self) -> None:
         """End all children. Safe to call twice."""
         self._is_closed = True
@@ -265,7 +260,7 @@ class DcgmiSource:
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time, lambda: self.hold())
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, time.time)
 
     def _selection(self) -> str:
         if self._settings.entities:

@@ -1,8 +1,7 @@
 """A running `dcgmi dmon` as a stream of ticks, each stamped when its rows arrived.
 
 Cuts the output to lines, lets the parser cut those to ticks, and decides when a tick is whole and when each of several
-that come at once was printed. Does the work in the callback that brings the data, or later for several ticks at once:
-nothing is awaited per line.
+that come at once was printed. Does the work in the callback that brings the data: nothing is awaited per line.
 """
 
 from __future__ import annotations
@@ -26,10 +25,6 @@ _TURNS = 2
 """A complete tick counts as whole after so many turns of the loop without more output: what already waits in the pipe
 has then been read. Timers would do, but waking up costs as much as reading a tick."""
 
-_PAUSE_SECONDS = 0.002
-"""The same between two pieces of output that are parsed later."""
-
-_MOST_HELD_BYTES = 2**18
 _LONGEST_LINE = 2**14
 _MOST_UNPARSED_BYTES = 2 * 2**20
 """So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
@@ -47,25 +42,11 @@ class DmonStream:
     """One `dcgmi dmon` process, from its start to its end.
 
     `late` counts ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
-
-    Args:
-        hold: returns the seconds that output may wait to be parsed, after the first tick.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        interval: float,
-        max_gpus: int,
-        clock: Clock,
-        wall: Clock,
-        hold: Callable[[], float] = float,
-    ) -> None:
+    def __init__(self, command: Sequence[str], interval: float, max_gpus: int, clock: Clock, wall: Clock) -> None:
         self._command, self._interval = tuple(command), interval
-        self._clock, self._wall, self._hold = clock, wall, hold
-        self._held: list[tuple[bytes, float, float]] = []
-        self._held_bytes = 0
-        self._hold_timer: asyncio.TimerHandle | None = None
+        self._clock, self._wall = clock, wall
         self._quiet = min(_QUIET_SECONDS, interval / 2)
         self._parser = DmonParser(max_gpus=max_gpus)
         self._loop = asyncio.get_running_loop()
@@ -114,53 +95,21 @@ class DmonStream:
                     raise self._hung(patience)
         return self._waiting.popleft()
 
-    def release(self) -> Sequence[RawTick]:
-        """Parse what waits; return the ticks that were not given yet."""
-        if self._held and not self._over:
-            self._parse_held()
-            if self._parser.complete and self._clock() - self._stamp[1] > _PAUSE_SECONDS:
-                self._cancel_timer()
-                self._deliver()
-        found, self._waiting = self._waiting, deque()
-        return found
-
     async def end(self) -> None:
         """End the process in order; if it does not want to, by force."""
-        self._cancel_timers()
+        self._cancel_timer()
         if self._child is not None:
             # It sleeps out its delay first. Nothing is lost if not: the engine drops the watches of a closed client.
             await self._child.end(_ORDERLY_SECONDS if self._interval < _ORDERLY_SECONDS else _SHORT_ORDERLY_SECONDS)
 
     async def end_now(self) -> None:
         """Kill the process."""
-        self._cancel_timers()
+        self._cancel_timer()
         if self._child is not None:
             await self._child.end_now()
 
     def _receive(self, data: bytes) -> None:
-        now = self._clock()
-        self._held.append((data, self._wall(), now))
-        self._held_bytes += len(data)
-        hold = self._hold() if self._ticks else 0.0
-        # Waking up for a timer costs as much as reading a tick: it is for output that stops.
-        if now - self._held[0][2] + self._interval > hold or self._held_bytes > _MOST_HELD_BYTES:
-            self._parse_held()
-        elif self._hold_timer is None:
-            self._hold_timer = self._loop.call_later(hold, self._parse_held)
-
-    def _parse_held(self) -> None:
-        """Parse what has arrived, each piece as if it had been parsed then."""
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
-            self._hold_timer = None
-        held, self._held, self._held_bytes = self._held, [], 0
-        for place, (data, wall, clock) in enumerate(held):
-            pause = clock - held[place - 1][2] if place else 0.0
-            if pause > (_PAUSE_SECONDS if self._parser.complete else self._quiet):
-                self._deliver()
-            self._parse(data, (wall, clock))
-
-    def _parse(self, data: bytes, now: tuple[float, float]) -> None:
+        now = self._wall(), self._clock()
         if self._refusal is not None:
             return
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
@@ -251,7 +200,6 @@ class DmonStream:
 
     def _finish(self) -> None:
         """Take the end of the output."""
-        self._parse_held()
         self._cancel_timer()
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
@@ -278,12 +226,6 @@ class DmonStream:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _cancel_timers(self) -> None:
-        self._cancel_timer()
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
-            self._hold_timer = None
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -43,10 +43,6 @@ class DriverCall:
     of_instance: bool = False
 
 
-member = object.__getattribute__
-"""Return a member of a structure: nvidia-ml-py's own way converts texts, too, and takes several times as long."""
-
-
 def _get(function: str, *arguments: int, parts: str = "", divide: float | None = None) -> Call:
     """Return a call of nvidia-ml-py.
 
@@ -61,7 +57,7 @@ def _get(function: str, *arguments: int, parts: str = "", divide: float | None =
     def read(nvml: ModuleType, handle: Handle) -> Numbers:
         result = call(nvml, name, handle, *arguments)
         if members:
-            numbers = [member(result, part) for part in members]
+            numbers = [getattr(result, part) for part in members]
         else:
             numbers = [float(result[0])] if isinstance(result, list) else [result]
         return numbers if divide is None else [number / divide for number in numbers]

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pulsed.errors import WatchRefused
-from pulsed.reader.nvml.batches import FieldBatch, GpmSampler, Steps, Values
 from pulsed.reader.nvml.calls import (
     CALLS,
     EVERY,
@@ -22,8 +21,10 @@ from pulsed.reader.nvml.calls import (
     Numbers,
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
+from pulsed.reader.nvml.field_values import FieldReader, Values
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
 from pulsed.reader.nvml.links import LinkReader
+from pulsed.reader.nvml.profiling import GpmSampler
 from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)
@@ -83,21 +84,18 @@ class DeviceReader:
         """Whether any call for the device succeeded."""
         return any(value is not None for name, value in self.values.items() if name not in self._support)
 
-    def read(self, now: float) -> Steps:
+    def read(self, now: float) -> None:
         """Read what is due at `now`, seconds of a clock that never steps; other values stay.
 
         Raises:
             NVMLError: the driver is gone.
         """
         try:
-            due = [group for group in self._groups if now >= group.due]
-            for group in due:
-                group.call_fields(now, self._offset)
-            yield
             if self._gpm is not None:
-                yield from self._read_counters(self._gpm, now)
-            for group in due:
-                group.read(self.values)
+                self._read_counters(self._gpm, now)
+            for group in self._groups:
+                if now >= group.due:
+                    group.read(now, self._offset, self.values)
             if self.links is not None:
                 self.links.read(now)
         except self._nvml.NVMLError as error:
@@ -120,9 +118,9 @@ class DeviceReader:
             self._set_profiling_error(profiling_error(error.value))
             return None
 
-    def _read_counters(self, gpm: GpmSampler, now: float) -> Steps:
+    def _read_counters(self, gpm: GpmSampler, now: float) -> None:
         try:
-            yield from gpm.read(now, self.values)
+            gpm.read(now, self.values)
         except self._nvml.NVMLError as error:
             self._set_profiling_error(profiling_error(error.value))
             if is_refused(error):
@@ -153,7 +151,7 @@ class _CallGroup:
         self._nvml, self._handle, self._seconds = nvml, device.handle, seconds
         self.due = -math.inf
         fields = [field for field in FIELD_VALUES if device.is_board and _period(field.every, settings) == seconds]
-        self._fields = FieldBatch(nvml, device.handle, fields)
+        self._fields = FieldReader(nvml, device.handle, fields)
         self._rows = [
             (row, list(row.calls))
             for row in CALLS
@@ -169,25 +167,20 @@ class _CallGroup:
             if calls:
                 yield from row.names
 
-    def call_fields(self, now: float, offset: float) -> None:
-        """Make the call for the field values, for `read`.
+    def read(self, now: float, offset: float, values: Values) -> None:
+        """Set the values of the group; None where a call fails.
 
         Args:
             offset: share of the interval, 0..1, after which a slow group is read for the second time.
-        """
-        is_staggered = self.due == -math.inf and self._seconds > SECOND
-        early = _EARLY_SECONDS if self._seconds >= SECOND else 0.0
-        self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
-        self._fields.call()
-
-    def read(self, values: Values) -> None:
-        """Set the values of the group; None where a call fails.
 
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
+        is_staggered = self.due == -math.inf and self._seconds > SECOND
+        early = _EARLY_SECONDS if self._seconds >= SECOND else 0.0
+        self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
         values.update(self._blank)
-        self._fields.decode(values)
+        self._fields.read(values)
         for row, calls in self._rows:
             if calls and not (row.is_backup and values[row.names[0]] is not None):
                 values.update(zip(row.names, self._numbers(calls), strict=False))

@@ -11,8 +11,11 @@ from types import ModuleType
 from uuid import UUID
 
 from pulsed.model.raw_tick import Labels
-from pulsed.reader.nvml.calls import member, structure
+from pulsed.reader.nvml.calls import structure
 from pulsed.reader.nvml.library import ENDED, GONE, NOT_FOUND, Handle, is_refused, optional, source_error
+
+_raw = object.__getattribute__
+"""Return a member of a structure; nvidia-ml-py converts bytes to a text, which not all are."""
 
 _MIG_PROFILE = re.compile(r"MIG (?:\d+c\.)?(\S+)$")
 
@@ -111,10 +114,10 @@ def _places(nvml: ModuleType, board: Handle) -> Iterator[tuple[str, str]]:
     with _unless_refused(nvml):
         platform = structure(nvml, "nvmlPlatformInfo_v2")
         nvml.nvmlDeviceGetPlatformInfo(board, ctypes.byref(platform))
-        if serial := member(platform, "chassisSerialNumber").decode("ascii", "replace").strip():
+        if serial := _raw(platform, "chassisSerialNumber").decode("ascii", "replace").strip():
             yield "DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER", serial
             for name, part in _PLATFORM.items():
-                yield f"DCGM_FI_DEV_PLATFORM_{name}", str(ord(member(platform, part)))
+                yield f"DCGM_FI_DEV_PLATFORM_{name}", str(ord(_raw(platform, part)))
 
 
 _PLATFORM = {

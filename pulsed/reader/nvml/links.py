@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from pulsed.model.raw_tick import Labels
-from pulsed.reader.nvml.batches import FieldBatch, Values
 from pulsed.reader.nvml.calls import RARE, FieldValue
 from pulsed.reader.nvml.device_list import NvmlDevice
+from pulsed.reader.nvml.field_values import FieldReader, Values
 
 MOST_LINKS = 18
 
@@ -41,7 +41,7 @@ class LinkReader:
             for field, metric in _FIELDS.items()
             for link in range(MOST_LINKS)
         ]
-        self._batch = FieldBatch(nvml, device.handle, fields)
+        self._fields = FieldReader(nvml, device.handle, fields)
         self._labels = (("gpu", str(device.index)), ("gpu_uuid", device.uuid))
         self._due = -math.inf
         self.names: Sequence[str] = ()
@@ -53,15 +53,14 @@ class LinkReader:
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
-        if now < self._due or not self._batch.names:
+        if now < self._due or not self._fields.names:
             return
         self._due = now + RARE
-        self.values = dict.fromkeys(self._batch.names)
-        self._batch.call()
-        self._batch.decode(self.values)
+        self.values = dict.fromkeys(self._fields.names)
+        self._fields.read(self.values)
         shown = {name.split()[0] for name in self.names} | {_STATE}
         shown |= {name.split()[0] for name, value in self.values.items() if value}
-        self.names = [name for name in self._batch.names if name.split()[0] in shown]
+        self.names = [name for name in self._fields.names if name.split()[0] in shown]
 
     def labels(self, name: str) -> tuple[str, Labels]:
         """Return metric and labels of a name, as on a dcgm-exporter's page."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from types import ModuleType
 from typing import NamedTuple
 
@@ -71,7 +70,6 @@ class DriverSession:
     Attributes:
         is_open: whether NVML is initialized and its GPUs are listed; the next tick can be quick. Any thread may read
             it.
-        sample: the last one; None before any, and after an error.
         profiling_errors: why GPUs had no profiling counters in the last tick: messages by reason. Any thread may read
             it.
     """
@@ -87,7 +85,7 @@ class DriverSession:
         self._xids = XidCounts()
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
-        self.sample: Sample | None = None
+        self._sample: Sample | None = None
         self._sampled = 0.0
         self._laid_out: object = None
         self._list_due = self._release_due = self._places_due = 0.0
@@ -106,8 +104,8 @@ class DriverSession:
         now = self._clock()
         if now >= self._release_due:
             self._check_release(now)
-        if self.sample is not None and not self.is_due(now):
-            return self.sample
+        if self._sample is not None and now - self._sampled < READ_SECONDS:
+            return self._sample
         if self._retry_at is not None and now >= self._retry_at:
             self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
             self.close()
@@ -116,18 +114,14 @@ class DriverSession:
             if self._nvml is None:
                 nvml.nvmlInitWithFlags(NO_GPUS)
                 self._nvml = nvml
-            self.sample, self._sampled = self._read(nvml, now), now
-            return self.sample
+            self._sample, self._sampled = self._read(nvml, now), now
+            return self._sample
         except nvml.NVMLError as error:
             self.close()
             raise source_error(error.value) from error
         except SourceError:
             self.close()
             raise
-
-    def is_due(self, now: float) -> bool:
-        """Return whether a tick at that time reads the driver."""
-        return self.sample is None or now - self._sampled >= READ_SECONDS
 
     def _check_release(self, now: float) -> None:
         if (file := self._settings.release_file) and os.path.exists(file):
@@ -150,7 +144,9 @@ class DriverSession:
     def _read(self, nvml: ModuleType, now: float) -> Sample:
         if now >= self._list_due:
             self._list(nvml, now)
-        deque(zip_longest(*(reader.read(now) for reader in self._readers if not reader.gone)), maxlen=0)
+        for reader in self._readers:
+            if not reader.gone:
+                reader.read(now)
         errors = [reader.profiling_error for reader in self._readers if reader.profiling_error is not None]
         self.profiling_errors = {error.reason: str(error) for error in errors}
         self._list_processes(now)
@@ -220,7 +216,7 @@ class DriverSession:
                 reader.close()
         self._xids.close()
         self._readers, self._blocks, self._layout, self.is_open = [], [], None, False
-        self.sample = None
+        self._sample = None
         self._process_lists, self._processes = [], None
 
     def _handle_gone(self, now: float) -> None:

@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
+from typing import TypeVar
 
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
@@ -23,14 +23,15 @@ from pulsed.errors import (
     NvmlError,
     NvmlMissing,
     NvmlRefused,
-    SourceError,
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.pauses import next_multiple
-from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
+from pulsed.reader.nvml.session import TARGET, DriverSession
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.source import SourceRequest
+
+_T = TypeVar("_T")
 
 FIRST_SECONDS = 60.0
 """Patience with the first tick: the driver takes 30 s to initialize eight GPUs without persistence mode."""
@@ -51,11 +52,8 @@ def driver_thread() -> DaemonThread:
 class NvmlSource:
     """The GPUs of this machine, read from the driver at a fixed cadence.
 
-    A `HoldingSource`: its thread reads all ticks of a batch before the event loop wakes up.
-
     Args:
         thread: runs the calls; None: the one of this process.
-        pause: sleeps in that thread.
     """
 
     kind = "nvml"
@@ -72,7 +70,6 @@ class NvmlSource:
         TooManyGpus,
     )
     restarts = 0
-    hold: Callable[[], float] = staticmethod(float)
 
     def __init__(
         self,
@@ -82,14 +79,12 @@ class NvmlSource:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._settings = settings or NvmlSettings()
         self.interval = max(LEAST_INTERVAL, self._settings.interval)
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
-        self._clock, self._wall, self._sleep, self._pause = clock, wall, sleep, pause
-        self._batch: deque[RawTick | SourceError] = deque()
+        self._clock, self._wall, self._sleep = clock, wall, sleep
         begun = f"{wall():.3f}"  # the last XID and the counts of XIDs are since then
         self._epoch = Epoch(engine=begun, exporter=begun)
         self._next = -math.inf
@@ -112,36 +107,17 @@ class NvmlSource:
             DriverHung: the driver does not answer; nothing is read until it does.
             SourceError: NVML cannot be used; the next call initializes it again.
         """
-        while not self._batch:
-            hold, patience = self.hold(), self._settings.patience
-            if not self._session.is_open:
-                hold, patience = 0.0, max(FIRST_SECONDS, patience)
-            if not hold:
-                await self._sleep(self._next_pause())
-            batch = self._batch = deque()
-            try:
-                await self._run(partial(self._read_batch, batch, hold), patience, hold and hold + 2.0 * self.interval)
-            except DriverHung as error:
-                self._batch = deque((*batch, error))
-            except asyncio.CancelledError:
-                self._batch = batch.copy()
-                raise
-        outcome = self._batch.popleft()
-        if isinstance(outcome, SourceError):
-            raise outcome
-        return outcome
+        await self._sleep(self._next_pause())
+        patience = self._settings.patience
+        return await self._run(self._read, patience if self._session.is_open else max(FIRST_SECONDS, patience))
 
-    def release(self) -> Sequence[RawTick]:
-        """Return the ticks that are read and not given yet, see `HoldingSource`."""
-        released: list[RawTick] = []
-        while self._batch and isinstance(tick := self._batch[0], RawTick):
-            released.append(tick)
-            self._batch.popleft()
-        return released
+    def _read(self) -> RawTick:
+        wall, clock = self._wall(), self._clock()
+        layout, values, processes = self._session.tick()
+        return RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
-        self._batch = deque()
         with contextlib.suppress(DriverHung):
             await self._run(self._session.close, CLOSE_SECONDS, is_final=True)
 
@@ -153,60 +129,22 @@ class NvmlSource:
         self._next = next_multiple(self.interval, now) if is_missed else self._next + self.interval
         return max(0.0, delay)
 
-    def _read_batch(self, batch: deque[RawTick | SourceError], hold: float) -> None:
-        """Append ticks until the first one that waits cannot wait for the next, or until the batch is given up.
-
-        Args:
-            hold: seconds that a tick may wait.
-        """
-        first, ticks = math.inf, self._wait() if hold else []
-        while batch is self._batch:
-            wall, clock = self._wall(), self._clock()
-            try:
-                ticks.append(self._tick(wall, clock, self._session.tick()))
-            except SourceError as error:
-                batch += [*ticks, error]
-                return
-            if not batch:
-                first = ticks[0].clock
-            batch += ticks
-            if batch is not self._batch or clock - first + self.interval > hold:
-                return
-            ticks = self._wait()
-
-    def _wait(self) -> list[RawTick]:
-        """Sleep until a tick reads the driver; return the ticks before it, which are not worth waking up for."""
-        repeats: list[RawTick] = []
-        wall, now, delay = self._wall(), self._clock(), self._next_pause()
-        while (sample := self._session.sample) is not None and not self._session.is_due(now + delay):
-            repeats.append(self._tick(wall + delay, now + delay, sample))
-            delay = self._next_pause()
-        self._pause(delay)
-        return repeats
-
-    def _tick(self, wall: float, clock: float, sample: Sample) -> RawTick:
-        layout, values, processes = sample
-        return RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
-
-    async def _run(
-        self, function: Callable[[], None], patience: float, pauses: float = 0.0, *, is_final: bool = False
-    ) -> None:
-        """Run a function in the driver's thread.
+    async def _run(self, function: Callable[[], _T], patience: float, *, is_final: bool = False) -> _T:
+        """Return what a function returns in the driver's thread.
 
         A function that has not begun in time never begins, unless it `is_final`; the result of one that is running is
         dropped.
 
         Args:
             patience: seconds for the driver.
-            pauses: most seconds that the function sleeps.
 
         Raises:
             DriverHung: the function has not returned in time.
         """
         call = self._thread.submit(function)
         try:
-            async with asyncio.timeout(patience + pauses):
-                await call.result
+            async with asyncio.timeout(patience):
+                return await call.result
         except TimeoutError as error:
             raise DriverHung(
                 f"NVIDIA's driver has not answered for {patience:g} s",

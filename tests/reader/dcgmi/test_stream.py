@@ -29,13 +29,9 @@ def line(gpu: int, watts: str) -> str:
 
 @contextlib.asynccontextmanager
 async def stream(
-    folder: Path,
-    text: str,
-    interval: float = 0.1,
-    clock: Callable[[], float] = time.monotonic,
-    hold: Callable[[], float] = float,
+    folder: Path, text: str, interval: float = 0.1, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[DmonStream]:
-    made = DmonStream((script(folder, text),), interval, MAX_GPUS, clock, lambda: WALL + clock(), hold)
+    made = DmonStream((script(folder, text),), interval, MAX_GPUS, clock, lambda: WALL + clock())
     try:
         await made.start()
         yield made
@@ -231,28 +227,3 @@ async def test_a_stream_that_never_started_can_be_ended() -> None:
     made = DmonStream(("/bin/true",), 0.1, MAX_GPUS, time.monotonic, time.time)
     await made.end()
     await made.end_now()
-
-
-async def test_what_is_parsed_later_has_the_times_at_which_it_arrived(tmp_path: Path) -> None:
-    clock = Clock(tmp_path)
-    printed = [line(0, f"{watts}.000") + line(1, f"{watts}.000") for watts in range(1, 6)]
-    say = "; ".join([f"printf '{HEADER}{printed[0]}'", *map(clock.later, printed[1:]), clock.later()])
-    async with stream(tmp_path, f"{say}; sleep 60", clock=clock, hold=lambda: 30.0) as made:
-        await made.next(SECONDS)
-        for _ in printed[1:]:
-            clock.stand_still(0.1)
-            await asyncio.sleep(0.01)  # what waits in the pipe is read
-        clock.stand_still(0.1)
-        found = made.release()
-        assert [tick.values for tick in found] == [[float(watts)] * 2 for watts in range(2, 6)]
-        assert [tick.clock for tick in found] == pytest.approx([1000.1, 1000.2, 1000.3, 1000.4], abs=1e-6)
-        assert [tick.time - WALL for tick in found] == pytest.approx([tick.clock for tick in found], abs=1e-6)
-        assert not made.release()
-
-
-async def test_what_is_held_is_parsed_after_the_time_to_hold_it_and_at_the_end(tmp_path: Path) -> None:
-    texts = [f"printf '{line(0, f'{watts}.000')}'; sleep {seconds};" for watts, seconds in ((1, 0.3), (2, 0.6), (3, 0))]
-    async with stream(tmp_path, f"printf '{HEADER}'; {''.join(texts)}", interval=0.05, hold=lambda: 0.2) as made:
-        assert [(await made.next(SECONDS)).values for _ in range(3)] == [[1.0], [2.0], [3.0]]
-        with pytest.raises(StreamBroke):
-            await made.next(SECONDS)

@@ -3,8 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -20,20 +19,9 @@ from tests.support.waiting import eventually
 
 
 @asynccontextmanager
-async def source(
-    settings: NvmlSettings | None = None,
-    clock: FakeClock | None = None,
-    pause: Callable[[float], object] | None = None,
-) -> AsyncIterator[NvmlSource]:
+async def source(settings: NvmlSettings | None = None, clock: FakeClock | None = None) -> AsyncIterator[NvmlSource]:
     clock = clock or FakeClock(100.0)
-    made = NvmlSource(
-        settings,
-        DaemonThread("nvml"),
-        clock=clock.clock,
-        wall=clock.wall,
-        sleep=clock.sleep,
-        pause=pause or clock.pause,
-    )
+    made = NvmlSource(settings, DaemonThread("nvml"), clock=clock.clock, wall=clock.wall, sleep=clock.sleep)
     try:
         yield made
     finally:
@@ -134,108 +122,6 @@ async def test_an_error_is_followed_by_a_new_initialization(h100: LoadedStandin)
             await nvml.read()
         h100.write(all_error=0)
         assert (await nvml.read()).values
-
-
-FAST = NvmlSettings(interval=0.1)
-
-
-class Gate:
-    """Waits, when called in a thread, until it is opened."""
-
-    def __init__(self) -> None:
-        self._reached, self._opened = threading.Event(), threading.Event()
-        self.is_reached, self.open = self._reached.is_set, self._opened.set
-
-    def __call__(self) -> None:
-        self._reached.set()
-        self._opened.wait()
-
-
-class Pauses:
-    """The pauses of batches. In the pause of number `at`, from 1, `then` is called."""
-
-    def __init__(self, clock: FakeClock, at: int = 0, then: Callable[[], object] = lambda: None) -> None:
-        self._clock, self._at, self._then, self.count = clock, at, then, 0
-
-    def __call__(self, seconds: float) -> None:
-        self.count += 1
-        self._clock.pause(seconds)
-        if self.count == self._at:
-            self._then()
-
-
-async def test_held_ticks_are_read_on_time_without_the_loop(h100: LoadedStandin) -> None:
-    clock = FakeClock(100.0)
-    pauses = Pauses(clock)
-    async with source(FAST, clock, pauses) as nvml:
-        nvml.hold = lambda: 0.95
-        ticks = [await nvml.read() for _ in range(21)]
-    assert [tick.clock for tick in ticks] == [pytest.approx(100.0 + number / 10) for number in range(21)]
-    assert [tick.time - tick.clock for tick in ticks] == [pytest.approx(clock.wall() - clock.now)] * 21
-    assert clock.slept == [0.0], "the first tick does not wait"
-    assert pauses.count == 10, "no tick that repeats the one before wakes anything"
-
-
-async def test_what_a_batch_has_so_far_can_be_taken(h100: LoadedStandin) -> None:
-    clock, gate = FakeClock(100.0), Gate()
-    async with source(FAST, clock, Pauses(clock, 3, gate)) as nvml:
-        await nvml.read()
-        nvml.hold = lambda: 0.95
-        rest = asyncio.ensure_future(nvml.read())
-        await eventually(gate.is_reached)
-        taken = list(nvml.release())
-        assert len(taken) == 4
-        assert not nvml.release()
-        gate.open()
-        taken += [await rest, *nvml.release()]
-    assert [tick.clock for tick in taken] == [pytest.approx(100.1 + number / 10) for number in range(len(taken))]
-    assert len(taken) == 4 + 10, "the first one that waits is the fifth"
-
-
-async def test_an_error_comes_after_the_ticks_before_it(h100: LoadedStandin) -> None:
-    clock = FakeClock(100.0)
-    async with source(FAST, clock, Pauses(clock, 4, lambda: h100.write(all_error=9))) as nvml:
-        await nvml.read()
-        nvml.hold = lambda: 0.95
-        await nvml.read()
-        assert len(nvml.release()) == 6, "with the one before the error, which repeats a sample"
-        for _ in range(2):
-            with pytest.raises(DriverUnavailable):
-                await nvml.read()
-        h100.write(all_error=0)
-        assert (await nvml.read()).values
-
-
-async def test_a_driver_that_hangs_in_a_batch_is_an_error_after_the_ticks_before(h100: LoadedStandin) -> None:
-    clock, gate = FakeClock(100.0), Gate()
-    async with source(NvmlSettings(interval=0.2, timeout=1.5), clock, Pauses(clock, 3, gate)) as nvml:
-        await nvml.read()
-        nvml.hold = lambda: 0.95
-        found = [await nvml.read(), await nvml.read()]
-        with pytest.raises(DriverHung):
-            await nvml.read()
-        gate.open()
-        while len(found) < 3:
-            with contextlib.suppress(DriverHung):
-                found.append(await nvml.read())
-    assert found[0].clock < found[1].clock < found[2].clock
-
-
-async def test_a_cancelled_batch_ends_and_loses_no_tick(h100: LoadedStandin) -> None:
-    clock, gate = FakeClock(100.0), Gate()
-    pauses = Pauses(clock, 3, gate)
-    async with source(FAST, clock, pauses) as nvml:
-        await nvml.read()
-        nvml.hold = lambda: 0.95
-        rest = asyncio.ensure_future(nvml.read())
-        await eventually(gate.is_reached)
-        rest.cancel()
-        await asyncio.wait({rest})
-        gate.open()
-        assert [(await nvml.read()).clock for _ in range(4)] == [pytest.approx(100.1 + at / 10) for at in range(4)]
-        nvml.hold = float
-        await nvml.read()
-        assert pauses.count == 3, "the batch has ended"
 
 
 async def test_without_nvidia_ml_py_the_remedy_is_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

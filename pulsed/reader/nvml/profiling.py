@@ -1,0 +1,97 @@
+"""The profiling counters of the driver (GPM, Hopper and newer)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from pulsed.reader.nvml.calls import GpmMetric
+from pulsed.reader.nvml.device_list import NvmlDevice
+from pulsed.reader.nvml.field_values import Values
+from pulsed.reader.nvml.library import REFUSALS, call
+
+
+class _GpmSample:
+    """A buffer of the driver, and when it was filled."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.time = -math.inf
+
+
+class GpmSampler:
+    """The profiling counters of a GPU or MIG instance: shares and rates between two samples.
+
+    All numbers of a tick come from one pair of samples, so that nothing is multiplexed.
+
+    Args:
+        longest: seconds after which a sample is too old to begin a pair.
+
+    Raises:
+        NVMLError: the driver has no room for samples.
+    """
+
+    def __init__(self, nvml: ModuleType, device: NvmlDevice, metrics: Sequence[GpmMetric], longest: float) -> None:
+        self._nvml, self._device, self._longest = nvml, device, longest
+        self._metrics = tuple(metrics)
+        self._samples: list[_GpmSample] = []
+        try:
+            for _ in range(2):
+                self._samples.append(_GpmSample(call(nvml, "nvmlGpmSampleAlloc")))
+        except nvml.NVMLError:
+            self.close()
+            raise
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The metrics that the driver does not refuse."""
+        return [metric.name for metric in self._metrics]
+
+    def read(self, now: float, values: Values) -> None:
+        """Take a sample and set the values since the one before; there are none without a pair, as in the first tick.
+
+        Args:
+            now: seconds of a clock that never steps.
+
+        Raises:
+            NVMLError: no sample could be taken, or none compared.
+        """
+        oldest, before = self._samples
+        values.update(dict.fromkeys(self.names))
+        oldest.time = -math.inf
+        self._fill(oldest)
+        oldest.time = now
+        self._samples.reverse()
+        if now - before.time <= self._longest:
+            self._compare(before, oldest, values)
+
+    def _fill(self, sample: _GpmSample) -> None:
+        nvml, board, instance = self._nvml, self._device.board, self._device.instance
+        if instance is None:
+            nvml.nvmlGpmSampleGet(board, sample.pointer)
+        else:
+            nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
+
+    def _compare(self, first: _GpmSample, second: _GpmSample, values: Values) -> None:
+        request = self._nvml.c_nvmlGpmMetricsGet_t()
+        request.version, request.numMetrics = self._nvml.NVML_GPM_METRICS_GET_VERSION, len(self._metrics)
+        request.sample1, request.sample2 = first.pointer, second.pointer
+        answers = request.metrics[: len(self._metrics)]
+        for metric, answer in zip(self._metrics, answers, strict=True):
+            answer.metricId = metric.id
+        self._nvml.nvmlGpmMetricsGet(request)
+        for metric, answer in zip(self._metrics, answers, strict=True):
+            if answer.nvmlReturn == 0 and math.isfinite(answer.value):
+                values[metric.name] = answer.value / metric.divide
+        refused = {
+            metric for metric, answer in zip(self._metrics, answers, strict=True) if answer.nvmlReturn in REFUSALS
+        }
+        self._metrics = tuple(metric for metric in self._metrics if metric not in refused)
+
+    def close(self) -> None:
+        """Free the samples: necessary before NVML is shut down. Safe to call twice."""
+        samples, self._samples = self._samples, []
+        for sample in samples:
+            self._nvml.nvmlGpmSampleFree(sample.pointer)
