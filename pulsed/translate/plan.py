@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pulsed.model.raw_tick import Layout, RawValue
-from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from pulsed.translate.fields import (
     AMBIGUOUS_NAME,
     BY_NAME,
@@ -63,15 +63,6 @@ Slot = tuple[int, Conversion]
 """One series as a source of one quantity: position behind the device's first series, and the conversion."""
 
 
-LastRead = tuple[Sequence[object], Reading, tuple[Value, Value, Value]]
-"""The values of a layout, a device's reading of them, and what single series gave for the quantities of `_derive`."""
-
-
-def unread(layout: Layout) -> LastRead:
-    """Return what makes a plan read all values anew: the series are the same object as no value."""
-    return layout.series, NOTHING, (None, None, None)
-
-
 _Sources = dict[int, dict[tuple[int, int], list[Slot]]]
 """By position in `Reading`, then by preference: the field's place in the table, then the row's rank."""
 
@@ -93,51 +84,36 @@ class Plan:
     reserved_known: bool
     texts: tuple[int, ...]
 
-    def read(
-        self,
-        values: Sequence[RawValue],
-        first: int,
-        anomalies: list[str],
-        before: LastRead,
-    ) -> LastRead:
-        """Return the device's reading with the values that it is of.
+    def read(self, values: Sequence[RawValue], first: int, anomalies: list[str]) -> Reading:
+        """Return the device's reading.
 
         Args:
             values: of the layout.
             first: position of the device's first series.
             anomalies: filled with the reasons why values were cut or left out.
-            before: of the tick before. Most values are the same objects again and not converted anew.
         """
-        last, reading, given = before
-        numbers = list(reading)
-        numbers[_SIZE], numbers[_USED_RATIO], numbers[_CRC] = given
+        numbers = list(NOTHING)
         try:
-            for series, conversion in self.single:
+            for series, (quantity, multiply, divide, low, certain, rule) in self.single:
                 value = values[first + series]
-                if value is not last[first + series]:
-                    quantity, multiply, divide, low, certain, rule = conversion
+                if value is not None:
                     # A text raises TypeError here, which costs nothing as long as there is none.
                     numbers[quantity] = (
-                        None
-                        if value is None
-                        else value * multiply / divide  # type: ignore[operator]
+                        value * multiply / divide  # type: ignore[operator]
                         if low <= value <= certain  # type: ignore[operator]
                         else rule(value, anomalies)  # type: ignore[arg-type]
                     )
         except TypeError:
             anomalies.clear()
-            without = [None if isinstance(value, str) else value for value in values]
-            return self.read(without, first, anomalies, before)
-        given = (numbers[_SIZE], numbers[_USED_RATIO], numbers[_CRC])
+            return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
         for quantity, groups in self.contested:
-            numbers[quantity] = None
             for group in groups:
                 found = [number for slot in group if (number := _read(slot, values, first, anomalies)) is not None]
                 if found:
                     numbers[quantity] = max(found)
                     break
         self._derive(numbers)
-        return values, Reading._make(numbers), given
+        return Reading._make(numbers)
 
     def _derive(self, numbers: list[float | None]) -> None:
         """Compute the quantities of `fields.DERIVED`."""

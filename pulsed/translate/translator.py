@@ -6,7 +6,7 @@ A layout is compiled when it changes; the same layout again costs one loop per d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
 from pulsed.model.canonical_tick import CanonicalTick
@@ -23,7 +23,7 @@ from pulsed.translate.identity import (
     exporter_entities,
     pulsed_entities,
 )
-from pulsed.translate.plan import LastRead, Plan, first_series, plans, unnamed_guests, unread
+from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
 
 
 @dataclass(slots=True)
@@ -43,7 +43,6 @@ class _Compiled:
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics.
-        before: by part, what the plan read last.
     """
 
     layout: Layout
@@ -55,7 +54,6 @@ class _Compiled:
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
     extras: ExtrasReader
-    before: list[LastRead]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -81,7 +79,6 @@ class Translator:
         self._known: dict[Entity, Device] = {}
         self._devices: tuple[Device, ...] = ()
         self._labels: Labels = ()
-        self._last: CanonicalTick | None = None
 
     def set_max_gpus(self, max_gpus: int) -> None:
         """Change the limit from the next tick on."""
@@ -102,14 +99,7 @@ class Translator:
         values = raw.values
         if raw.target_labels != self._labels:
             self._labels, self._compiled = raw.target_labels, None
-        compiled, last_tick = self._compiled, self._last
-        if (
-            compiled is not None
-            and last_tick is not None
-            and values is last_tick.raw.values
-            and raw.layout is compiled.layout
-        ):
-            return replace(last_tick, raw=raw, kernel_events=kernel_events, epoch=raw.epoch)
+        compiled = self._compiled
         if compiled is None or raw.layout is not compiled.layout:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
@@ -118,13 +108,11 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        before = compiled.before
-        for part, (device, plan, first, has_row) in enumerate(compiled.parts):
-            before[part] = plan.read(values, first, notes, before[part])
-            reading = before[part][1]
+        for device, plan, first, has_row in compiled.parts:
+            reading = plan.read(values, first, notes)
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
-                notes, before[part] = [], unread(raw.layout)
+                notes = []
             elif reading == NOTHING and not has_row:
                 continue
             present.append(device)
@@ -132,7 +120,7 @@ class Translator:
         found = tuple(present)
         if found != self._devices:
             self._devices = found
-        self._last = CanonicalTick(
+        return CanonicalTick(
             raw,
             devices=self._devices,
             readings=tuple(readings),
@@ -141,7 +129,6 @@ class Translator:
             kernel_events=kernel_events,
             epoch=raw.epoch,
         )
-        return self._last
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
@@ -183,7 +170,6 @@ class Translator:
             texts=texts,
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(extras_plans(layout, entities)),
-            before=[unread(layout)] * len(parts),
         )
         return self._compiled
 

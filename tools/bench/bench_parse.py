@@ -21,7 +21,7 @@ def run() -> Iterator[Figure]:
     baseline = _figure("prometheus_client's parser", read_with_prometheus_client, known[:5])
     yield baseline
     yield _figure("float() of every value, nothing else", read_values_only, known, baseline)
-    yield _figure("a steady page", PageParser().parse, known, baseline, Bar("ratio", 50))
+    yield _figure("a steady page", PageParser().parse, known, baseline, Bar("ratio", 20))
     alternating = [_reversed_families(page) if number % 2 else page for number, page in enumerate(known)]
     yield _figure("known series in changing order", PageParser().parse, alternating, baseline)
     yield _figure("known series with timestamps", PageParser().parse, [_stamped(page) for page in known], baseline)

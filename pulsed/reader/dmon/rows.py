@@ -94,18 +94,6 @@ def read_cell(text: str, is_text: bool) -> RawValue:
     return read_text(text) if is_text else read_number(text)
 
 
-def read_aligned(cell: str, is_text: bool) -> RawValue:
-    """Return the value of a cell with the blanks behind it.
-
-    Raises:
-        BadCell: as `read_number`, or the cell is not left-aligned.
-    """
-    text = cell.strip()
-    if text and cell[0] != text[0]:
-        raise BadCell(cell)
-    return read_text(text) if is_text else read_number(text)
-
-
 def is_strict_number(text: str) -> bool:
     """Return whether a cell is as DCGM prints it, whole or cut: no leading zero, a digit before the point; or N/A."""
     return text in _NOT_A_VALUE or _STRICT_NUMBER.fullmatch(text) is not None

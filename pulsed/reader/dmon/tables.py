@@ -27,7 +27,6 @@ from pulsed.reader.dmon.rows import (
     entity_of,
     is_strict_number,
     is_surely_whole,
-    read_aligned,
     read_cell,
     split_row,
     text_flags,
@@ -97,11 +96,8 @@ class LeftAlignedTable:
         self._slice: Callable[[str], tuple[str, ...]] = itemgetter(*(slice(a, b) for a, b in pairwise(bounds)))
         self._heads: Callable[[str], Sequence[str]] = itemgetter(*starts)
         self._gaps: Callable[[str], Sequence[str]] = itemgetter(*(start - 1 for start in starts))
-        self._no_row: tuple[Sequence[str], Sequence[RawValue]] = ("",) * len(names), (None,) * len(names)
         self._no_gaps = self._gaps(" " * starts[-1])
         self._entities: dict[str, DmonEntity] = {}
-        self._rows: dict[DmonEntity, tuple[Sequence[str], Sequence[RawValue]]] = {}
-        """Cells and values of the last row of each of these entities."""
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
         """Read a line as a row. See `SplitTable.read`."""
@@ -116,28 +112,10 @@ class LeftAlignedTable:
                         numbers = []
                     if numbers and math.isfinite(sum(numbers)):
                         return DmonRow(entity, [*numbers])
-                row = self._similar_row(entity, cells) or self._row(entity, cells[1:])
+                row = self._row(entity, cells[1:])
                 if row is not None:
                     return row
         return self._read_slowly(line, terminated)
-
-    def _similar_row(self, entity: DmonEntity, cells: Sequence[str]) -> DmonRow | None:
-        """Return the row, with the same objects as values for the cells that are as in the row before.
-
-        None if a cell must be looked at closely, or may have moved. The first cell is the entity's.
-        """
-        if not self._blank_cells:
-            return None
-        before, last = self._rows.get(entity, self._no_row)
-        try:
-            values = [
-                value if cell == old else read_aligned(cell, is_text)
-                for cell, old, value, is_text in zip(cells[1:], before, last, self._texts, strict=True)
-            ]
-        except BadCell:
-            return None
-        self._rows[entity] = cells[1:], values
-        return DmonRow(entity, values)
 
     def _read_slowly(self, line: str, terminated: bool) -> DmonRow | BadRow | None:
         """Read a line that is new, short, overflowing, hand-made, or no row at all."""

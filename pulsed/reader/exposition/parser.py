@@ -1,11 +1,7 @@
 """From a Prometheus or OpenMetrics page to values, at the cost of little more than float() per row.
 
-This is where a fleet's CPU goes, so the same series is never read twice. A page is read in the cheapest way that is
-certain to be right:
-
-1. It is the last page with other numbers: `template` cuts the numbers out, without looking at lines.
-2. Otherwise line by line: the text of a row up to its `}` names a series seen before, and the rest is a number.
-3. A line that is new or odd is read in full by `row`, and its text remembered.
+The same series is never read twice: the text of a row up to its `}` names a series seen before, and the rest is a
+number. A line that is new or odd is read in full by `row`, and its text remembered.
 
 A row that cannot be read costs that row, never the page. This module depends on the format, not on any metric's
 meaning.
@@ -30,15 +26,10 @@ from pulsed.reader.exposition.row import (
     read_row,
     read_tail,
 )
-from pulsed.reader.exposition.template import Template, make_template
 
 # Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and
 # a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
-
-# Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
-# prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.
-MAX_TEMPLATE_PAUSE = 63
 
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
@@ -87,8 +78,6 @@ class PageParser:
         self._new_devices: set[int] = set()  # on the page being read
         self._room = 0  # for series not known yet, on the page being read
         self._most_label_sets = 0
-        self._template_pause = 0
-        self._pages_to_template = 0
         self._start_over()
 
     def _start_over(self) -> None:
@@ -97,7 +86,7 @@ class PageParser:
         self._series: list[Series] = []
         self._help: dict[str, str] = {}
         self._types: dict[str, str] = {}
-        self._slots: dict[tuple[str, Labels], int] = {}  # by identity: name and sorted labels; made when needed
+        self._slots: dict[tuple[str, Labels], int] = {}  # by identity: name and sorted labels
         self._keyed: dict[str, int] = {}  # by text up to the closing brace
         self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
         self._blocks: dict[str, Labels] = {}  # by text between the braces
@@ -105,7 +94,6 @@ class PageParser:
         self._comments = {""}  # lines without new information
         self._live = 0  # rows of the last page
         self._mostly_absent_pages = 0
-        self._template: Template | None = None
         self._decimals: int | None = None  # of fractions, found with each new layout
 
     def parse(self, page: bytes) -> Page:
@@ -118,22 +106,6 @@ class PageParser:
         if self._remembers_too_much():
             self._start_over()
         text = decoded(page)
-        if self._template is not None:
-            values = self._template.read(text)
-            if values is not None:
-                if self._template_pause:
-                    self._template_pause = 0
-                    self._forget_texts()
-                return self._finish(values, self._template.samples, _NONE_REJECTED)
-            self._template = None
-            self._pause_templates()
-        return self._read_lines(text)
-
-    def _pause_templates(self) -> None:
-        self._template_pause = min(2 * self._template_pause + 1, MAX_TEMPLATE_PAUSE)
-        self._pages_to_template = self._template_pause
-
-    def _read_lines(self, text: str) -> Page:
         refuse_markup(text)
         limits = self._limits
         if (count := text.count("\n")) > limits.max_lines:
@@ -141,8 +113,6 @@ class PageParser:
                 f"The page has {count} lines, more than the {limits.max_lines} that are allowed", _LARGE_REMEDY
             )
         self._room = limits.max_series - self._live
-        if not self._slots:
-            self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
         self._new_devices = set()
         self._most_label_sets = len(self._sorted) + limits.max_label_sets
         values: list[RawValue] = [None] * len(self._series)
@@ -156,16 +126,7 @@ class PageParser:
             raise not_a_page(text)
         if self._layout_outdated:
             self._decimals = decimals_of(text)
-        result = self._finish(values, samples, rejected or _NONE_REJECTED)
-        if self._pages_to_template:
-            self._pages_to_template -= 1
-        elif not rejected:
-            self._template = make_template(text, samples, len(self._series), self._keyed)
-            if self._template is None:
-                self._pause_templates()
-            elif not self._template_pause:
-                self._forget_texts()
-        return result
+        return self._finish(values, samples, rejected or _NONE_REJECTED)
 
     def _take_lines(self, lines: Iterator[str], values: list[RawValue], rejected: dict[str, int]) -> int:
         """Read lines to values and reasons of rejected rows; return how many lines are no sample."""
@@ -200,15 +161,6 @@ class PageParser:
                         f"More than {max_rejected} rows of the page cannot be read ({problem.reason})", _LARGE_REMEDY
                     ) from problem
         return others
-
-    def _forget_texts(self) -> None:
-        """Let go of what only lines need; it comes again with the first page that the template does not fit.
-
-        Done as soon as there is a template, but once one has failed, only when another has been of use.
-        """
-        for texts in (self._keyed, self._blocks, self._sorted, self._slots):
-            texts.clear()
-        self._comments = {""}
 
     def _in_order(self, labels: Labels) -> Labels:
         """Sort labels; give the same object for all series of a GPU."""

@@ -751,19 +751,3 @@ class TestSamples:
                 assert found[:-1] == whole[: len(found) - 1] if found else True
                 for entity, values in found[-1].items() if found else ():
                     assert values in (whole[len(found) - 1][entity], [None] * len(values))
-
-
-def test_a_cell_that_is_as_before_has_the_same_object() -> None:
-    """Translate converts only other objects anew."""
-    writer = DmonWriter(ERAS["C2"], [155, 150, 54])
-    rows: list[list[Value]] = [
-        [100.5, 40, "GPU-a"],
-        [100.5, 41, "GPU-a"],
-        [None, 41, "GPU-a"],
-        [100.5, 41, "GPU-b"],
-    ]
-    text = writer.header() + "".join(writer.tick([("GPU 0", row)]) for row in rows)
-    ticks, _ = read(text)
-    assert [tick.values for tick in ticks] == rows
-    _, second, third, fourth = [tick.values for tick in ticks]  # the first one's entity is new
-    assert fourth[1] is third[1] is second[1]

@@ -108,7 +108,7 @@ def test_a_page_is_read_right_cold_and_warm(drawn: tuple[str, Samples, int, int]
     assert samples(cold) == expected
     assert line_by_line(text) == expected or "١" in text  # prometheus_client reads the digits of any script
     assert (cold.samples, sum(cold.rejected.values())) == (good, bad)
-    for _ in range(3):  # by template, by line, whichever fits
+    for _ in range(3):
         warm = parser.parse(text.encode())
         assert samples(warm) == expected
         assert (warm.samples, warm.rejected) == (cold.samples, cold.rejected)

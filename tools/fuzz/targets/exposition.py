@@ -26,7 +26,7 @@ def _read(data: bytes) -> Page:
 
 
 def _verify(data: bytes, outcome: Any) -> None:
-    # Pages of one target one after another, each again, and with other numbers: by line, by cache and by template.
+    # Pages of one target one after another, each again, and with other numbers.
     parser = PageParser(_LIMITS)
     for page in [page for part in data.split(b"\n\n") for page in (part, part, _VALUE.sub(rb"\g<1>7", part))]:
         alone = EXPOSITION.outcome(partial(_read, page))
