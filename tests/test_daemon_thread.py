@@ -70,7 +70,7 @@ def test_the_loop_may_end_before_the_call() -> None:
     thread, free = SharedCall[None](NAME), threading.Event()
 
     async def abandon() -> None:
-        with pytest.raises(asyncio.TimeoutError):
+        with pytest.raises(TimeoutError):
             await asyncio.wait_for(thread.call(lambda: (free.wait(SECONDS), None)[1]), 0.05)
 
     asyncio.run(abandon())

@@ -233,7 +233,7 @@ class ClusterGpus:
             begun = self._clock()
             try:
                 await self.read()
-                with suppress(asyncio.TimeoutError):  # the next round continues
+                with suppress(TimeoutError):  # the next round continues
                     async with asyncio.timeout(interval):
                         await self.name_pods()
             except Exception:  # rows become stale then, and the next reading may work

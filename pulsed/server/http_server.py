@@ -227,7 +227,7 @@ class ConnectionAcceptor:
                 ssl=context,
                 ssl_handshake_timeout=self._handshake_seconds if context else None,
             )
-        except (TimeoutError, OSError) as error:  # a client that does not speak TLS, or is not let in
+        except OSError as error:  # a client that does not speak TLS, or is not let in
             taken.close()
             log.debug("no connection", extra={"error": error})
         finally:

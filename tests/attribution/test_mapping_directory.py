@@ -224,7 +224,7 @@ async def test_a_file_system_that_hangs_keeps_no_other_threads(tmp_path: Path, m
     source = MappingDirectory(str(tmp_path))
     before = threading.active_count()
     for _ in range(5):
-        with pytest.raises(asyncio.TimeoutError):
+        with pytest.raises(TimeoutError):
             await asyncio.wait_for(source.read(), 0.02)
     assert threading.active_count() == before + 1
     free.set()

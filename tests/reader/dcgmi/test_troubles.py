@@ -117,7 +117,7 @@ async def test_a_stopped_child_is_only_late(standin: Standin) -> None:
         await read(source)
         assert source.pid is not None
         os.kill(source.pid, signal.SIGSTOP)
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             while await asyncio.wait_for(source.read(), 0.3):  # what was under way
                 pass
         stopped = time.monotonic()

@@ -370,7 +370,7 @@ async def passwords(port: int) -> None:
 
 
 async def _run(name: str, port: int, seconds: float) -> None:
-    with contextlib.suppress(asyncio.TimeoutError):
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await ATTACKS[name](port)
 
