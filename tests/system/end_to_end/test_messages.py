@@ -52,7 +52,6 @@ MISTAKES = (
     Mistake("record x --duration 0", 2, ("record: --duration: '0' is not a positive duration",)),
     Mistake("record x --duration soon", 2, ("record: --duration: 'soon' is not a duration; give a duration such as",)),
     Mistake("counters --exporter-version latest", 2, ("'latest' is not a version of dcgm-exporter; give 4.5.2",)),
-    Mistake("rules --by , ", 2, ("rules: --by: ',' is not a list of labels; give names with commas",)),
     Mistake("rules --format kubernetes --name A_B", 2, ("rules: --name: 'A_B' is not a name of Kubernetes; use",)),
     Mistake("rules --labels a=b", 2, ("rules: --labels needs --format kubernetes",)),
     Mistake("snapshot --columns gpu", 2, ("snapshot: --columns needs --format csv",)),
