@@ -82,13 +82,14 @@ class GpmSampler:
         for metric, answer in zip(self._metrics, answers, strict=True):
             answer.metricId = metric.id
         self._nvml.nvmlGpmMetricsGet(request)
+        kept = []
         for metric, answer in zip(self._metrics, answers, strict=True):
-            if answer.nvmlReturn == 0 and math.isfinite(answer.value):
-                values[metric.name] = answer.value / metric.divide
-        refused = {
-            metric for metric, answer in zip(self._metrics, answers, strict=True) if answer.nvmlReturn in REFUSALS
-        }
-        self._metrics = tuple(metric for metric in self._metrics if metric not in refused)
+            code = answer.nvmlReturn
+            if code == 0 and math.isfinite(value := answer.value):
+                values[metric.name] = value / metric.divide
+            if code not in REFUSALS:
+                kept.append(metric)
+        self._metrics = tuple(kept)
 
     def close(self) -> None:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""
