@@ -92,7 +92,7 @@ def autoscale_router(parts: ApiParts) -> APIRouter:
 
 
 def _not_a_number(name: str) -> str:
-    hint = did_you_mean(name, GAUGES, "docs/metrics.md lists the quantities")
+    hint = did_you_mean(name, GAUGES, "the quantities are in docs/metrics.md")
     return f"{name!r} is not a number to scale on; {hint}"
 
 

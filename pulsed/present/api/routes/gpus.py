@@ -107,7 +107,7 @@ def health_router(parts: ApiParts) -> APIRouter:
 
 
 def _unknown_check(name: str) -> str:
-    return did_you_mean(name, _CHECKS, "docs/health.md lists the checks")
+    return did_you_mean(name, _CHECKS, "the checks are in docs/health.md")
 
 
 Comparison = Literal["<", ">="]
