@@ -91,7 +91,7 @@ def check_fields(fields: Sequence[str]) -> None:
     """Raise `UsageError` if a field is unknown; the message names the nearest known one."""
     for name in fields:
         if name not in FIELDS:
-            raise UsageError(f"{name!r} is not a field", did_you_mean(name, FIELDS, "the fields are in docs/metrics.md"))
+            raise UsageError(f"{name!r} is not a field", did_you_mean(name, FIELDS, "fields are in docs/metrics.md"))
 
 
 NO_STATE = 255
