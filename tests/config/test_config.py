@@ -88,7 +88,7 @@ BAD = {
         ":3: compute.real_utilization.min_coverage: 50 is not allowed; allowed: a number from 0 to 1"
     ],
     "mistakes-between-keys": [
-        ":10: publish.series: 'most' is not allowed; allowed: lean, full, fleet",
+        ":10: publish.series: 'most' is not allowed; allowed: lean, full",
         ":5: source.exporter.timeout: is 20 s, and the interval 5 s; allowed: at most the interval",
         ":6: source.exporter.max_page_bytes: '64 megs' is not a size; "
         "allowed: bytes as a number, or a text such as 512KiB, 64MiB, 1GB",
