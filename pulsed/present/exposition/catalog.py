@@ -10,33 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from itertools import chain
-from math import inf
+from sys import float_info
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import (
-    NO_SAMPLES,
     PREFIX,
-    Basis,
     CounterFamily,
     DerivedFamily,
     Family,
+    Form,
     Samples,
 )
 from pulsed.present.exposition.owner_families import OWNER_NAMES
-from pulsed.present.exposition.series_memory import CounterForm
-from pulsed.present.exposition.summary import SUMMARIES
+from pulsed.present.exposition.summary import RECENT_QUANTITIES, SUMMARIES
 from pulsed.present.exposition.text_format import label_pairs
 
 SeriesChoice = Literal["lean", "full"]
-
-Form = CounterForm | Literal["every", "current", "differing", "recent"]
-"""Which samples of a family are published: `every`; those of the `current` state; all if they are `differing`, else
-none; those that were not 0 in the last ten minutes (`recent`); or as `CounterForm`."""
 
 FORMS: Mapping[Form, str] = MappingProxyType(
     {
@@ -52,13 +45,6 @@ FORMS: Mapping[Form, str] = MappingProxyType(
 """Mark of each form in docs/metrics.md; empty where a lean page has the series of a full one."""
 
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
-_RECENT = (
-    *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
-    *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
-    "nvlink_bandwidth_bytes_per_second",
-)
-RECENT_QUANTITIES = _RECENT
-"""Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
 
 _LEAN: Mapping[str, Form | None] = {
     "workload_class": "current",
@@ -82,7 +68,7 @@ _LEAN: Mapping[str, Form | None] = {
     "saturation_bound_ratio": "differing",
     **{f"{link}_{way}_bytes_per_second": None for link in ("pcie", "nvlink") for way in ("transmit", "receive")},
     "memory_free_bytes": None,
-    **dict.fromkeys(_RECENT, "recent"),
+    **dict.fromkeys(RECENT_QUANTITIES, "recent"),
     "accounting_created_timestamp_seconds": None,
     "workload_class_changes_total": None,
 }
@@ -132,7 +118,7 @@ class PageDerived(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalog:
-    """The published families, in the order of the page: a chunk of lines per column, then one per derived family.
+    """The published families, in the order of the page: the columns, then the derived families.
 
     Attributes:
         summaries: names of the families over all GPUs.
@@ -144,15 +130,10 @@ class Catalog:
     summaries: frozenset[str]
     owners: frozenset[str]
 
-    @cached_property
+    @property
     def families(self) -> tuple[Family, ...]:
-        """The family of each chunk."""
+        """The families of columns and the derived ones; those with a column per state several times."""
         return (*(column.family for column in self.columns), *(each.family for each in self.derived))
-
-    @cached_property
-    def bases(self) -> tuple[Basis, ...]:
-        """What the derived families are computed from."""
-        return tuple(dict.fromkeys(basis for each in self.derived if (basis := each.family.basis) is not None))
 
 
 def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Catalog:
@@ -167,7 +148,7 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
     )
     return Catalog(
         tuple(
-            PageColumn(family, source, prefix, 0.0 if family.type == "counter" else -inf, forms[family.name])
+            PageColumn(family, source, prefix, 0.0 if family.type == "counter" else -float_info.max, forms[family.name])
             for source, (family, prefix) in enumerate(places)
             if family.name in forms
         ),
@@ -204,7 +185,7 @@ def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequ
 def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
     def differing(sample: GpuSample) -> Samples:
         found = family.samples(sample)
-        return found if len(set(found[1])) > 1 else NO_SAMPLES
+        return found if len({number for _, number in found}) > 1 else ()
 
     if form == "current" and family.current is not None:
         return family.current

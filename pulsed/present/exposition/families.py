@@ -6,13 +6,10 @@ need more than one reading and result, are entries of `DERIVED`. This module mus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain
-from operator import attrgetter
-from typing import cast
 
-from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
+from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.xid_log import MOST_CODES
 from pulsed.model.computed_tick import GpuSample
@@ -21,17 +18,12 @@ from pulsed.model.gpu import PLATFORM
 from pulsed.model.health import OTHER_XIDS, CheckState, Health, Nvlink
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.family_types import (
-    ALONE,
-    NO_SAMPLES,
     PREFIX,
-    Basis,
     CounterFamily,
     DerivedFamily,
     Family,
-    Labels,
     Samples,
     gauge,
-    label_values,
     samples_by_label,
     state_set,
 )
@@ -39,14 +31,11 @@ from pulsed.present.exposition.text_format import MetricType
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 
-_health: Basis = attrgetter("result.health")
-_PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": attrgetter("result.held"), "health": _health}
-
 
 def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
     """Yield the family of a derived value, if it has one."""
     if isinstance(value, DerivedNumber):
-        yield gauge(value.name, value.help, lambda sample: value.get(sample.reading, sample.result), _PARTS[value.part])
+        yield gauge(value.name, value.help, lambda sample: value.get(sample.reading, sample.result))
     elif isinstance(value, DerivedVector):
         yield _vector(value)
     elif isinstance(value, DerivedState) and value.label:
@@ -56,19 +45,13 @@ def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
             value.states,
             value.help,
             lambda sample: value.get(sample.reading, sample.result),
-            _PARTS[value.part],
         )
 
 
 def _vector(value: DerivedVector) -> DerivedFamily:
-    every = label_values(value.keys)
-
     def samples(sample: GpuSample) -> Samples:
         numbers = value.get(sample.reading, sample.result)
-        if None not in numbers:
-            return every, cast("tuple[float, ...]", numbers)
-        known = [(label, number) for label, number in zip(every, numbers, strict=True) if number is not None]
-        return tuple([label for label, _ in known]), tuple([number for _, number in known])
+        return [((key,), number) for key, number in zip(value.keys, numbers, strict=True) if number is not None]
 
     return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples)
 
@@ -76,22 +59,20 @@ def _vector(value: DerivedVector) -> DerivedFamily:
 def _distribution(sample: GpuSample) -> Samples:
     found = sample.result.counters.distribution
     if found is None:
-        return NO_SAMPLES
+        return ()
     below = list(accumulate(found.counts))
-    return _of_histogram(found.bounds), (*below, below[-1], found.sum)
-
-
-@lru_cache(maxsize=8)
-def _of_histogram(bounds: tuple[float, ...]) -> Labels:
-    """Return the labels of a histogram's samples, the same object for all GPUs."""
-    buckets = (*map(repr, map(float, bounds)), "+Inf")
-    return (*(("_bucket", bound) for bound in buckets), ("_count", ""), ("_sum", ""))
+    bounds = (*map(repr, map(float, found.bounds)), "+Inf")
+    return [
+        *[(("_bucket", bound), count) for bound, count in zip(bounds, below, strict=True)],
+        (("_count", ""), below[-1]),
+        (("_sum", ""), found.sum),
+    ]
 
 
 def _info(sample: GpuSample) -> Samples:
     device = sample.device
     platform = device.platform or ("",) * len(PLATFORM)
-    return ((device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform),), (1,)
+    return (((device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform), 1),)
 
 
 def _of_health(
@@ -100,16 +81,15 @@ def _of_health(
     help: str,
     label: str,
     samples: Callable[[Health], Samples],
-    basis: Basis = _health,
     current: Callable[[Health], Samples] | None = None,
 ) -> DerivedFamily:
     """Return a family of the health of boards: MIG instances share the health of their board."""
 
     def of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
-        return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else NO_SAMPLES
+        return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else ()
 
     now = None if current is None else of_boards(current)
-    return DerivedFamily(PREFIX + name, type, help, (label,), of_boards(samples), basis, now)
+    return DerivedFamily(PREFIX + name, type, help, (label,), of_boards(samples), now)
 
 
 def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], Samples]:
@@ -130,18 +110,18 @@ def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, 
 
     def of_board(sample: GpuSample) -> Samples:
         if sample.device.entity.kind != "gpu":
-            return NO_SAMPLES
-        return ALONE, (sum(number for _, number in get(sample.result.health)),)
+            return ()
+        return (((), sum(number for _, number in get(sample.result.health))),)
 
-    return DerivedFamily(PREFIX + name, "counter", help, (), of_board, _health)
+    return DerivedFamily(PREFIX + name, "counter", help, (), of_board)
 
 
 def _nvlink_fault(sample: GpuSample) -> Samples:
     fault = sample.result.health.nvlink_fault
     if fault is None or sample.device.entity.kind != "gpu":
-        return NO_SAMPLES
+        return ()
     link = "" if fault.link is None else str(fault.link)
-    return ((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric),), (fault.time,)
+    return (((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric), fault.time),)
 
 
 ROUTINE_ERRORS = "symbol_errors"
@@ -159,17 +139,16 @@ def _of_links(
 
     def samples(sample: GpuSample) -> Samples:
         if sample.device.entity.kind != "gpu":
-            return NO_SAMPLES
+            return ()
         links = sample.result.health.nvlinks
-        found = [((str(link.link), *more), value) for link in links for more, value in rows(link)]
-        return tuple([label for label, _ in found]), tuple([value for _, value in found])
+        return [((str(link.link), *more), value) for link in links for more, value in rows(link)]
 
-    return DerivedFamily(PREFIX + name, type, help, labels, samples, attrgetter("result.health.nvlinks"))
+    return DerivedFamily(PREFIX + name, type, help, labels, samples)
 
 
 def _last_xid(health: Health) -> Samples:
     last = health.xid_last
-    return NO_SAMPLES if last is None else ((("unknown" if last.time is None else "known",),), (last.code,))
+    return () if last is None else ((("unknown" if last.time is None else "known",), last.code),)
 
 
 def _help(name: str) -> str:
@@ -198,7 +177,6 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Identity of the GPU",
         ("model", "pci_bus_id", "driver_version", "device", "fabric", *PLATFORM),
         _info,
-        attrgetter("device"),
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
     _of_health(
@@ -244,7 +222,6 @@ DERIVED: tuple[DerivedFamily, ...] = (
         'node), the one with origin="true" is where it began',
         ("xid", "link", "origin", "fabric"),
         _nvlink_fault,
-        _health,
     ),
     _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(
@@ -253,7 +230,6 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Events of a check",
         "check",
         lambda health: samples_by_label(health.events),
-        attrgetter("result.health.events"),
     ),
     _total("any_xid_events_total", "XIDs observed, of any code", lambda health: health.xid_events),
     _of_health(
@@ -262,7 +238,6 @@ DERIVED: tuple[DerivedFamily, ...] = (
         f"XIDs observed, by code: critical codes from 0, the first {MOST_CODES} others, and the rest as {OTHER_XIDS}",
         "xid",
         lambda health: samples_by_label(health.xid_events),
-        attrgetter("result.health.xid_events"),
     ),
     _of_health(
         "xid_last",
@@ -277,7 +252,6 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Share of the last minute in which the clocks were reduced for this reason",
         ("reason",),
         lambda sample: samples_by_label(sample.result.clock_event_shares),
-        lambda sample: sample.result.clock_event_shares,
     ),
     DerivedFamily(
         PREFIX + "real_utilization_distribution_ratio",
@@ -290,15 +264,13 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "accounting_created_timestamp_seconds",
         "Start of the counters over observed time: the first sample of this GPU since pulsed started",
         lambda sample: sample.result.counters.created,
-        lambda sample: sample.result.counters.created,
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",
         "gauge",
         "1 while inputs are ignored, or limited to their range, because they are implausible",
         ("reason",),
-        lambda sample: (label_values(sample.anomalies), (1,) * len(sample.anomalies)),
-        lambda sample: sample.anomalies,
+        lambda sample: [((reason,), 1) for reason in sample.anomalies],
     ),
     gauge(
         "last_sample_timestamp_seconds",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Literal
 
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.vocabulary import is_counter
@@ -12,20 +12,19 @@ from pulsed.present.exposition.text_format import MetricType
 
 PREFIX = "pulsed_gpu_"
 
-Labels = tuple[tuple[str, ...], ...]
-"""The values of a family's own labels, one tuple per sample. Families return the same object where they can, because
-rendered lines are cached by it."""
+Sample = tuple[tuple[str, ...], float]
+"""The values of a family's own labels, and a number."""
 
-Samples = tuple[Labels, tuple[float, ...]]
-"""The samples of a family for one GPU: label values, and as many numbers."""
-
-NO_SAMPLES: Samples = ((), ())
-
-ALONE: Labels = ((),)
-"""One sample without labels of its own."""
+Samples = Sequence[Sample]
+"""The samples of a family for one GPU."""
 
 
-Basis = Callable[[GpuSample], object]
+Form = Literal["every", "current", "differing", "recent", "counted", "events", "zero_first"]
+"""Which samples of a family are published: `every`; those of the `current` state; all if they are `differing`, else
+none; those that were not 0 in the last ten minutes (`recent`); or those of a counter by label: of time and energy,
+absent before it counts (`counted`); of events, likewise; there from 0 (`zero_first`)."""
+
+COUNTER_FORMS = frozenset[Form](("counted", "events", "zero_first"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,63 +51,39 @@ class DerivedFamily(Family):
     Attributes:
         samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
             (`_bucket`, `_sum`, `_count`) before the values of the labels.
-        basis: returns the object that the samples are computed from, besides the device: while it is the same object,
-            they are not computed again. None if it is new with every tick.
         current: returns fewer samples, for the form `current`: those of what is the case.
     """
 
     labels: tuple[str, ...]
     samples: Callable[[GpuSample], Samples]
-    basis: Basis | None = None
     current: Callable[[GpuSample], Samples] | None = None
-
-
-@lru_cache(maxsize=256)
-def label_values(values: tuple[str, ...]) -> Labels:
-    """Return the labels of samples with one label; the same object for equal values."""
-    return tuple([(value,) for value in values])
 
 
 def samples_by_label(pairs: Iterable[tuple[object, float]]) -> Samples:
     """Return samples with one label, from pairs of its value and a number."""
-    kept = list(pairs)
-    return label_values(tuple([str(key) for key, _ in kept])), tuple([value for _, value in kept])
+    return [((str(key),), value) for key, value in pairs]
 
 
-def gauge(name: str, help: str, get: Callable[[GpuSample], float | None], basis: Basis | None = None) -> DerivedFamily:
+def gauge(name: str, help: str, get: Callable[[GpuSample], float | None]) -> DerivedFamily:
     """Return a gauge (a counter if named `_total`) without labels of its own; it is absent where `get` returns None."""
 
     def samples(sample: GpuSample) -> Samples:
         value = get(sample)
-        return NO_SAMPLES if value is None else (ALONE, (value,))
+        return () if value is None else (((), value),)
 
-    return DerivedFamily(PREFIX + name, "counter" if is_counter(name) else "gauge", help, (), samples, basis)
+    return DerivedFamily(PREFIX + name, "counter" if is_counter(name) else "gauge", help, (), samples)
 
 
 def state_set(
-    name: str,
-    label: str,
-    states: tuple[str, ...],
-    help: str,
-    get: Callable[[GpuSample], str],
-    basis: Basis | None = None,
+    name: str, label: str, states: tuple[str, ...], help: str, get: Callable[[GpuSample], str]
 ) -> DerivedFamily:
     """Return a state set: a series per state, 1 for the state that `get` returns and 0 for all others.
 
     Its type is gauge, because OpenMetrics' stateset requires a label named like the metric.
     """
 
-    labels = label_values(states)
-    rows: Mapping[str, Samples] = {true: (labels, tuple(int(state == true) for state in states)) for true in states}
+    def samples(sample: GpuSample) -> Samples:
+        now = get(sample)
+        return [((state,), int(state == now)) for state in states]
 
-    alone: Mapping[str, Samples] = {true: (label_values((true,)), (1,)) for true in states}
-
-    return DerivedFamily(
-        PREFIX + name,
-        "gauge",
-        help,
-        (label,),
-        lambda sample: rows[get(sample)],
-        basis,
-        lambda sample: alone[get(sample)],
-    )
+    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples, lambda sample: (((get(sample),), 1),))

@@ -6,14 +6,14 @@ its own, without a job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.present.exposition.text_format import label_pairs
+from pulsed.present.exposition.text_format import header, label_pairs
 
 PERCENT_DIGITS = 6
 """Ratios become percents without the noise of binary fractions."""
@@ -56,41 +56,38 @@ FAMILIES = (
 )
 
 
-class TargetJobstats:
-    """The rows of one target; their labels are kept as long as its devices are the same.
-
-    Args:
-        here: node of GPUs whose source does not name one.
-    """
-
-    def __init__(self, here: str) -> None:
-        self._here = here
-        self._devices: tuple[Device, ...] | None = None
-        self._rows: list[tuple[int, Owner | None, str]] = []
-
-    def render(self, tick: ComputedTick) -> list[bytes]:
-        """Return the sample lines of every family."""
-        if tick.devices is not self._devices:
-            self._devices, self._rows = tick.devices, list(_rows(tick.devices, self._here))
-        return ["".join(self._lines(family, tick)).encode("utf-8", "replace") for family in FAMILIES]
-
-    def _lines(self, family: JobstatsFamily, tick: ComputedTick) -> Iterator[str]:
-        for position, job, labels in self._rows:
-            value = family.get(tick.devices[position], tick.readings[position], job)
-            if value is not None:
-                yield f"{family.name}{{{labels}}} {value!r}\n"
+def jobstats_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) -> Iterator[str]:
+    """Yield the families that have samples; `here` is the node of GPUs whose source does not name one."""
+    rows = [row for tick in ticks for row in _rows(tick, here)]
+    for family in FAMILIES:
+        lines = [
+            f"{family.name}{{{row.labels}}} {value!r}\n"
+            for row in rows
+            if (value := family.get(row.device, row.reading, row.job)) is not None
+        ]
+        if lines:
+            yield header(family.name, "gauge", family.help, openmetrics)
+            yield from lines
 
 
-def _rows(devices: tuple[Device, ...], here: str) -> Iterator[tuple[int, Owner | None, str]]:
-    """Yield position, job and labels of each row."""
-    split = {device.entity.board for device in devices if device.entity.kind == "mig"}
-    for position, device in enumerate(devices):
+class _Row(NamedTuple):
+    """A GPU, and a job that has it."""
+
+    device: Device
+    reading: Reading
+    job: Owner | None
+    labels: str
+
+
+def _rows(tick: ComputedTick, here: str) -> Iterator[_Row]:
+    split = {device.entity.board for device in tick.devices if device.entity.kind == "mig"}
+    for device, reading in zip(tick.devices, tick.readings, strict=True):
         if device.entity.kind == "vgpu":
             continue
         owners = () if device.entity.kind == "gpu" and device.entity.board in split else device.owners or ()
         jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
         for job in jobs or [None]:
-            yield position, job, label_pairs(_labels(device, job, here))
+            yield _Row(device, reading, job, label_pairs(_labels(device, job, here)))
 
 
 def _labels(device: Device, job: Owner | None, here: str) -> Iterator[tuple[str, str]]:

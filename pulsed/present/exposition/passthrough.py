@@ -12,11 +12,10 @@ so are rows of a device that the tick does not have.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TypeGuard
-from weakref import ref
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import LABEL_NAME, Device, Entity, node_of
@@ -33,60 +32,29 @@ _DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")
 _LABEL_NAME = re.compile(LABEL_NAME)
 
 
-class TargetPassthrough:
-    """The republished series of one target, kept as long as its tick is the same; `here` is this process's node."""
-
-    def __init__(self, here: str) -> None:
-        self.layout = Layout("exporter", ())
-        self._here = here
-        self._source: Layout | None = None
-        self._devices: tuple[Device, ...] = ()
-        self._labels: Labels = ()
-        self._names: list[str] = []
-        self._keys: list[str] = []
-        self._coded: frozenset[int] = frozenset()
-        self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
-        self._hidden: set[int] = set()
-        self._chunks: dict[str, bytes] = {}
-
-    def render(self, tick: ComputedTick, taken: set[str]) -> Mapping[str, bytes]:
-        """Return the sample lines by metric name, in the source's order; names without samples are omitted.
-
-        Args:
-            taken: series of other targets, which are left out; those of this one are added.
-        """
-        self._update_layout(tick)
-        hidden = set()
-        for position, key in enumerate(self._keys):
-            if key in taken:
-                hidden.add(position)
-            elif key:
-                taken.add(key)
-        if tick is not self._tick() or hidden != self._hidden:
-            lines: dict[str, list[str]] = {}
-            for position, (name, key, value) in enumerate(zip(self._names, self._keys, tick.values, strict=True)):
-                if key and position not in hidden and _publishable(value):
-                    if position in self._coded:
-                        key = _with_code(key, value)
-                    lines.setdefault(name, []).append(f"{key}{value!r}\n")
-            self._chunks = {name: "".join(found).encode("utf-8", "replace") for name, found in lines.items()}
-            self._tick, self._hidden = ref(tick), hidden
-        return self._chunks
-
-    def _update_layout(self, tick: ComputedTick) -> None:
-        source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
-        is_known = source is self._source and tick.raw.target_labels == self._labels
-        if is_known and (tick.devices is self._devices or not from_dmon):
-            return
-        self._source, self._devices, self._labels = source, tick.devices, tick.raw.target_labels
-        self._tick = lambda: None
-        self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
-        self._names = [series.name for series in layout.series]
-        self._keys = [
-            _series_text(series, self._labels) if _republishable(series.name, series.labels) else ""
-            for series in layout.series
-        ]
-        self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
+def passthrough_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) -> Iterator[str]:
+    """Yield the families of the sources, each series of the first tick that has it; `here` is this process's node."""
+    families: dict[str, list[str]] = {}
+    taken: set[str] = set()
+    layouts = []
+    for tick in ticks:
+        from_dmon = tick.layout.dialect == "dmon"
+        layout = exporter_layout(tick.layout, tick.devices, here) if from_dmon else tick.layout
+        layouts.append(layout)
+        for series, value in zip(layout.series, tick.values, strict=True):
+            if not _republishable(series.name, series.labels):
+                continue
+            text = _series_text(series, tick.raw.target_labels)
+            if text in taken:
+                continue
+            taken.add(text)
+            if _publishable(value):
+                if from_dmon and series.name == XID:
+                    text = _with_code(text, value)
+                families.setdefault(series.name, []).append(f"{text}{value!r}\n")
+    for name, lines in families.items():
+        yield _header(name, layouts, openmetrics)
+        yield from lines
 
 
 def _series_text(series: Series, added: Labels) -> str:
@@ -100,14 +68,14 @@ def _with_code(key: str, value: float) -> str:
     return f'{key.removesuffix("} ")},err_code="{int(value)}"}} '
 
 
-def passthrough_header(name: str, layouts: Iterable[Layout], openmetrics: bool) -> bytes:
+def _header(name: str, layouts: Iterable[Layout], openmetrics: bool) -> str:
     """Return HELP and TYPE of a republished family, as declared by the first layout that has it."""
     help = declared = ""
     for layout in layouts:
         if name in layout.types or name in layout.help:
             help, declared = layout.help.get(name, ""), layout.types.get(name, "")
             break
-    return header(name, _type(declared, openmetrics), help, openmetrics).encode("utf-8", "replace")
+    return header(name, _type(declared, openmetrics), help, openmetrics)
 
 
 def _type(declared: str, openmetrics: bool) -> MetricType:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
-from operator import add, gt, is_, itemgetter, sub
+from itertools import accumulate
 from typing import NamedTuple
-from weakref import ref
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
-from pulsed.model.computed_tick import ComputedTick, gpu_samples
-from pulsed.model.counters import Distribution
-from pulsed.model.gpu import GpuKey, key_of
-from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
-from pulsed.present.exposition.series_memory import without_gone
+from pulsed.present.exposition.page_gpu import PageGpu
+from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
-
-Bucket = tuple[tuple[float, ...], list[int], float]
-"""Bounds, counts per bucket, and the sum of a distribution."""
 
 Values = tuple[str, ...]
 """Of the labels of a series."""
@@ -60,103 +52,32 @@ PEAKS = Summary(
 SUMMARIES = (DISTRIBUTION, CHECKS, QUANTITIES, PEAKS)
 
 
-class TargetCounts:
-    """Counts over the GPUs of one target, kept as long as its tick is the same.
-
-    Args:
-        here: node of GPUs whose source does not name one.
-        quantities: those that are counted.
-
-    Attributes:
-        checks: GPUs by check and state, if that is not ok.
-        quantities: GPUs by quantity.
-        models: product names.
-    """
-
-    def __init__(self, here: str, quantities: Sequence[str]) -> None:
-        self._here = here
-        self.checks: Counter[Values] = Counter()
-        self.quantities: Counter[Values] = Counter()
-        self.models: frozenset[str] = frozenset()
-        self._pick = itemgetter(*(POSITION[name] for name in quantities))
-        self._labels = [(name,) for name in quantities]
-        self._tick: Callable[[], ComputedTick | None] = lambda: None  # it need not outlive the next one
-        self._health: Sequence[Health] = ()
-        self._not_ok: Sequence[Sequence[Values]] = ()
-
-    def update(self, tick: ComputedTick, distributions: Distributions) -> TargetCounts:
-        """Count the GPUs of a tick; return these counts."""
-        if tick is self._tick():
-            return self
-        self._tick = ref(tick)
-        shown = gpu_samples(tick)
-        self.models = frozenset([sample.device.model for sample in shown])
-        columns = zip(*[self._pick(sample.reading) for sample in shown], strict=True)
-        counts = {label: len(shown) - column.count(None) for label, column in zip(self._labels, columns, strict=False)}
-        self.quantities = Counter({label: count for label, count in counts.items() if count})
-        health = [sample.result.health for sample in shown if sample.device.entity.kind == "gpu"]
-        if len(health) != len(self._health) or not all(map(is_, health, self._health)):
-            known = dict(zip(map(id, self._health), self._not_ok, strict=True))
-            self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
-            self._health = health
-            self.checks = Counter(chain.from_iterable(self._not_ok))
-        for sample in shown:
-            if sample.result.counters.distribution is not None:
-                key = key_of(sample.device, self._here)
-                distributions.add(key, sample.device.model, sample.result.counters.distribution)
-        return self
-
-
-def _not_ok(health: Health) -> Sequence[Values]:
-    return [(check.id, check.state) for check in health.checks if check.state != "ok" and check.applies]
-
-
-class Distributions:
-    """The distribution of real utilization by node and model. It never decreases, also when a GPU is gone."""
-
-    def __init__(self) -> None:
-        self.sums: dict[tuple[str, str], Bucket] = {}
-        self._seen: dict[GpuKey, Distribution] = {}
-
-    def add(self, key: GpuKey, model: str, now: Distribution) -> None:
-        """Add what is new in the distribution of one GPU."""
-        before = self._seen.get(key)
-        if before is now:
-            return
-        self._seen[key] = now
-        bounds, counts, total = self.sums.get((key[0], model), (now.bounds, [0] * len(now.counts), 0.0))
-        if bounds != now.bounds:  # the configuration has changed
-            bounds, counts, total = now.bounds, [0] * len(now.counts), 0.0
-        if before is None or before.bounds != now.bounds or any(map(gt, before.counts, now.counts)):
-            before = Distribution(now.bounds, (0,) * len(now.counts), 0.0)
-        counts = list(map(add, counts, map(sub, now.counts, before.counts)))
-        self.sums[key[0], model] = (bounds, counts, total + now.sum - before.sum)
-
-    def forget_others(self, keys: set[GpuKey]) -> None:
-        """Forget what was seen of GPUs that are gone; what was counted of them stays."""
-        self._seen = without_gone(self._seen, keys)
+RECENT_QUANTITIES = (
+    *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
+    *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
+    "nvlink_bandwidth_bytes_per_second",
+)
+"""Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
 
 
 def summary_lines(
     names: frozenset[str],
-    targets: Sequence[TargetCounts],
-    distributions: Distributions,
+    gpus: Sequence[PageGpu],
+    published: Published,
     peaks: Mapping[str, Peaks],
     openmetrics: bool,
 ) -> Iterator[str]:
     """Yield the lines of the families of these names that have samples."""
     makers: Mapping[Summary, Callable[[], Iterable[str]]] = {
-        DISTRIBUTION: lambda: _distribution(distributions),
-        CHECKS: lambda: _lines(CHECKS, _sum([target.checks for target in targets])),
-        QUANTITIES: lambda: _lines(QUANTITIES, _sum([target.quantities for target in targets])),
-        PEAKS: lambda: _lines(PEAKS, _peaks(frozenset().union(*[target.models for target in targets]), peaks)),
+        DISTRIBUTION: lambda: _distribution(gpus, published),
+        CHECKS: lambda: _lines(CHECKS, _checks(gpus)),
+        QUANTITIES: lambda: _lines(QUANTITIES, _quantities(gpus)),
+        PEAKS: lambda: _lines(PEAKS, _peaks(gpus, peaks)),
     }
     for summary, lines in makers.items():
-        if summary.name in names:
-            found = iter(lines())
-            for first in found:
-                yield header(summary.name, summary.type, summary.help, openmetrics) + first
-                yield from found
+        if summary.name in names and (found := list(lines())):
+            yield header(summary.name, summary.type, summary.help, openmetrics)
+            yield from found
 
 
 def _lines(summary: Summary, rows: Iterable[Row]) -> Iterator[str]:
@@ -164,16 +85,31 @@ def _lines(summary: Summary, rows: Iterable[Row]) -> Iterator[str]:
         yield f"{summary.name}{{{label_pairs(zip(summary.labels, values, strict=True))}}} {number!r}\n"
 
 
-def _sum(counters: Sequence[Counter[Values]]) -> Iterator[Row]:
-    total = counters[0] if len(counters) == 1 else Counter[Values]()
-    for counter in counters[1:] and counters:
-        total.update(counter)
-    return iter(sorted(total.items()))
+def _checks(gpus: Iterable[PageGpu]) -> Iterable[Row]:
+    """Return the number of GPUs by check and state, if that is not ok."""
+    boards = [gpu.sample for gpu in gpus if gpu.sample.device.entity.kind == "gpu"]
+    counts = Counter(
+        (check.id, check.state)
+        for sample in boards
+        for check in sample.result.health.checks
+        if check.state != "ok" and check.applies
+    )
+    return sorted(counts.items())
 
 
-def _distribution(distributions: Distributions) -> Iterator[str]:
+def _quantities(gpus: Iterable[PageGpu]) -> Iterator[Row]:
+    for name in sorted(RECENT_QUANTITIES):
+        position = POSITION[name]
+        if count := sum(gpu.values[position] is not None for gpu in gpus):
+            yield (name,), count
+
+
+def _distribution(gpus: Iterable[PageGpu], published: Published) -> Iterator[str]:
+    for gpu in gpus:
+        if (distribution := gpu.sample.result.counters.distribution) is not None:
+            published.add_distribution(gpu.key, gpu.sample.device.model, distribution)
     name = DISTRIBUTION.name
-    for place, (bounds, counts, total) in sorted(distributions.sums.items()):
+    for place, (bounds, counts, total) in sorted(published.distributions.items()):
         labels = label_pairs(zip(DISTRIBUTION.labels, place, strict=False))
         below = list(accumulate(counts))
         for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):
@@ -182,8 +118,8 @@ def _distribution(distributions: Distributions) -> Iterator[str]:
         yield f"{name}_sum{{{labels}}} {total!r}\n"
 
 
-def _peaks(models: frozenset[str], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
-    for model in sorted(models):
+def _peaks(gpus: Iterable[PageGpu], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
+    for model in sorted({gpu.sample.device.model for gpu in gpus}):
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         for resource in RESOURCES:
             if resource not in LINKS:

@@ -25,6 +25,7 @@ from prometheus_client.samples import Sample
 
 from pulsed import __version__
 from pulsed.attribution.source import SourceState
+from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.text_format import SUFFIXES, encoded, lines
@@ -60,7 +61,6 @@ class Telemetry(Collector):
 
     def __init__(self, store: TargetStore) -> None:
         self.config_in_force: Callable[[], bool] = lambda: True
-        self.duplicate_gpus: Mapping[str, int] = {}
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self.state: Callable[[], StateWrites] = StateWrites
@@ -94,7 +94,7 @@ class Telemetry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families (prometheus_client)."""
         yield self._build
-        yield from _source_families(_by_name(self._store.targets), self._now, self.duplicate_gpus)
+        yield from _source_families(self._store, self._now)
         yield from _discovery_families(self.lists())
         yield from _attribution_families(self.attribution())
         yield from node_families(self._store)
@@ -158,7 +158,15 @@ def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
     return found
 
 
-def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapping[str, int]) -> Iterator[Metric]:
+def _duplicates(store: TargetStore, now: float) -> Mapping[str, int]:
+    """Return by source how many of its GPUs an earlier fresh one shows."""
+    fresh = [(target.name, target.tick) for target in store.targets if target.tick is not None and target.fresh(now)]
+    hidden = repeated([key_of(device, store.node) for device in tick.devices] for _, tick in fresh)
+    return {name: len(positions) for (name, _), positions in zip(fresh, hidden, strict=True)}
+
+
+def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
+    duplicates = _duplicates(store, now)
     source = ["source"]
     info = InfoMetricFamily("pulsed_source", "Kind and target of a source", labels=["kind", "target"])
     up = GaugeMetricFamily("pulsed_source_up", "1 while the last attempt delivered a fresh sample", labels=source)
@@ -181,7 +189,7 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
         "1 while XIDs are read from the kernel log; absent where health.kernel_log is off",
         labels=source,
     )
-    for name, target in targets.items():
+    for name, target in _by_name(store.targets).items():
         of_source = {"source": name}
         if target.kernel_log_error is not None:
             kernel_log.add_metric([name], int(not target.kernel_log_error))

@@ -38,7 +38,6 @@ def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
     return ",".join([f'{name}="{escape(value)}"' for name, value in labels])
 
 
-@lru_cache(maxsize=1024)
 def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
     """Return the HELP and TYPE lines of a family, without HELP if it is empty.
 

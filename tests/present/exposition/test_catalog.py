@@ -16,7 +16,7 @@ from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, form_of
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
+from pulsed.present.exposition.published import LEAST_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource

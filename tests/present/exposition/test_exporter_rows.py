@@ -7,10 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device
-from pulsed.model.raw_tick import Layout, RawTick, RawValue
+from pulsed.model.raw_tick import RawTick, RawValue
 from pulsed.model.target_store import TargetStore
-from pulsed.present.exposition import passthrough
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.passthrough import XID, exporter_layout
 from pulsed.present.exposition.telemetry import Telemetry
@@ -324,36 +322,8 @@ def test_series_come_and_go_with_their_rows_and_with_what_is_known() -> None:
     assert "DCGM_" not in pages.page(NOW + 60, openmetrics=False, gzip=False).decode()
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Layout]:
-    """Return the list of the layouts for which the rows of an exporter are computed from now on."""
-    layouts: list[Layout] = []
-
-    def counted(layout: Layout, devices: Sequence[Device], here: str) -> Layout:
-        layouts.append(layout)
-        return exporter_layout(layout, devices, here)
-
-    monkeypatch.setattr(passthrough, "exporter_layout", counted)
-    return layouts
-
-
-def test_the_series_are_worked_out_once(calls: list[Layout]) -> None:
-    raws = capture([203], *([("GPU 0", [load])] for load in range(3)))
-    first, second, third = computed(raws)
-    made = store_of(target("dmon", first))
-    pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
-    pages.page(NOW, openmetrics=False, gzip=False)
-    assert calls == [first.layout]
-    for each in (second, third):
-        made.targets[0].accept(each, NOW)
-        assert f"{each.values[0]!r}\n" in pages.page(NOW, openmetrics=False, gzip=False).decode()
-    assert calls == [first.layout]
-
-
-def test_without_the_setting_nothing_is_republished(two_gpus: TargetStore, calls: list[Layout]) -> None:
-    pages = Pages(two_gpus, Telemetry(two_gpus))
-    assert b"DCGM_" not in pages.page(NOW, openmetrics=False, gzip=False)
-    assert calls == []
+def test_without_the_setting_nothing_is_republished(two_gpus: TargetStore) -> None:
+    assert "DCGM_" not in page_of(two_gpus, passthrough=False)
 
 
 @needs_samples

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gzip
 import math
 import re
@@ -15,7 +14,6 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import catalog
@@ -35,7 +33,7 @@ from tests.present.boards import (
     tick,
 )
 from tests.present.reference import ReferenceCollector
-from tests.present.strategies import NOW, boards, gpus
+from tests.present.strategies import NOW, boards
 from tests.support.examples import examples
 from tests.support.waiting import eventually
 
@@ -76,38 +74,6 @@ def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetric
         expected = "gauge" if family.type == "info" and not openmetrics else family.type
         assert page[name].type == expected
         assert page[name].documentation.startswith(family.documentation)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
-    """What two targets deliver, step by step: mostly the same devices, with readings that change or do not."""
-    gpu_sets = [draw(st.lists(gpus, min_size=1, max_size=3)) for _ in range(2)]
-    history = []
-    for _ in range(draw(st.integers(2, 5))):
-        if draw(st.integers(0, 3)) == 0:
-            gpu_sets = [draw(st.lists(gpus, max_size=3)) for _ in range(2)]
-        elif draw(st.booleans()):
-            gpu_sets = [[each._replace(reading=draw(gpus).reading) for each in some] for some in gpu_sets]
-        else:
-            gpu_sets = [[draw(gpus)._replace(device=each.device) for each in some] for some in gpu_sets]
-        history.append([tick(some, draw(st.sampled_from([1.0, 2.0]))) for some in gpu_sets])
-    return history
-
-
-@examples(80)
-@given(histories())
-def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedTick]]) -> None:
-    made = store_of(target("a"), target("b"))
-    pages = Pages(made, Telemetry(made))
-    devices: list[tuple[Device, ...]] = [(), ()]
-    for step in history:
-        for number, (each, computed) in enumerate(zip(made.targets, step, strict=True)):
-            if computed.devices == devices[number]:  # as Translate does: the same tuple while nothing changes
-                computed = dataclasses.replace(computed, devices=devices[number])
-            devices[number] = computed.devices
-            each.accept(computed, NOW)
-        kept = pages.page(NOW, openmetrics=False, gzip=False).decode()
-        assert lines_of(kept, "pulsed_gpu") == lines_of(text_of(made), "pulsed_gpu")
 
 
 def test_a_gpu_has_its_series() -> None:
@@ -256,6 +222,9 @@ def test_a_page_is_made_once_and_again_after_a_tick_or_a_second() -> None:
     page = pages.page(NOW + 1.1, openmetrics=True, gzip=True)
     made.targets[0].accept(next_tick(first, 2), NOW + 1.2)
     assert pages.page(NOW + 1.2, openmetrics=True, gzip=True) != page
+    page = pages.page(NOW + 1.3, openmetrics=True, gzip=True)
+    made.targets[0].fail("bad_page", "no")
+    assert pages.page(NOW + 1.3, openmetrics=True, gzip=True) != page
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])

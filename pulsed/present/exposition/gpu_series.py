@@ -1,0 +1,70 @@
+"""The sample lines of the GPU families. Both text formats have the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import inf, isfinite
+
+from pulsed.model.vocabulary import Value
+from pulsed.present.exposition.catalog import Catalog, PageColumn, PageDerived
+from pulsed.present.exposition.family_types import COUNTER_FORMS, DerivedFamily
+from pulsed.present.exposition.page_gpu import PageGpu
+from pulsed.present.exposition.published import Published
+from pulsed.present.exposition.text_format import header, label_pairs
+
+
+def gpu_lines(gpus: Sequence[PageGpu], catalog: Catalog, published: Published, openmetrics: bool) -> Iterator[str]:
+    """Yield the families of GPUs that have samples."""
+    before = None
+    for family, lines in chain(
+        ((column.family, _column(column, gpus, published)) for column in catalog.columns),
+        ((derived.family, _derived(derived, gpus, published)) for derived in catalog.derived),
+    ):
+        if lines:
+            if family is not before:
+                yield header(family.name, family.type, family.help, openmetrics)
+                before = family
+            yield from lines
+
+
+def _column(column: PageColumn, gpus: Sequence[PageGpu], published: Published) -> list[str]:
+    """Return the lines of one quantity or counter.
+
+    Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter.
+    """
+    _, source, prefix, least, form = column
+    lines = []
+    for gpu in gpus:
+        value = gpu.values[source]
+        if value is not None and least <= value < inf:
+            if form == "recent":
+                value = published.gauge(gpu.published, prefix, value, gpu.sample.time)
+            elif form != "every":
+                value = published.counter(gpu.published, prefix, value, form)
+            if value is not None:
+                lines.append(f"{prefix}{gpu.labels}{value!r}\n")
+    return lines
+
+
+def _derived(derived: PageDerived, gpus: Sequence[PageGpu], published: Published) -> list[str]:
+    """Return the lines of one derived family."""
+    family, form, samples = derived
+    lines = []
+    for gpu in gpus:
+        for own, number in samples(gpu.sample):
+            value: Value = number
+            if form in COUNTER_FORMS:
+                value = published.counter(gpu.published, f"{family.name} {own[0]}", number, form)
+            if value is not None and isfinite(value):
+                lines.append(f"{_start(family, own)}{gpu.labels}{value!r}\n")
+    return lines
+
+
+def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:
+    """Return the beginning of a line, up to the labels of the GPU."""
+    name = family.name
+    if family.type == "histogram":
+        name, own = name + own[0], own[1:]
+    pairs = label_pairs((label, text) for label, text in zip(family.labels, own, strict=True) if text)
+    return f"{name}{{{pairs}," if pairs else name + "{"
