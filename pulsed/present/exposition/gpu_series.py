@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from math import inf, isfinite
 
@@ -11,11 +11,12 @@ from pulsed.present.exposition.catalog import Catalog, PageColumn, PageDerived
 from pulsed.present.exposition.family_types import COUNTER_FORMS, DerivedFamily
 from pulsed.present.exposition.page_gpu import PageGpu
 from pulsed.present.exposition.published import Published
-from pulsed.present.exposition.text_format import header, label_pairs
+from pulsed.present.exposition.text_format import escape, header
 
 
-def gpu_lines(gpus: Sequence[PageGpu], catalog: Catalog, published: Published, openmetrics: bool) -> Iterator[str]:
-    """Yield the families of GPUs that have samples."""
+def gpu_lines(gpus: Sequence[PageGpu], catalog: Catalog, published: Published, openmetrics: bool) -> list[str]:
+    """Return the families of GPUs that have samples."""
+    page: list[str] = []
     before = None
     for family, lines in chain(
         ((column.family, _column(column, gpus, published)) for column in catalog.columns),
@@ -23,9 +24,10 @@ def gpu_lines(gpus: Sequence[PageGpu], catalog: Catalog, published: Published, o
     ):
         if lines:
             if family is not before:
-                yield header(family.name, family.type, family.help, openmetrics)
+                page.append(header(family.name, family.type, family.help, openmetrics))
                 before = family
-            yield from lines
+            page += lines
+    return page
 
 
 def _column(column: PageColumn, gpus: Sequence[PageGpu], published: Published) -> list[str]:
@@ -50,12 +52,13 @@ def _column(column: PageColumn, gpus: Sequence[PageGpu], published: Published) -
 def _derived(derived: PageDerived, gpus: Sequence[PageGpu], published: Published) -> list[str]:
     """Return the lines of one derived family."""
     family, form, samples = derived
+    is_sparse = form in COUNTER_FORMS
     lines = []
     for gpu in gpus:
         for own, number in samples(gpu.sample):
             value: Value = number
-            if form in COUNTER_FORMS:
-                value = published.counter(gpu.published, f"{family.name} {own[0]}", number, form)
+            if is_sparse:
+                value = published.counter(gpu.published, (family.name, own), number, form)
             if value is not None and isfinite(value):
                 lines.append(f"{_start(family, own)}{gpu.labels}{value!r}\n")
     return lines
@@ -66,5 +69,5 @@ def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:
     name = family.name
     if family.type == "histogram":
         name, own = name + own[0], own[1:]
-    pairs = label_pairs((label, text) for label, text in zip(family.labels, own, strict=True) if text)
-    return f"{name}{{{pairs}," if pairs else name + "{"
+    pairs = [f'{label}="{escape(text)}",' for label, text in zip(family.labels, own, strict=True) if text]
+    return f"{name}{{{''.join(pairs)}"

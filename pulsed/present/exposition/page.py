@@ -78,10 +78,8 @@ def render(
     shown = without_duplicates(ticks, here)
     gpus = page_gpus(shown, here, published, owner_labels=settings.owner_labels)
     published.forget_others({gpu.key for gpu in gpus})
-    page = [
-        *gpu_lines(gpus, settings.catalog, published, openmetrics),
-        *summary_lines(settings.catalog.summaries, gpus, published, settings.peaks, openmetrics),
-    ]
+    page = gpu_lines(gpus, settings.catalog, published, openmetrics)
+    page += summary_lines(settings.catalog.summaries, gpus, published, settings.peaks, openmetrics)
     if "jobstats" in settings.compat:
         page += jobstats_lines(shown, here, openmetrics)
     if settings.passthrough:

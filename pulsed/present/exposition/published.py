@@ -6,6 +6,7 @@ a scrape took that; then nothing of it is lost.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import inf
 from operator import add, gt, sub
@@ -37,7 +38,7 @@ class PublishedGpu:
 
     first_page: float
     first_configured: float | None = None
-    counters: dict[str, float] = field(default_factory=dict)
+    counters: dict[Hashable, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     distribution: Distribution | None = None
 
@@ -86,7 +87,7 @@ class Published:
             gpu.first_configured = self.now
         return gpu
 
-    def counter(self, gpu: PublishedGpu, series: str, value: float, form: Form) -> float | None:
+    def counter(self, gpu: PublishedGpu, series: Hashable, value: float, form: Form) -> float | None:
         """Return what to publish of a counter, None for nothing.
 
         On the first page of a GPU, `counted` has its value at once, as the counters that every page has: quotients of

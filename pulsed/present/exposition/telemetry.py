@@ -10,7 +10,6 @@ import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -21,14 +20,13 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from pulsed import __version__
 from pulsed.attribution.source import SourceState
 from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.host_families import node_families
-from pulsed.present.exposition.text_format import SUFFIXES, encoded, lines
+from pulsed.present.exposition.text_format import encoded, lines
 from pulsed.push.pusher import PROTOCOL, Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
@@ -36,9 +34,6 @@ LAYERS = ("read", "translate", "compute", "present")
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us."""
-
-PROCESS_SECONDS = 1.0
-"""Interval of reading `process_*` from /proc, a third of the time of all families here."""
 
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
@@ -72,11 +67,9 @@ class Telemetry(Collector):
         self._build = build_info("pulsed_build")
         self._store = store
         self._now = 0.0
-        self._process = ProcessCollector(registry=None)
-        self._process_metrics: Sequence[Metric] = ()
-        self._process_until = -inf
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        ProcessCollector(registry=self.registry)
 
     def observe(self, layer: str, seconds: float) -> None:
         """Note how long a layer (one of `LAYERS`) took for a tick. Costs well under a microsecond."""
@@ -122,9 +115,6 @@ class Telemetry(Collector):
             value=int(self.config_in_force()),
         )
         yield self._requests.family()
-        if self._now >= self._process_until:
-            self._process_metrics, self._process_until = list(self._process.collect()), self._now + PROCESS_SECONDS
-        yield from self._process_metrics
 
 
 class _Durations:
@@ -190,29 +180,23 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         labels=source,
     )
     for name, target in _by_name(store.targets).items():
-        of_source = {"source": name}
         if target.kernel_log_error is not None:
             kernel_log.add_metric([name], int(not target.kernel_log_error))
         labels = target.tick.raw.target_labels if target.tick else ()
-        _add(info, {"kind": target.kind, "target": name, **dict(labels)}, 1)
-        _add(up, of_source, int(target.up and target.fresh(now)))
-        _add(samples, of_source, target.samples)
+        info.add_metric([target.kind, name], dict(labels))
+        up.add_metric([name], int(target.up and target.fresh(now)))
+        samples.add_metric([name], target.samples)
         for reason, count in target.errors.items():
             errors.add_metric([name, reason], count)
         for reason, rows in target.rejected.items():
             rejected.add_metric([name, reason], rows)
-        _add(restarted, of_source, target.restarts)
+        restarted.add_metric([name], target.restarts)
         if target.tick is not None:
-            _add(last, of_source, target.tick.time)
-        _add(repeated, of_source, duplicates.get(name, 0))
+            last.add_metric([name], target.tick.time)
+        repeated.add_metric([name], duplicates.get(name, 0))
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family
-
-
-def _add(family: Metric, labels: dict[str, str], value: float) -> None:
-    """Add a sample, as `add_metric` does in three times the time: a fleet has thousands of sources."""
-    family.samples.append(Sample(family.name + SUFFIXES.get(family.type, ""), labels, value))
 
 
 def _discovery_families(lists: Sequence[DiscoveryList]) -> Iterator[Metric]:

@@ -57,21 +57,14 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
 
     Families have no exemplars, sample timestamps or `_created` samples; those without a sample are left out.
     """
-    texts: dict[int, tuple[Mapping[str, str], str]] = {}  # of labels, which families share
     for family in families:
         if not family.samples:
             continue
         name = family.name + SUFFIXES.get(family.type, "")
         yield header(name, cast("MetricType", family.type), family.documentation, openmetrics)
         for sample in family.samples:
-            labels = sample.labels
-            if not labels:
-                yield f"{sample.name} {sample.value!r}\n"
-                continue
-            known = texts.get(id(labels))
-            if known is None:
-                known = texts[id(labels)] = (labels, label_pairs(labels.items()))
-            yield f"{sample.name}{{{known[1]}}} {sample.value!r}\n"
+            labels = f"{{{label_pairs(sample.labels.items())}}}" if sample.labels else ""
+            yield f"{sample.name}{labels} {sample.value!r}\n"
 
 
 def encoded(texts: Iterable[str]) -> bytes:

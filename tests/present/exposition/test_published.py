@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pulsed.model.counters import Distribution
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
 from pulsed.present.exposition.page import Pages, PageSettings
+from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, target, tick
 from tests.system.end_to_end.series import rows
@@ -126,3 +128,15 @@ def test_a_gpu_that_another_target_shows_is_counted_once_without_a_new_tick() ->
     daemon.store.targets[1].stale_after = 1000.0
     assert daemon.values(name, 1) == {"": 1.0}
     assert daemon.values(name, 500) == {"": 1.0}, "the first target is stale"
+
+
+def test_the_sum_of_distributions_never_decreases_by_rounding() -> None:
+    published = Published()
+    published.begin_page(0.0)
+    sums = []
+    for number in range(200):
+        for gpu_number, share in enumerate((0.1, 0.7)):
+            distribution = Distribution((0.5,), (number, number), share * number)
+            published.add_distribution(("node", f"GPU-{gpu_number}", ""), "H100", distribution)
+            sums.append(published.distributions["node", "H100"].sum)
+    assert sums == sorted(sums)
