@@ -1,7 +1,8 @@
-"""Many dcgm-exporters in one small process: `python -m tools.bench.exporters PORT NODES`.
+"""Many dcgm-exporters in one small process: `python -m tools.bench.exporters PORT NODES [STREAM]`.
 
 Node n is at 127.1.0.0 + n, so that each has a connection of its own, as in a cluster. Each page has the same series and
-other values than the one before, as those of a working GPU; counters go on. Only what a scraper sees is real.
+other values than the one before, by default those of the stream `steady`; counters go on. Only what a scraper sees is
+real.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import cast
 
 import uvloop
 
+from tests.support.streams import StreamName
 from tools.bench.pages import exporter_page
 from tools.bench.ticks import FIELDS, GPUS
 
@@ -31,8 +33,8 @@ def url(port: int, node: int) -> str:
 class _Exporter(asyncio.Protocol):
     """A connection; `samples` has the number of the next page of each node."""
 
-    def __init__(self, samples: dict[str, tuple[int, count[int]]]) -> None:
-        self._samples = samples
+    def __init__(self, samples: dict[str, tuple[int, count[int]]], stream: StreamName) -> None:
+        self._samples, self._stream = samples, stream
         self._asked = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -43,17 +45,18 @@ class _Exporter(asyncio.Protocol):
         self._asked += data
         if self._asked.endswith(b"\r\n\r\n"):  # a GET ends with an empty line
             self._asked = b""
-            page = exporter_page(GPUS, FIELDS, next(self._numbers), f"node{self._node}")
+            page = exporter_page(GPUS, FIELDS, next(self._numbers), f"node{self._node}", self._stream)
             head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(page)
             self._transport.write(head + page)
 
 
-async def _serve(port: int, nodes: int) -> None:
+async def _serve(port: int, nodes: int, stream: StreamName) -> None:
     samples = {address(node): (node, count()) for node in range(nodes)}
-    await asyncio.get_running_loop().create_server(lambda: _Exporter(samples), list(samples), port)
+    await asyncio.get_running_loop().create_server(lambda: _Exporter(samples, stream), list(samples), port)
     print("ready", flush=True)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(int(sys.argv[1]), int(sys.argv[2])))
+    stream = cast("StreamName", sys.argv[3] if len(sys.argv) > 3 else "steady")
+    uvloop.run(_serve(int(sys.argv[1]), int(sys.argv[2]), stream))

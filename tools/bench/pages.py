@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.support.streams import NOISE, StreamName, load
+
 MODEL = "NVIDIA H100 80GB HBM3"
 DRIVER = "580.105.08"
 SAMPLE_SECONDS = 15
@@ -125,7 +127,7 @@ FIELDS: tuple[Field, ...] = (
         "Ratio of cycles the device memory interface is active sending or receiving data.",
         lambda load: load.dram,
     ),
-    Field(1006, "PROF_PIPE_FP64_ACTIVE", "gauge", "Ratio of cycles the fp64 pipes are active.", lambda load: 0.0),
+    Field(1006, "PROF_PIPE_FP64_ACTIVE", "gauge", "Ratio of cycles the fp64 pipes are active.", lambda load: load.sm * 0.01),
     Field(
         1007,
         "PROF_PIPE_FP32_ACTIVE",
@@ -215,7 +217,9 @@ FIELDS: tuple[Field, ...] = (
 )
 
 
-def exporter_page(gpus: int, fields: int = 40, seed: int = 0, node: str = "n0") -> bytes:
+def exporter_page(
+    gpus: int, fields: int = 40, seed: int = 0, node: str = "n0", stream: StreamName = "random"
+) -> bytes:
     """One page as dcgm-exporter 4.x serves it.
 
     Args:
@@ -223,6 +227,7 @@ def exporter_page(gpus: int, fields: int = 40, seed: int = 0, node: str = "n0") 
         fields: how many families, at most `len(FIELDS)`, the most used ones first.
         seed: which sample. Values differ between seeds and counters grow with them; the series stay the same.
         node: the host name in every row; it also makes the UUIDs differ between nodes.
+        stream: how the load of the GPUs goes from sample to sample.
 
     Raises:
         ValueError: there are not that many fields.
@@ -230,7 +235,7 @@ def exporter_page(gpus: int, fields: int = 40, seed: int = 0, node: str = "n0") 
     if fields > len(FIELDS):
         raise ValueError(f"{fields} fields asked for, {len(FIELDS)} are known")
     identities = [_identity(node, gpu) for gpu in range(gpus)]
-    loads = [load_of(node, gpu, seed) for gpu in range(gpus)]
+    loads = [load_of(node, gpu, seed, stream) for gpu in range(gpus)]
     lines: list[str] = []
     for field in sorted(FIELDS[:fields]):
         name = f"DCGM_FI_{field.name}"
@@ -252,20 +257,24 @@ def _identity(node: str, gpu: int) -> str:
     )
 
 
-def load_of(node: str, gpu: int, seed: int) -> Load:
-    """A load that hardware could have: graphics >= sm >= tensor and occupancy."""
+def load_of(node: str, gpu: int, seed: int, stream: StreamName = "random") -> Load:
+    """Return a load that hardware could have: graphics >= sm >= tensor and occupancy."""
     random_ = random.Random(f"{node}/{gpu}/{seed}")
-    graphics = random_.random()
-    sm = graphics * random_.random()
-    tensor = sm * random_.random()
+
+    def part(usual: float) -> float:
+        return random_.random() if stream == "random" else usual + NOISE * random_.random()
+
+    graphics = load(stream, f"{node}/{gpu}", seed)
+    sm = graphics * part(0.9)
+    tensor = sm * part(0.7)
     return Load(
         seed=seed,
         graphics=graphics,
         sm=sm,
-        occupancy=sm * random_.random(),
+        occupancy=sm * part(0.4),
         tensor=tensor,
-        dram=graphics * random_.random(),
+        dram=graphics * part(0.6),
         watts=70 + 630 * max(tensor, sm * 0.8),
-        traffic=random_.random() * 500,
+        traffic=graphics * part(0.5) * 500,
         used_mib=int(graphics * 80000),
     )

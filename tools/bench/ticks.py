@@ -10,6 +10,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.exposition.parser import PageParser
+from tests.support.streams import StreamName
 from tools.bench.pages import exporter_page
 
 GPUS, FIELDS = 8, 40
@@ -19,15 +20,15 @@ NOW = 100.0
 """The monotonic time of everything that happens on a board here."""
 
 
-def pages(gpus: int, count: int) -> list[bytes]:
-    """Give the pages of one exporter in order: the same series, other values."""
-    return [exporter_page(gpus, FIELDS, seed) for seed in range(count)]
+def pages(gpus: int, count: int, stream: StreamName = "random") -> list[bytes]:
+    """Return the pages of one exporter in order: the same series, other values."""
+    return [exporter_page(gpus, FIELDS, seed, stream=stream) for seed in range(count)]
 
 
-def raw_ticks(gpus: int, count: int) -> list[RawTick]:
-    """Give the same pages, parsed."""
+def raw_ticks(gpus: int, count: int, stream: StreamName = "random") -> list[RawTick]:
+    """Return the same pages, parsed."""
     parser = PageParser()
-    return [raw_tick(parser, page, number) for number, page in enumerate(pages(gpus, count))]
+    return [raw_tick(parser, page, number) for number, page in enumerate(pages(gpus, count, stream))]
 
 
 def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
@@ -37,7 +38,7 @@ def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
 
 
 def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
-    """Give the same pages, taken through Translate and Compute."""
+    """Return the same pages, taken through Translate and Compute."""
     pipeline = Pipeline(ComputeSettings(), "bench")
     return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]
 

@@ -7,10 +7,10 @@ used and free memory are the size), not exact.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.support.standin.scenario import GPM_ARCHES, PROFILING, UNPROFILED_ARCHES, Gpu, Instance, Scenario
-from tests.support.standin.signals import Constant, Counter, Rate, Signal
+from tests.support.standin.signals import Constant, Counter, Rate, Signal, Stream
 
 BLANK = Constant(None)
 
@@ -189,15 +189,16 @@ def _number(scenario: Scenario, row: Row, field_id: int) -> Signal:
         return Constant(1 if gpu.arch in GPM_ARCHES else 0)
     if field_id == 156:
         idle, full = _FOLLOWS_LOAD[155]
-        return Counter(load.between(idle * _MILLIJOULES, full * _MILLIJOULES), since=scenario.booted)
+        watts = _of_field(load, row, 155)
+        return Counter(watts.between(idle * _MILLIJOULES, full * _MILLIJOULES), since=scenario.booted)
     if field_id in (250, 251, 252, 254):
         return _memory(row, field_id, load)
     if field_id in _PER_NVLINK:
-        return load.between(0.0, _FOLLOWS_LOAD[1011][1] / 18)
+        return _of_field(load, row, field_id).between(0.0, _FOLLOWS_LOAD[1011][1] / 18)
     if field_id in _COUNTS_NOTHING:
         return Constant(0)
     if field_id in _FOLLOWS_LOAD:
-        return load.between(*_FOLLOWS_LOAD[field_id])
+        return _of_field(load, row, field_id).between(*_FOLLOWS_LOAD[field_id])
     return Constant(_STEADY[field_id]) if field_id in _STEADY else BLANK
 
 
@@ -210,7 +211,13 @@ def _answers(row: Row, field_id: int) -> bool:
     return not (gpu.instances and field_id == 203)  # no such figure in MIG mode
 
 
+def _of_field(load: Rate, row: Row, field_id: int) -> Rate:
+    return replace(load, gpu=row.index, field=field_id) if isinstance(load, Stream) else load
+
+
 def _memory(row: Row, field_id: int, load: Rate) -> Signal:
+    if isinstance(load, Stream):
+        load = Constant(0.75)  # a job keeps its memory
     size, reserved = _STEADY[_MEMORY] * row.share, _STEADY[253] * row.share
     room = size - reserved
     lowest, highest = 0.01, 0.85

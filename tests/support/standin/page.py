@@ -14,7 +14,7 @@ from tests.support.standin.board import Row, signal_of
 from tests.support.standin.entities import all_rows
 from tests.support.standin.fields import NOT_OF_A_GPU, KnownField
 from tests.support.standin.scenario import GPM_ARCHES, PROFILING, Scenario
-from tests.support.standin.signals import Clock, Constant, Counter, Noise, Signal, Square
+from tests.support.standin.signals import Clock, Constant, Counter, Signal, Square, Stream
 from tests.support.standin.signals import Sequence as Rows
 
 Column = tuple[Field, Signal | Absent]
@@ -47,7 +47,7 @@ class _RowText:
         for column, signal in self.columns:
             if isinstance(signal, Counter):
                 self.counters.append((column, signal))
-            elif isinstance(signal, (Square, Noise, Rows)) and signal.clock not in self.clocks:
+            elif isinstance(signal, (Square, Stream, Rows)) and signal.clock not in self.clocks:
                 self.clocks.append(signal.clock)
 
     def text(self, now: float, tick: int, baseline: bool) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
-from tests.support.standin.signals import Constant, Counter, Noise, Rate, Sequence, Signal, Square
+from tests.support.standin.signals import Constant, Counter, Rate, Sequence, Signal, Square, Stream
 
 FOREVER = float("inf")
 
-_THREE_QUARTERS = Constant(0.75)
+_WORKING = Stream("steady")
 _UPTIME = 86_400.0
 
 Arch = Literal["pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "geforce"]
@@ -143,7 +143,7 @@ class Scenario:
 
     version: str = "4.4.1"
     gpus: tuple[Gpu, ...] = (Gpu(),)
-    load: Rate = _THREE_QUARTERS
+    load: Rate = _WORKING
     values: Mapping[str, Mapping[int, Signal]] = field(default_factory=dict)
     driver: str = "570.124.06"
     booted: float = field(default_factory=lambda: time.time() - _UPTIME)
@@ -181,7 +181,7 @@ class Scenario:
 
 _KINDS: Mapping[str, Callable[..., object]] = {
     kind.__name__: kind
-    for kind in (Scenario, Gpu, Instance, Refusal, Fault, Constant, Square, Noise, Sequence, Counter)
+    for kind in (Scenario, Gpu, Instance, Refusal, Fault, Constant, Square, Stream, Sequence, Counter)
 }
 
 

@@ -6,12 +6,20 @@ printed row can be kept per state and is seldom formatted anew. Only counters ha
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
+
+from tests.support.streams import NOISE, StreamName, load, noise
 
 Plain = float | str | None
 """A value as DCGM hands it out; None is a blank."""
+
+STREAM_SECONDS = 0.1
+"""Time between two values of a stream: that of DCGM's profiling counters."""
+
+STREAM_STEPS = 600
+"""Values of a stream until it starts again: a minute, which is longer than anything that compares ticks."""
 
 
 @dataclass(frozen=True)
@@ -98,37 +106,46 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """A value from `low` to `high` every `every` seconds; the same seed gives the same ones, `steps` of them."""
+class Stream:
+    """The values of a working GPU: they follow the load of a stream, each with noise of its own.
 
+    Attributes:
+        gpu: its place; every GPU has a load of its own.
+        field: id of the DCGM field; every field has noise of its own.
+    """
+
+    name: StreamName
+    gpu: int = 0
+    field: int = 0
     low: float = 0.0
     high: float = 1.0
-    seed: int = 0
-    every: float = 0.1
-    steps: int = 16
 
     @property
     def clock(self) -> StepClock:
-        return StepClock(self.every, self.steps)
+        return StepClock(STREAM_SECONDS, STREAM_STEPS)
 
-    def at(self, state: int) -> Plain:
-        return _noise(self)[state]
+    def at(self, state: int) -> float:
+        span = self.high - self.low
+        # Ratios are printed with three decimals: more noise shows that a pipe which is hardly used changes, too.
+        own = NOISE * max(abs(span), 1.0) * noise(f"{self.gpu}/{self.field}", state)
+        return self.low + span * load(self.name, str(self.gpu), state) + own
 
-    def between(self, low: float, high: float) -> Noise:
+    def between(self, low: float, high: float) -> Stream | Constant:
+        if low == high:
+            return Constant(low)
         span = high - low
-        return Noise(low + span * self.low, low + span * self.high, self.seed, self.every, self.steps)
+        return replace(self, low=low + span * self.low, high=low + span * self.high)
 
     def integral(self, seconds: float) -> float:
-        values = _noise(self)
-        steps, rest = divmod(seconds, self.every)
-        rounds, step = divmod(int(steps), self.steps)
-        return (rounds * sum(values) + sum(values[:step])) * self.every + values[step] * rest
+        sums = _sums(self)
+        steps, rest = divmod(seconds, STREAM_SECONDS)
+        rounds, step = divmod(int(steps), STREAM_STEPS)
+        return (rounds * sums[-1] + sums[step]) * STREAM_SECONDS + self.at(step) * rest
 
 
 @cache
-def _noise(noise: Noise) -> list[float]:
-    shares = [zlib.crc32(b"%d %d" % (noise.seed, step)) / 2**32 for step in range(noise.steps)]
-    return [noise.low + (noise.high - noise.low) * share for share in shares]
+def _sums(stream: Stream) -> list[float]:
+    return list(accumulate(map(stream.at, range(STREAM_STEPS)), initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -146,7 +163,7 @@ class Sequence:
         return self.values[state]
 
 
-Rate = Constant | Square | Noise
+Rate = Constant | Square | Stream
 
 
 @dataclass(frozen=True)
@@ -161,5 +178,5 @@ class Counter:
         return int(self.start + self.rate.integral(now) - self.rate.integral(self.since))
 
 
-Signal = Constant | Square | Noise | Sequence | Counter
+Signal = Constant | Square | Stream | Sequence | Counter
 """What a cell shows over time."""
