@@ -11,74 +11,54 @@ from importlib.metadata import version
 from types import ModuleType
 
 from tools.bench import (
-    bench_accounting,
     bench_attacks,
-    bench_compute,
     bench_daemon,
     bench_dashboards,
     bench_fleet,
-    bench_health,
     bench_inputs,
+    bench_install,
     bench_memory,
-    bench_mfu,
-    bench_misbehaving,
-    bench_owners,
     bench_parse,
-    bench_render,
     bench_rules,
-    bench_scrape,
     bench_sequences,
-    bench_serve,
-    bench_soak,
-    bench_square,
     bench_tick,
-    bench_top,
-    bench_translate,
-    bench_web,
-    bench_workloads,
 )
-from tools.bench.figure import HEADER, Bench, Figure, Skipped, line
+from tools.bench.figure import HEADER, Bench, Figure, Skipped, bar_line, line
 
-BENCHES: Mapping[str, ModuleType] = {
-    "attacks": bench_attacks,
-    "scrape": bench_scrape,
-    "parse": bench_parse,
-    "translate": bench_translate,
-    "compute": bench_compute,
-    "accounting": bench_accounting,
-    "health": bench_health,
-    "inputs": bench_inputs,
-    "render": bench_render,
-    "tick": bench_tick,
-    "sequences": bench_sequences,
-    "serve": bench_serve,
+OF_BARS: Mapping[str, ModuleType] = {
     "daemon": bench_daemon,
     "memory": bench_memory,
-    "mfu": bench_mfu,
-    "misbehaving": bench_misbehaving,
-    "owners": bench_owners,
-    "workloads": bench_workloads,
-    "soak": bench_soak,
+    "attacks": bench_attacks,
     "fleet": bench_fleet,
+    "parse": bench_parse,
+    "install": bench_install,
+}
+"""Run by default: what pulsed promises."""
+
+OTHERS: Mapping[str, ModuleType] = {
+    "tick": bench_tick,
     "dashboards": bench_dashboards,
     "rules": bench_rules,
-    "square": bench_square,
-    "top": bench_top,
-    "web": bench_web,
+    "sequences": bench_sequences,
+    "inputs": bench_inputs,
 }
+
+BENCHES = {**OF_BARS, **OTHERS}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
-    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHES)}; all by default")
-    names = arguments.parse_args().names or list(BENCHES)
+    arguments.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)}; by default the first {len(OF_BARS)}"
+    )
+    names = arguments.parse_args().names or list(OF_BARS)
     for unknown in set(names) - BENCHES.keys():
         arguments.error(f"there is no benchmark {unknown!r}: {', '.join(BENCHES)}")
     print(
-        f"Python {platform.python_version()}, prometheus_client {version('prometheus-client')}, uvicorn"
-        f" {version('uvicorn')}; {os.cpu_count()} cores of {_processor()}, load {os.getloadavg()[0]:.2f}"
+        f"Python {platform.python_version()}, prometheus_client {version('prometheus-client')};"
+        f" {os.cpu_count()} cores of {_processor()}, load {os.getloadavg()[0]:.2f}"
     )
-    figures = [figure for name in names for figure in _print(BENCHES[name])]
+    figures = {name: _print(BENCHES[name]) for name in names}
     _sum_up(figures)
 
 
@@ -104,12 +84,13 @@ def _print(module: ModuleType) -> list[Figure]:
     return figures
 
 
-def _sum_up(figures: Sequence[Figure]) -> None:
-    with_bar = [figure for figure in figures if figure.bar]
-    missed = [figure for figure in with_bar if not figure.met]
-    print(f"\n{len(with_bar) - len(missed)} of {len(with_bar)} bars are met; load {os.getloadavg()[0]:.2f} at the end")
-    for figure in missed:
-        print(f"MISSED {line(figure).strip()}")
+def _sum_up(figures: Mapping[str, Sequence[Figure]]) -> None:
+    """Print the bars, met or not."""
+    with_bar = [(name, figure) for name, found in figures.items() for figure in found if figure.bar]
+    met = sum(figure.met for _, figure in with_bar)
+    print(f"\n{met} of {len(with_bar)} bars are met; load {os.getloadavg()[0]:.2f} at the end")
+    for name, figure in with_bar:
+        print(f"  {'ok' if figure.met else 'MISSED':7} {name:9} {bar_line(figure)}")
 
 
 if __name__ == "__main__":

@@ -1,191 +1,98 @@
-"""Daemon: CPU and memory of running daemons, 8 GPUs each, scraped every 15 s."""
+"""Daemon: CPU at 8 GPUs, scraped every 15 s, on streams whose values change with each tick, beside KempnerPulse."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from tests.support.daemon import Daemon, free_port, serving
-from tests.support.nvml_standin import boards
-from tests.support.nvml_standin.library import NvmlStandin, compiled
-from tests.support.nvml_standin.library import usage as usage_of
-from tests.support.standin.install import install
+from tests.support.daemon import Daemon, environment, free_port, serving
+from tests.support.standin.install import install as install_dcgmi
 from tests.support.standin.scenario import Scenario, gpus
-from tools.bench.captures import capture
+from tests.support.standin.signals import Stream
+from tests.support.streams import STREAMS
 from tools.bench.children import Usage, child
 from tools.bench.exporters import url
-from tools.bench.figure import Bar, Figure
+from tools.bench.figure import Bar, Figure, Skipped
+from tools.bench.installed import BUILD, install
+from tools.bench.ticks import GPUS
 
-SCRAPE_SECONDS = 15.0
-SCRAPES = 2
-TICKS = 600
-"""A minute of 10 Hz: longer than the measurement, so that no value comes twice."""
+SECONDS, SCRAPE_SECONDS = 60.0, 15.0
+WARM_UP_SECONDS = 5.0
 
 AS_PROMETHEUS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
 
+KEMPNERPULSE = "kempnerpulse==0.5.0"
 
-KEMPNERPULSE = "KempnerPulse --export all, 10 Hz: CPU"
-"""Measured where `kempnerpulse` is on the path (`pip install kempnerpulse==0.5.0`)."""
-
-KEMPNERPULSE_FIELDS = "100,101,140,150,155,156,202,203,204,251,252,253,449," + ",".join(map(str, range(1001, 1011)))
-
-NVML_DELAYS = {
-    "nvmlDeviceGetUtilizationRates": 3,
-    "nvmlDeviceGetMemoryInfo_v2": 12,
-    "nvmlDeviceGetFieldValues": 100,
-    "nvmlDeviceGetFanSpeed": 137,
-    "nvmlDeviceGetComputeRunningProcesses_v3": 2250,
-    "nvmlDeviceGetGraphicsRunningProcesses_v3": 2250,
-    "nvmlGpmSampleGet": 1000,
-    "nvmlGpmMetricsGet": 2000,
-}
-"""Microseconds that the stand-in's calls take: utilization, memory, fan and processes as reported of a driver
-(MangoHud#2104), field values and profiling counters assumed, and not known to be those of any hardware."""
-
-
-class _Case(NamedTuple):
-    """A daemon; its CPU is compared with the case `than`, which comes before it, or with prometheus_client."""
-
-    name: str
-    arguments: tuple[str, ...]
-    cpu: Bar | None = None
-    environment: Mapping[str, str] = {}
-    report: Path | None = None
-    than: str = ""
+AT_1_HZ = Bar("value", 0.5)
+AT_10_HZ = Bar("ratio", 1 / 2.5)
 
 
 def run() -> Iterator[Figure]:
+    try:
+        kempnerpulse = install(KEMPNERPULSE, BUILD / KEMPNERPULSE)
+    except Skipped as reason:
+        print(f"  without KempnerPulse: {reason}")
+        kempnerpulse = None
+    daemons: dict[str, Daemon] = {}
+    baselines: dict[str, int] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        recording = folder / "capture.txt"
-        recording.write_text(capture(TICKS), encoding="utf-8")
+
+        def serve(name: str, *settings: str) -> None:
+            flags = [flag for setting in settings for flag in ("--set", setting)]
+            daemons[name] = stack.enter_context(serving(folder, *flags))
+
+        for stream in STREAMS:
+            (programs := folder / stream).mkdir()
+            dcgmi = install_dcgmi(programs, Scenario(gpus=gpus("hopper", GPUS), load=Stream(stream)))
+            for rate, interval in (("1 Hz", "1s"), ("10 Hz", "100ms")):
+                settings = ("source.kind=dcgmi", f"source.dcgmi.path={dcgmi}", f"source.interval={interval}")
+                serve(f"{stream}, {rate}", *settings)
+            if kempnerpulse is not None:
+                baselines[f"{stream}, 10 Hz"] = stack.enter_context(_exporting(kempnerpulse, programs)).pid
         exporters = free_port()
         stack.enter_context(child("tools.bench.exporters", exporters, 1))
-        driver = NvmlStandin(
-            compiled(folder / "nvml"), folder / "nvml.scenario", [boards.hopper(index) for index in range(8)]
-        )
-        driver.write(fixed=1, **{f"{function}.delay_us": delay for function, delay in NVML_DELAYS.items()})
-        dcgmi = install(folder, Scenario(gpus=gpus("hopper", 8)))
-        kempnerpulse = shutil.which("kempnerpulse")
-        cases = (
-            _Case("demo, 1 s", ("--source", "demo")),
-            _Case(
-                "dmon capture, 10 Hz",
-                (
-                    *("--source", "replay", "--set", f"source.replay.path={recording}"),
-                    *("--set", "source.replay.loop=true", "--set", "source.interval=0.1"),
-                ),
-                Bar("value", 1.5),
-            ),
-            _Case(
-                "live dcgmi, 10 Hz",
-                (
-                    *("--source", "dcgmi", "--set", "source.interval=100ms"),
-                    *("--set", f"source.dcgmi.path={dcgmi}"),
-                ),
-                Bar("ratio", 1 / 1.2) if kempnerpulse else Bar("value", 1.5),
-                than=KEMPNERPULSE if kempnerpulse else "",
-            ),
-            _Case(
-                "live dcgmi, 10 Hz, KempnerPulse's fields",
-                (
-                    *("--source", "dcgmi", "--set", "source.interval=100ms"),
-                    *("--set", f"source.dcgmi.path={dcgmi}", "--set", "source.dcgmi.groups=[]"),
-                    *("--set", f"source.dcgmi.fields=[{KEMPNERPULSE_FIELDS}]"),
-                ),
-                Bar("ratio", 1 / 1.2) if kempnerpulse else None,
-                than=KEMPNERPULSE if kempnerpulse else "",
-            ),
-            *(
-                _Case(
-                    f"nvml, {interval}",
-                    ("--source", "nvml", "--set", f"source.interval={interval}"),
-                    Bar("ratio", 1 / most),
-                    driver.environment(folder / interval),
-                    folder / interval,
-                    than,
-                )
-                for interval, most, than in (("1s", 1.8, "demo, 1 s"), ("100ms", 1.6, "live dcgmi, 10 Hz"))
-            ),
-            _Case(
-                "exporter over HTTP, 1 s",
-                (
-                    *("--source", "exporter", "--set", f"source.exporter.targets=[{url(exporters, 0)}]"),
-                    *("--set", "source.interval=1"),
-                ),
-            ),
-        )
-        beside = _kempnerpulse(stack, kempnerpulse, folder) if kempnerpulse else None
-        yield from _measured(stack, folder, cases, url(exporters, 0), beside)
+        settings = ("source.kind=exporter", f"source.exporter.targets=[{url(exporters, 0)}]", "source.interval=1s")
+        serve("steady, exporter, 1 Hz", *settings)
+        yield from _measured(daemons, baselines)
 
 
-def _kempnerpulse(stack: contextlib.ExitStack, program: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start an installed KempnerPulse on the stand-in in a folder."""
-    process = subprocess.Popen(
-        [program, "--backend", "dcgm", "--poll", "0.1", "--export", "all", "--show-all"],
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
-    )
-    stack.callback(process.wait, 10)
-    stack.callback(process.terminate)
-    return process
+@contextlib.contextmanager
+def _exporting(package: Path, programs: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run KempnerPulse's `--export all` at 10 Hz on the `dcgmi` of a folder until the block ends."""
+    variables = environment(PYTHONPATH=str(package), PATH=f"{programs}:{os.environ['PATH']}", PYTHONWARNINGS="ignore")
+    options = ["--backend", "dcgm", "--poll", "0.1", "--export", "all", "--show-all"]
+    program = [sys.executable, str(package / "bin" / "kempnerpulse"), *options]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, env=variables) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
-def _measured(
-    stack: contextlib.ExitStack,
-    folder: Path,
-    cases: tuple[_Case, ...],
-    page: str,
-    kempnerpulse: subprocess.Popen[bytes] | None,
-) -> Iterator[Figure]:
+def _measured(daemons: dict[str, Daemon], baselines: dict[str, int]) -> Iterator[Figure]:
     """Run all at the same time: none needs as much as a tenth of a core."""
-    port = free_port()
-    begun = time.monotonic()
-    republisher = stack.enter_context(child("tools.bench.client_app", port, page, 1))
-    start = Figure("prometheus_client republishes: start", time.monotonic() - begun, "s")
-    yield start
-    daemons: list[Daemon] = []
-    for case in cases:
-        begun = time.monotonic()
-        daemons.append(stack.enter_context(serving(folder, *case.arguments, ready=True, **case.environment)))
-        spent = time.monotonic() - begun
-        yield Figure(f"{case.name}: start to ready", spent, "s", start, Bar("value", 1), "to within 0.05 s")
-    time.sleep(1)  # the first second is not the usual one
-    beside = Usage(kempnerpulse.pid) if kempnerpulse else None
-    baseline, usages = Usage(republisher.pid), [Usage(daemon.process.pid) for daemon in daemons]
-    for _ in range(SCRAPES):
+    time.sleep(WARM_UP_SECONDS)
+    theirs = {name: Usage(pid) for name, pid in baselines.items()}
+    ours = {name: Usage(daemon.process.pid) for name, daemon in daemons.items()}
+    for _ in range(int(SECONDS / SCRAPE_SECONDS)):
         time.sleep(SCRAPE_SECONDS / 2)
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).close()
-        for daemon in daemons:
+        for daemon in daemons.values():
             daemon.get("/metrics", AS_PROMETHEUS)
         time.sleep(SCRAPE_SECONDS / 2)
-    cpu = Figure("prometheus_client republishes every 1 s: CPU", baseline.cpu_percent(), "% of a core")
-    memory = Figure("prometheus_client republishes: memory", baseline.resident_megabytes(), "MB")
-    yield from (cpu, memory)
-    figures = {"": cpu}
-    if beside is not None:
-        note = f"{beside.resident_megabytes():.0f} MB"
-        figures[KEMPNERPULSE] = Figure(KEMPNERPULSE, beside.cpu_percent(), "% of a core", note=note)
-        yield figures[KEMPNERPULSE]
-    for case, usage in zip(cases, usages, strict=True):
-        figures[case.name] = Figure(
-            f"{case.name}: CPU", usage.cpu_percent(), "% of a core", figures[case.than], case.cpu
-        )
-        yield figures[case.name]
-        yield Figure(f"{case.name}: memory", usage.resident_megabytes(), "MB", memory, note="history of half a minute")
-    for case, daemon in zip(cases, daemons, strict=True):
-        if case.report is not None:
-            daemon.stop()
-            standin = usage_of(case.report)
-            percent = 100 * standin.cpu / standin.seconds
-            per_second = standin.calls / standin.seconds
-            note = f"part of the figure above; {per_second:.0f} calls a second"
-            yield Figure(f"{case.name}: CPU of the delays in the stand-in", percent, "% of a core", note=note)
+    spent = {name: usage.cpu_percent() for name, usage in ours.items()}
+    figures = {
+        name: Figure(f"{name}: KempnerPulse --export all", usage.cpu_percent(), "% of a core")
+        for name, usage in theirs.items()
+    }
+    for name, percent in spent.items():
+        if baseline := figures.get(name):
+            yield baseline
+        bar = AT_10_HZ if baseline else None if name.endswith("10 Hz") else AT_1_HZ
+        yield Figure(name, percent, "% of a core", baseline, bar, f"{ours[name].resident_megabytes():.0f} MB")

@@ -1,88 +1,61 @@
-"""Tick: an exporter's page through all layers to the lean page, 40 fields a GPU, all checks of health evaluated.
-
-The garbage collector is set up as the daemon has it.
-"""
+"""Tick: CPU of each layer for a page of 8 GPUs x 40 fields, whose values change with each page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
-
-from pulsed.collector.collector import Pipeline
+from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.raw_tick import RawTick
-from pulsed.present.exposition.catalog import catalog
-from pulsed.present.exposition.page import Pages, PageSettings
+from pulsed.model.target_store import Target, TargetStore
+from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
-from tests.present.reference import ReferenceCollector
+from pulsed.translate.translator import Translator
+from tests.support.streams import STREAMS, StreamName
 from tools.bench.bench_parse import read_with_prometheus_client
-from tools.bench.figure import Bar, Figure
-from tools.bench.measure import cpu_seconds
-from tools.bench.ticks import GPUS, NOW, board_of, computed_ticks, pages, raw_tick, raw_ticks
+from tools.bench.figure import Figure
+from tools.bench.pages import exporter_page
+from tools.bench.ticks import FIELDS, GPUS, raw_tick
 
-MANY_GPUS = 256
-PAGES = 20
+PAGES = 500
 
 T = TypeVar("T")
 
 
 def run() -> Iterator[Figure]:
-    for gpus, limit in ((GPUS, 1.0), (MANY_GPUS, 30.0)):
-        yield from _of(gpus, limit)
+    for stream in STREAMS:
+        spent = _spent(stream)
+        baseline = Figure(f"{stream}: prometheus_client's parser", spent.pop("prometheus_client"), "ms")
+        yield baseline
+        for layer, milliseconds in spent.items():
+            yield Figure(f"{stream}: {layer}", milliseconds, "ms", baseline)
+        yield Figure(f"{stream}: all layers", sum(spent.values()), "ms", baseline)
 
 
-def _of(gpus: int, limit: float) -> Iterator[Figure]:
-    computed = computed_ticks(gpus, 1)
-    board = board_of(computed)
-    telemetry = Telemetry(board)
-    pipeline = Pipeline(ComputeSettings(), "bench", telemetry.observe)
-    everything = Pages(board, telemetry, PageSettings(catalog("lean")))
-    parser, seconds, clock = PageParser(), count(), count(NOW)
+def _spent(stream: StreamName) -> dict[str, float]:
+    """Return the milliseconds of CPU of a page, by layer."""
+    spent: defaultdict[str, float] = defaultdict(float)
 
-    def read(page: bytes) -> RawTick:
-        return raw_tick(parser, page, next(seconds))  # time goes on: a tick covers a second of it
+    def timed(layer: str, work: Callable[[], T]) -> T:
+        begun = time.process_time()
+        result = work()
+        spent[layer] += (time.process_time() - begun) * 1e3 / PAGES
+        return result
 
-    def render(raw: RawTick, *, openmetrics: bool = False, gzip: bool = False) -> None:
-        now = next(clock)
-        board.targets[0].accept(pipeline.process(raw), now)
-        everything.page(now, openmetrics=openmetrics, gzip=gzip)
-
-    registry = CollectorRegistry()
-    registry.register(ReferenceCollector(board, NOW))
-
-    def with_prometheus_client(page: bytes) -> None:
-        read_with_prometheus_client(page)
-        generate_latest(registry)
-
-    def figure(name: str, work: Callable[[T], None], on: Sequence[T], bar: Bar | None = None, note: str = "") -> Figure:
-        return Figure(f"{gpus} GPUs: {name}", _milliseconds(work, on), "ms", baseline, bar, note)
-
-    bodies, ticks = pages(gpus, PAGES), raw_ticks(gpus, PAGES)
-    name = f"{gpus} GPUs: prometheus_client, parse + write"
-    baseline = Figure(name, _milliseconds(with_prometheus_client, bodies[:1], rounds=3), "ms", note="nothing computed")
-    yield baseline
-    yield figure("page to page", lambda page: render(read(page)), bodies, Bar("value", limit))
-    yield figure(
-        "page to page, as Prometheus scrapes",
-        lambda page: render(read(page), openmetrics=True, gzip=True),
-        bodies,
-        note="OpenMetrics, gzip",
-    )
-    yield figure("values to page, without parsing", render, ticks)
-    yield figure("values to results, without a page", lambda raw: _drop(pipeline.process(raw)), ticks)
-
-
-def _drop(_: object) -> None:
-    """Take what a tick became when nobody asks for the page."""
-
-
-def _milliseconds(work: Callable[[T], None], on: Sequence[T], rounds: int = 9) -> float:
-    def once() -> None:
-        for each in on:
-            work(each)
-
-    return cpu_seconds(once, rounds=rounds) / len(on) * 1e3
+    parser, translator, computer = PageParser(), Translator("bench"), ComputeLayer(ComputeSettings())
+    target = Target("exporter", "bench", 1.0, 10.0)
+    store = TargetStore("bench", [target])
+    page = Pages(store, Telemetry(store))
+    for second in range(PAGES):
+        body = exporter_page(GPUS, FIELDS, second, stream=stream)
+        timed("prometheus_client", partial(read_with_prometheus_client, body))
+        raw = timed("Reader", partial(raw_tick, parser, body, second))
+        canonical = timed("Translate", partial(translator.translate, raw))
+        computed = timed("Compute", partial(computer.compute, canonical))
+        target.accept(computed, float(second))
+        timed("Present", partial(page.page, float(second), openmetrics=True, gzip=True))
+    return spent

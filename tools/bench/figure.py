@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-RATES = frozenset({"requests/s"})
-"""The units of which more is better; of all others less is."""
-
 
 class Skipped(Exception):
     """A benchmark cannot run here; says what to install."""
@@ -16,13 +13,13 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a figure promises: its value to stay below a limit, or its ratio to reach one."""
+    """What a figure promises: its value to be at most a limit, or its ratio at least one."""
 
     of: Literal["value", "ratio"]
     limit: float
 
     def __str__(self) -> str:
-        return f"< {self.limit:g}" if self.of == "value" else f">= {self.limit:g} x"
+        return f"<= {self.limit:g}" if self.of == "value" else f">= {_times(self.limit)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +44,10 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as good as the baseline; below 1 it is worse."""
+        """How many times the baseline takes what this takes; below 1 this takes more."""
         if self.baseline is None or not self.value or not self.baseline.value:
             return None
-        ratio = self.baseline.value / self.value
-        return 1 / ratio if self.unit in RATES else ratio
+        return self.baseline.value / self.value
 
     @property
     def met(self) -> bool:
@@ -59,7 +55,7 @@ class Figure:
         if self.bar is None:
             return True
         if self.bar.of == "value":
-            return self.value < self.bar.limit
+            return self.value <= self.bar.limit
         return self.ratio is not None and self.ratio >= self.bar.limit
 
 
@@ -70,15 +66,29 @@ HEADER = f"  {'':51} {'':>10} {'':12} {'ratio':>9}  {'to':48} bar"
 
 
 def line(figure: Figure) -> str:
-    """Write one figure: name, value, unit, ratio and its baseline, bar, note."""
+    """Return one row: name, value, unit, ratio and its baseline, bar, note."""
     ratio, baseline = figure.ratio, figure.baseline
-    times = "" if ratio is None else f"{_number(ratio)} x" if ratio >= 1 else f"1/{_number(1 / ratio)} x"
+    times = "" if ratio is None else _times(ratio)
     against = "" if baseline is None else baseline.name
     bar = "" if figure.bar is None else f"{figure.bar}: {'ok' if figure.met else 'MISSED'} "
     note = f"({figure.note})" if figure.note else ""
     return (
         f"  {figure.name:51} {_number(figure.value):>10} {figure.unit:12} {times:>9}  {against:48} {bar}{note}".rstrip()
     )
+
+
+def bar_line(figure: Figure) -> str:
+    """Return one row of the table of bars: name, value or ratio, bar."""
+    measured = f"{_number(figure.value)} {figure.unit}"
+    if figure.baseline is not None and figure.ratio is not None:
+        measured = f"{measured}, {_times(figure.ratio)} to {_number(figure.baseline.value)} of {figure.baseline.name}"
+    return f"{figure.name}: {measured} ({figure.bar})"
+
+
+def _times(ratio: float) -> str:
+    if 0 < ratio < 1:
+        return f"1/{_number(1 / ratio)} x"
+    return f"{_number(ratio)} x"
 
 
 def _number(value: float) -> str:

@@ -10,7 +10,7 @@ from statistics import median
 def cpu_seconds(
     work: Callable[[], object], *, prepare: Callable[[], object] = lambda: None, rounds: int = 15, times: int = 1
 ) -> float:
-    """Give the CPU seconds of one call: the median of some rounds.
+    """Return the CPU seconds of one call: the median of some rounds.
 
     Args:
         work: what to time.
@@ -26,9 +26,3 @@ def cpu_seconds(
             work()
         spent.append((time.process_time() - start) / times)
     return median(spent)
-
-
-def samples_taken(page: str) -> float:
-    """Return how many samples all targets delivered so far, by the daemon's page."""
-    rows = (row for row in page.splitlines() if row.startswith("pulsed_source_samples_total{"))
-    return sum(float(row.rpartition(" ")[2]) for row in rows)

@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.support.streams import NOISE, StreamName, load
+from tests.support import streams
+from tests.support.streams import NOISE, StreamName
 
 MODEL = "NVIDIA H100 80GB HBM3"
 DRIVER = "580.105.08"
@@ -127,7 +128,13 @@ FIELDS: tuple[Field, ...] = (
         "Ratio of cycles the device memory interface is active sending or receiving data.",
         lambda load: load.dram,
     ),
-    Field(1006, "PROF_PIPE_FP64_ACTIVE", "gauge", "Ratio of cycles the fp64 pipes are active.", lambda load: load.sm * 0.01),
+    Field(
+        1006,
+        "PROF_PIPE_FP64_ACTIVE",
+        "gauge",
+        "Ratio of cycles the fp64 pipes are active.",
+        lambda load: load.sm * 0.01,
+    ),
     Field(
         1007,
         "PROF_PIPE_FP32_ACTIVE",
@@ -217,9 +224,7 @@ FIELDS: tuple[Field, ...] = (
 )
 
 
-def exporter_page(
-    gpus: int, fields: int = 40, seed: int = 0, node: str = "n0", stream: StreamName = "random"
-) -> bytes:
+def exporter_page(gpus: int, fields: int = 40, seed: int = 0, node: str = "n0", stream: StreamName = "random") -> bytes:
     """One page as dcgm-exporter 4.x serves it.
 
     Args:
@@ -264,7 +269,7 @@ def load_of(node: str, gpu: int, seed: int, stream: StreamName = "random") -> Lo
     def part(usual: float) -> float:
         return random_.random() if stream == "random" else usual + NOISE * random_.random()
 
-    graphics = load(stream, f"{node}/{gpu}", seed)
+    graphics = streams.load(stream, f"{node}/{gpu}", seed)
     sm = graphics * part(0.9)
     tensor = sm * part(0.7)
     return Load(
