@@ -5,7 +5,7 @@
 #   make lint                format, lint and types
 #   make test-all            every test: packages, boots, images, attacks, Kubernetes, browsers, Slurm (20 min)
 #   make nightly             what takes longer: a minute of each fuzz target, advisories, Debian 13
-#   make bench               the figures, with ratios against named baselines
+#   make bench               the bars, met or not (10 min); ARGS="parse tick" only these figures
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
 #   make hardware            known kernels on this node's GPU (4 min): classes and readings against what they must be;

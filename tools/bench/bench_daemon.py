@@ -53,13 +53,13 @@ def run() -> Iterator[Figure]:
             dcgmi = install_dcgmi(programs, Scenario(gpus=gpus("hopper", GPUS), load=Stream(stream)))
             for rate, interval in (("1 Hz", "1s"), ("10 Hz", "100ms")):
                 settings = ("source.kind=dcgmi", f"source.dcgmi.path={dcgmi}", f"source.interval={interval}")
-                serve(f"{stream}, {rate}", *settings)
+                serve(f"{stream}, dcgmi, {rate}", *settings)
+            exporter = free_port()
+            stack.enter_context(child("tools.bench.exporters", exporter, 1, stream))
+            settings = ("source.kind=exporter", f"source.exporter.targets=[{url(exporter, 0)}]", "source.interval=1s")
+            serve(f"{stream}, exporter, 1 Hz", *settings)
             if kempnerpulse is not None:
-                baselines[f"{stream}, 10 Hz"] = stack.enter_context(_exporting(kempnerpulse, programs)).pid
-        exporters = free_port()
-        stack.enter_context(child("tools.bench.exporters", exporters, 1))
-        settings = ("source.kind=exporter", f"source.exporter.targets=[{url(exporters, 0)}]", "source.interval=1s")
-        serve("steady, exporter, 1 Hz", *settings)
+                baselines[f"{stream}, dcgmi, 10 Hz"] = stack.enter_context(_exporting(kempnerpulse, programs)).pid
         yield from _measured(daemons, baselines)
 
 

@@ -29,7 +29,7 @@ from pulsed.present.exposition.text_format import END, encoded
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
-the page. See `tools/bench/bench_render.py`."""
+the page."""
 
 REFRESH_SECONDS = 1.0
 """Maximum age of a page without a new tick, because counters of pulsed itself change."""

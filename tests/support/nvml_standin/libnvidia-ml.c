@@ -2,11 +2,8 @@
  *
  * Lines are "KEY VALUE". A value of a GPU is "gpu0.KEY", of its first MIG device "gpu0.mig0.KEY"; a key that is not there
  * is NVML_ERROR_NOT_SUPPORTED. A number may be followed by "+RATE": units per second since the library was loaded.
- * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail. "FUNCTION.delay_us N" takes
- * so long first: up to SPIN_US on the processor, as such a short call of a driver does, and asleep if it is longer. With
- * STANDIN_NVML_REPORT, that file has processor time of all delays in microseconds, seconds since the first call, and the
- * number of calls when the process ends.
- * The file is read again when it was replaced, unless it has the key "fixed": looking costs more than most calls.
+ * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail. "FUNCTION.delay_us N" sleeps
+ * so long first. The file is read again when it was replaced.
  * Handles carry the generation of the driver: one that outlives a reload, and every other misuse that a real driver
  * answers with a crash, is counted in `standin_misuses`.
  */
@@ -20,7 +17,6 @@
 
 enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMED_OUT = 10, OTHER_VERSION = 25, UNKNOWN = 999 };
 #define KEYS 8192
-#define SPIN_US 50
 
 int standin_initialized, standin_samples, standin_sets, standin_misuses, standin_calls;
 
@@ -31,7 +27,6 @@ static long generation;
 static double begun;
 static unsigned long events_sent;
 static int edition; /* of the scenario: counts how often it was loaded */
-static int fixed; /* whether it is never replaced, so that no call needs to look: for benchmarks */
 static int owners_fail; /* whether the scenario has an error of one GPU */
 static int oddities; /* whether it has fields without an answer */
 
@@ -39,25 +34,6 @@ static double clock_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static double cpu_us;
-
-static double thread_us(void) {
-  static const char *report = "";
-  struct timespec t;
-  if (report && !*report) report = getenv("STANDIN_NVML_REPORT");
-  if (!report) return 0;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
-__attribute__((destructor)) static void write_report(void) {
-  const char *path = getenv("STANDIN_NVML_REPORT");
-  FILE *f = path ? fopen(path, "w") : NULL;
-  if (!f) return;
-  fprintf(f, "%.0f %.3f %d\n", cpu_us, clock_now() - begun, standin_calls);
-  fclose(f);
 }
 
 static unsigned slot(const char *key) {
@@ -69,7 +45,6 @@ static unsigned slot(const char *key) {
 
 static void load(void) {
   static double looked;
-  if (fixed) return;
   double since = clock_now() - looked;
   if (text && since < 20e-6) return; /* no scenario is replaced in so short a time, and a look costs more than most calls */
   const char *path = getenv("STANDIN_NVML_SCENARIO");
@@ -98,7 +73,6 @@ static void load(void) {
     if (!strncmp(line, "gpu", 3) && strstr(line, "error")) owners_fail = 1;
     if (strstr(line, ".untouched")) oddities = 1;
   }
-  fixed = table[slot("fixed")].value != NULL;
   const char *value = table[slot("driver.generation")].value;
   long wanted = value ? atol(value) : 0;
   if (wanted != generation) generation = wanted, standin_initialized = 0;
@@ -183,12 +157,7 @@ static int failed(struct call *call, const char *function, void *h) {
     call->error = get_for("", function, "error");
     call->all = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
   }
-  if (call->delay > 0) {
-    double before = thread_us();
-    if (call->delay > SPIN_US) usleep(call->delay);
-    else for (double end = clock_now() + call->delay * 1e-6; clock_now() < end;) {}
-    cpu_us += thread_us() - before;
-  }
+  if (call->delay > 0) usleep(call->delay);
   int of_owner = h && owners_fail;
   const char *owner = owner_of(of_owner ? h : NULL);
   if (h && !of_owner) misused(h);

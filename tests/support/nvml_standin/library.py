@@ -6,7 +6,6 @@ import ctypes
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pynvml
 import pytest
@@ -15,7 +14,7 @@ from tests.support.nvml_standin.boards import Answers
 from tests.support.tools import shared_library
 
 SOURCE = Path(__file__).with_name("libnvidia-ml.c")
-SCENARIO, REPORT = "STANDIN_NVML_SCENARIO", "STANDIN_NVML_REPORT"
+SCENARIO = "STANDIN_NVML_SCENARIO"
 DRIVER = "580.105.08"
 
 
@@ -53,34 +52,9 @@ class NvmlStandin:
         """Unload and load the driver: no handle is valid any more."""
         self.write(**{"driver.generation": int(self.more.get("driver.generation", 0)) + 1})
 
-    def environment(self, report: Path | None = None) -> dict[str, str]:
-        """Variables with which another process loads it.
-
-        Args:
-            report: file that has what its calls took when that process has ended, see `usage`.
-        """
-        variables = {"LD_LIBRARY_PATH": str(self.library.parent), SCENARIO: str(self.scenario)}
-        return variables | ({REPORT: str(report)} if report else {})
-
-
-class StandinUsage(NamedTuple):
-    """What the calls of a process took.
-
-    Attributes:
-        cpu: seconds of the processor in delays.
-        seconds: since the first call.
-        calls: their number.
-    """
-
-    cpu: float
-    seconds: float
-    calls: int
-
-
-def usage(report: Path) -> StandinUsage:
-    """Read the report of a process that has ended."""
-    microseconds, seconds, calls = report.read_text().split()
-    return StandinUsage(float(microseconds) / 1e6, float(seconds), int(calls))
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which another process loads it."""
+        return {"LD_LIBRARY_PATH": str(self.library.parent), SCENARIO: str(self.scenario)}
 
 
 class LoadedStandin(NvmlStandin):
