@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +20,13 @@ def install(requirement: str, folder: Path) -> Path:
         Skipped: pip cannot install it, such as without a network.
     """
     if not folder.exists():
-        options = ["--quiet", "--disable-pip-version-check", "--root-user-action", "ignore", "--target", str(folder)]
+        new = folder.with_name("new")
+        shutil.rmtree(new, ignore_errors=True)
+        options = ["--quiet", "--disable-pip-version-check", "--root-user-action", "ignore", "--target", str(new)]
         result = subprocess.run(
             [sys.executable, "-m", "pip", "install", *options, requirement], capture_output=True, text=True, check=False
         )
         if result.returncode:
             raise Skipped(f"pip cannot install {requirement}: {result.stderr.strip()[-300:]}")
+        new.rename(folder)
     return folder
