@@ -46,5 +46,7 @@ def run() -> Iterator[Figure]:
 
 
 def _worst(figures: Mapping[str, float], limit: float) -> str:
-    """Return the names of the attacks beyond a limit, otherwise of the worst one."""
-    return ", ".join(name for name, value in figures.items() if value > limit) or max(figures, key=figures.__getitem__)
+    """Return the worst attack, and the first one beyond a limit: later ones begin with what it left."""
+    worst = max(figures, key=figures.__getitem__)
+    first = next((name for name, value in figures.items() if value > limit), worst)
+    return worst if first == worst else f"worst {worst}, first {first}"

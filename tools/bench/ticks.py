@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
-from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.exposition.parser import PageParser
 from tests.support.streams import StreamName
 from tools.bench.pages import exporter_page
@@ -16,19 +13,16 @@ from tools.bench.pages import exporter_page
 GPUS, FIELDS = 8, 40
 """A usual node, and the fields that operators enable most."""
 
-NOW = 100.0
-"""The monotonic time of everything that happens on a board here."""
-
 
 def pages(gpus: int, count: int, stream: StreamName = "random") -> list[bytes]:
     """Return the pages of one exporter in order: the same series, other values."""
     return [exporter_page(gpus, FIELDS, seed, stream=stream) for seed in range(count)]
 
 
-def raw_ticks(gpus: int, count: int, stream: StreamName = "random") -> list[RawTick]:
+def raw_ticks(gpus: int, count: int) -> list[RawTick]:
     """Return the same pages, parsed."""
     parser = PageParser()
-    return [raw_tick(parser, page, number) for number, page in enumerate(pages(gpus, count, stream))]
+    return [raw_tick(parser, page, number) for number, page in enumerate(pages(gpus, count))]
 
 
 def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
@@ -41,10 +35,3 @@ def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
     """Return the same pages, taken through Translate and Compute."""
     pipeline = Pipeline(ComputeSettings(), "bench")
     return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]
-
-
-def board_of(ticks: Sequence[ComputedTick]) -> TargetStore:
-    """Make a board of one target that has the first of these ticks."""
-    target = Target("exporter", "bench", 1.0, 10.0)
-    target.accept(ticks[0], NOW)
-    return TargetStore("bench", [target])
