@@ -387,6 +387,7 @@ def test_what_comes_from_a_fork_has_no_privileges_and_no_secrets() -> None:
         assert (
             is_for_forks
             or "refs/tags/v" in job["if"]
+            or job["if"] == "github.event_name == 'schedule'"
             or job["if"] == "github.event_name == 'push' || " + forks.replace("!=", "==")
         )
         if is_for_forks:
