@@ -26,6 +26,8 @@ its checks; `hot` ranks above `warn`, as heat acts at once. A MIG instance has t
 `pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most inputs;
 the [counters files](../deploy/dcgm-exporter/README.md) add them.
 
+* All checks are evaluated on the newest sample, at most once a second. Events and shares of time are taken from every
+  sample. Message, evidence and remedy of a raised check have the present numbers.
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
   `state_dir` also over a restart of pulsed. A reset ends it, except `xid_repeat` and `retired_pages`: the driver was

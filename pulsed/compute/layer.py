@@ -63,7 +63,7 @@ class ComputeLayer:
         self._settings, self._deriver = settings, Deriver(settings)
         self._tracker = Tracker(settings.plausibility, settings.health.forget_after, is_elsewhere)
         self.health_evaluator = HealthEvaluator(settings.health, self._tracker, origins, node)
-        self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
+        self._shown: tuple[Device, ...] = ()
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
         self._last: ComputedTick | None = None
         self._gpus: TickGpus | None = None
@@ -212,12 +212,10 @@ class ComputeLayer:
 
     def _with_lost(self, devices: tuple[Device, ...], lost: tuple[LostGpu, ...]) -> tuple[Device, ...]:
         """Return the devices followed by the lost ones; the same tuple as long as nothing changes."""
-        old_devices, old_lost, shown = self._shown
-        if old_devices is not devices or old_lost is not lost:
-            together = (*devices, *(gone.device for gone in lost))
-            shown = shown if together == shown else together
-            self._shown = (devices, lost, shown)
-        return shown
+        together = (*devices, *(gone.device for gone in lost))
+        if together != self._shown:
+            self._shown = together
+        return self._shown
 
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""

@@ -1,7 +1,4 @@
-"""Results of the health layer: states, the evidence for them, and the remedies.
-
-An object is reused while nothing in it changes, so that renderers compare by identity.
-"""
+"""Results of the health layer: states, the evidence for them, and the remedies."""
 
 from __future__ import annotations
 
@@ -33,7 +30,8 @@ class CheckState:
         last_event: in Unix seconds; None for none or an unknown time.
         message, remedy: what is wrong and what to do; empty while it is not raised, but for `telemetry` while the
             source does not deliver, and for what `dcgm_health` ignores.
-        evidence: the numbers that decided, by name, as they were when the state was entered.
+        evidence: the numbers that decide, by name: of a raised check at present, or when its inputs were last there;
+            of others when the state was entered.
         covered: whether its inputs are present. A latched state outlives them.
         applies: whether the check makes sense for this device. If not it is unknown and not part of the coverage.
     """

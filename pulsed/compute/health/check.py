@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
@@ -33,7 +31,7 @@ class Check:
         rules: the worst of them is the state; it is known as soon as one of them is.
         remedy: what to do. `{...}` stand for evidence.
         critical: what to do at crit, if that differs.
-        recurs: what to do besides if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
+        recurs: what to do in addition if it was raised before within `HISTORY_SECONDS`; empty: that means nothing.
         source: where the thresholds come from.
         guest: whether it makes sense in a vGPU guest, which has a share of a board.
         unless: it does not apply to a GPU with one of these readings instead of its own inputs: another generation.
@@ -99,37 +97,42 @@ def check(
 
 
 class GpuCheck:
-    """A check of one GPU, and the number of its events so far.
-
-    Its methods take the states of its rules in their order. Its state is the same object while nothing in it changes.
+    """A check of one GPU.
 
     Attributes:
+        rules: the states of its rules, in their order.
+        events: number of its events so far.
         history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("_decider", "check", "events", "history", "state")
+    __slots__ = ("check", "events", "history", "rules", "state")
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.state = _shared(CheckState(check.id, "unknown"))
+        self.rules = [RuleState() for _ in check.rules]
+        self.state = CheckState(check.id, "unknown")
         self.events = 0
         self.history: tuple[float, ...] = ()
-        self._decider: tuple[int, int | None, tuple[str, ...]] = _NOTHING_DECIDES
 
-    def severity(self, rules: Sequence[RuleState], inputs: GpuInputs) -> int:
+    def severity(self, inputs: GpuInputs) -> int:
         """Return the severity that its rules have now; -1 for unknown."""
-        if self._is_superseded(inputs):
-            return -1
-        return max([rule.severity for rule in rules])
+        return -1 if self._is_superseded(inputs) else max([rule.severity for rule in self.rules])
 
-    def conclude(self, rules: Sequence[RuleState], inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
-        """Update the state from the rules; return whether anything in it changed.
+    def evaluate(self, inputs: GpuInputs, now: float) -> None:
+        """Evaluate its rules, at a moment of the GPU's clock."""
+        for rule, state in zip(self.check.rules, self.rules, strict=True):
+            rule.evaluate(state, inputs, now)
+            if state.events:
+                self.events, state.events = self.events + state.events, 0
+
+    def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> None:
+        """Update the state from its rules.
 
         A guest is a GPU that is a share of a board. The time of the sample is in Unix seconds, and by the GPU's clock.
         """
         check, old = self.check, self.state
-        covered = any([rule.is_covered for rule in rules])  # noqa: C419  # no generator: this is a hot path
-        severities = [rule.severity for rule in rules]
+        covered = True in [rule.is_covered for rule in self.rules]
+        severities = [rule.severity for rule in self.rules]
         severity = max(severities)
         worst = severities.index(severity)
         applies = covered or not (
@@ -140,41 +143,43 @@ class GpuCheck:
         )
         if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
-        rule = rules[worst]
+        rule, state = self.rules[worst], STATES[severity + 1]
+        last_event = self._last_event(time, now)
+        ignored = rule.ignored if severity == 0 else ""
+        is_same = state == old.state
         if severity > 0:
-            decider = (worst, rule.xid, (rule.detail, *rule.suspects))
-        else:
-            decider = (0, None, (rule.ignored,)) if severity == 0 and rule.ignored else _NOTHING_DECIDES
-        last_event = self._last_event(rules, time, now)
-        if decider == self._decider and (severity, covered, applies, last_event) == (
-            old.severity,
+            self._count(worst, now)
+        elif is_same and (covered, applies, last_event, ignored) == (
             old.covered,
             old.applies,
             old.last_event,
+            old.message,
         ):
-            return False
-        if severity > 0 >= old.severity and not check.rules[worst].counts_events:
-            self.events += 1
-        if severity > 0 >= old.severity and check.recurs:
-            self.history = (*[at for at in self.history if now - at < HISTORY_SECONDS][1 - MOST_REMEMBERED :], now)
-        self._decider = decider
-        state = STATES[severity + 1]
+            return
         evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
-        if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
-            evidence = old.evidence  # of the time when it was entered
-        found = CheckState(
+        if is_same and old.evidence and not (severity > 0 and covered and evidence):
+            evidence = old.evidence  # of ok when it was entered, of a raised state when it was covered last
+        self.state = CheckState(
             id=check.id,
             state=state,
-            since=old.since if state == old.state else time,
+            since=old.since if is_same else time,
             last_event=last_event,
-            message=self._message(rule, time, now) if severity > 0 else rule.ignored if severity == 0 else "",
+            message=self._message(rule, time, now) if severity > 0 else ignored,
             evidence=evidence,
             remedy=_remedy(check, worst, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
-        self.state = _shared(found)
-        return True
+
+    def _count(self, worst: int, now: float) -> None:
+        """Count an event and remember it, if the check is raised only now."""
+        if self.state.severity > 0:
+            return
+        if not self.check.rules[worst].counts_events:
+            self.events += 1
+        if self.check.recurs:
+            known = [at for at in self.history if now - at < HISTORY_SECONDS]
+            self.history = (*known[1 - MOST_REMEMBERED :], now)
 
     def _message(self, rule: RuleState, time: float, now: float) -> str:
         detail = rule.detail or ("" if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}")
@@ -193,21 +198,16 @@ class GpuCheck:
     def _is_superseded(self, inputs: GpuInputs) -> bool:
         return bool(self.check.superseded_by) and inputs.value(self.check.superseded_by) is not None
 
-    def _last_event(self, rules: Sequence[RuleState], time: float, now: float) -> float | None:
-        moments = [rule.event_at for rule in rules if rule.event_at is not None]
+    def _last_event(self, time: float, now: float) -> float | None:
+        moments = [rule.event_at for rule in self.rules if rule.event_at is not None]
         if not moments:
             return None
-        before, last_event = self.state.last_event, time - (now - max(moments))
-        return before if before is not None and abs(last_event - before) < JITTER else last_event
+        return without_jitter(time - (now - max(moments)), self.state.last_event)
 
 
-_NOTHING_DECIDES: tuple[int, int | None, tuple[str, ...]] = (0, None, ())
-
-
-@lru_cache(maxsize=4096)
-def _shared(state: CheckState) -> CheckState:
-    """Return an equal state of another GPU of late: most checks of the GPUs of a node are ok for the same reasons."""
-    return state
+def without_jitter(time: float, before: float | None) -> float:
+    """Return the time of an event in Unix seconds: the one before if that is the same event."""
+    return before if before is not None and abs(time - before) < JITTER else time
 
 
 def _either(names: tuple[str, ...]) -> str:

@@ -53,27 +53,21 @@ Part = tuple[float, float, int, Masks]
 """When it ended, the seconds and the samples in it, and seconds by mask, for masks with any bit."""
 
 
-_Sum = tuple[dict[int, float], float, int]
-
-
 @dataclass(slots=True, eq=False)
 class ClockEvents:
     """The clock event reasons of one GPU over the last minutes.
 
     Attributes:
         shares: by reason that was there at all, the share of the last minute; the same object while they are equal.
-        seen: the bits that were set at all in what is remembered.
     """
 
     shares: Shares = ()
-    seen: int = 0
     _parts: list[Part] = field(default_factory=list)
     _coarse: list[Part] = field(default_factory=list)
     _masks: dict[int, float] = field(default_factory=dict)
     _begun: float | None = None
     _seconds: float = 0.0
     _samples: int = 0
-    _sums: dict[tuple[float, float, int], _Sum] = field(default_factory=dict)
 
     def update(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
         """Take a sample that covers some seconds.
@@ -96,20 +90,16 @@ class ClockEvents:
         self._complete(now)
         return True
 
-    def share(self, bits: int, window: float, now: float) -> float | None:
-        """Return the share of a window in which one of the bits was set; None for fewer than three samples in all."""
-        newest = self._parts[-FEWEST_SAMPLES:]
-        if not bits & self.seen and len(newest) == FEWEST_SAMPLES and any([part[1] for part in newest]):  # noqa: C419
-            return 0.0  # however much more was observed
-        seconds_by_mask, observed, samples = self._sum(window, now, FEWEST_SAMPLES)
+    def share(self, bits: int, window: float) -> float | None:
+        """Return the share of a window, up to the last complete part, in which one of the bits was set; None for fewer
+        than three samples in all."""
+        seconds_by_mask, observed, samples = self._sum(window, FEWEST_SAMPLES)
         return _with(seconds_by_mask, bits) / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
 
-    def _sum(self, window: float, now: float, fewest: int) -> _Sum:
+    def _sum(self, window: float, fewest: int) -> tuple[dict[int, float], float, int]:
         """Return the seconds by mask, the seconds observed, and the samples; of more than the window for the fewest."""
-        if (found := self._sums.get((window, now, fewest))) is not None:
-            return found
         seconds_by_mask: dict[int, float] = {}
-        observed, samples = 0.0, 0
+        observed, samples, now = 0.0, 0, self._begun or 0.0
         for ended, seconds, count, masks in chain(reversed(self._parts), reversed(self._coarse)):
             if samples >= fewest and has_passed(window, ended, now):
                 break
@@ -117,7 +107,6 @@ class ClockEvents:
             samples += count
             for mask, length in masks:
                 seconds_by_mask[mask] = seconds_by_mask.get(mask, 0.0) + length
-        self._sums[window, now, fewest] = seconds_by_mask, observed, samples
         return seconds_by_mask, observed, samples
 
     def _complete(self, now: float) -> None:
@@ -130,19 +119,12 @@ class ClockEvents:
             del coarse[0]
         while parts and now - parts[0][0] > LONGEST:
             del parts[0]
-        was_set = self.seen or self._masks
-        self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
-        if not was_set:
-            return
-        self.seen = 0
-        for _, _, _, masks in (*parts, *coarse):
-            for mask, _ in masks:
-                self.seen |= mask
-        seconds_by_mask, observed, _ = self._sum(SHARES_WINDOW, now, 0)
+        self._begun, self._masks, self._seconds, self._samples = now, {}, 0.0, 0
+        seconds_by_mask, observed, _ = self._sum(SHARES_WINDOW, 0)
         shares: Shares = tuple(
             (name, round(seconds / observed, 3))
             for bit, name in REASONS.items()
-            if self.seen & bit and (seconds := _with(seconds_by_mask, bit))
+            if (seconds := _with(seconds_by_mask, bit))
         )
         if shares != self.shares:
             self.shares = shares

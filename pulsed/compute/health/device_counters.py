@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -64,11 +63,6 @@ class CounterIncrease:
         return sum([amount for _, amount in self.parts])
 
     @property
-    def due(self) -> float:
-        """When an increase leaves the window."""
-        return self.parts[0][0] + self.seconds if self.parts else inf
-
-    @property
     def ends(self) -> float:
         """When the newest increase leaves the window."""
         return self.parts[-1][0] + self.seconds if self.parts else -inf
@@ -124,8 +118,3 @@ class DutyCounter:
             del points[0]
         if len(points) >= FEWEST_SAMPLES:
             self.share = (value - points[0][1]) / max(now - points[0][0], window)
-
-    def rest(self, times: Iterable[float], window: float) -> None:
-        """Take samples with the value of the last one."""
-        for now in times:
-            self.update(self.points[-1][1], now, window)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_not
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.check import HISTORY_SECONDS
-from pulsed.compute.health.gpu import GpuHealth, NodeFacts
+from pulsed.compute.health.gpu import EnabledChecks, GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
 from pulsed.compute.health.link_origins import LinkOrigins, faults_of
-from pulsed.compute.health.plan import plan_of
 from pulsed.compute.health.saved_state import SavedGpuState, dumped, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.sample import SampleDecision
@@ -81,9 +79,9 @@ class HealthEvaluator:
     def __init__(
         self, settings: HealthSettings, tracker: Tracker, origins: LinkOrigins | None = None, here: str = ""
     ) -> None:
-        self._plan = plan_of(settings)
+        self._enabled = EnabledChecks(settings)
         self._tracker = tracker
-        self._origins, self._here, self._revision = origins or LinkOrigins(), here, 0
+        self._origins, self._here = origins or LinkOrigins(), here
         self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
         self._restored: dict[str, SavedGpuState] = {}
         self._target = ""
@@ -91,13 +89,10 @@ class HealthEvaluator:
         self._gpu_of_device: list[GpuHealth] = []
         self._boards: list[tuple[int, GpuTrack, GpuHealth]] = []
         self._missing: list[tuple[GpuTrack, GpuHealth]] = []
-        self._lost: tuple[LostGpu, ...] = ()
         self._empty, self._empty_seconds = 0, 0.0
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
-        self._last: HealthTick | None = None
-        self._changes: list[HealthChange] = []
-        self._xids: list[XidEvent] = []
+        self._time = 0.0
 
     @property
     def latched(self) -> Mapping[str, int]:
@@ -106,9 +101,9 @@ class HealthEvaluator:
 
     def reconfigure(self, settings: HealthSettings) -> None:
         """Continue with other settings; latched states stay, rates and shares start again."""
-        if settings == self._plan.settings:
+        if settings == self._enabled.settings:
             return
-        self._plan = plan_of(settings)
+        self._enabled = EnabledChecks(settings)
         for track, old in self._gpus.items():
             new = self._gpus[track] = self._new_gpu(track, old.device)
             restore(new, save(old), old.time)
@@ -134,47 +129,38 @@ class HealthEvaluator:
         extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         node = NodeFacts(
+            tick.interval,
             tick.epoch,
             has_peers=any([track.inputs.is_answered for track in gpus.tracks]),  # noqa: C419  # a hot path
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
-        if self._origins.revision != self._revision:
-            self._revision = self._origins.revision
-            for gpu in self._gpus.values():
-                gpu.rules.pending |= self._plan.on_nvlink_xids
-        changed: dict[int, tuple[GpuHealth, Health]] = {}
+        taken: list[tuple[int, GpuHealth]] = []
         for position, track, gpu in self._boards:
-            before = gpu.health
-            gpu.evaluate(
+            gpu.take(
                 track,
-                decision if track.status == "back" else track.decision,  # it was evaluated while it was missing
+                decision if track.status == "back" else track.decision,  # it was taken while it was missing
                 readings[position],
                 node,
                 extras.get(position) if extras else None,
                 _events_of(events, track) if events else (),
             )
-            if gpu.health is not before:
-                changed[position] = (gpu, before)
-        if self._origins.revision != self._revision:  # a fault of this tick may follow from another one of it
-            self._revision = self._origins.revision
-            for position, track, gpu in self._boards:
-                before = gpu.health
-                if track.decision.kind != "repeat" and gpu.reconsider(readings[position]) is not before:
-                    changed.setdefault(position, (gpu, before))
-        for position, (gpu, before) in changed.items():
-            self._take_changes(position, gpu, before)
+            taken.append((position, gpu))
         if self._missing and not self._is_empty_tolerated:
             node = node._replace(has_peers=True, is_layout_new=False)
             for track, gpu in self._missing:
+                gpu.take(track, decision, NOTHING, node, kernel_events=_events_of(events, track))
+                taken.append((-1, gpu))
+        changes: list[HealthChange] = []
+        xids: list[XidEvent] = []
+        for position, gpu in taken:  # all were taken before: a fault of one may follow from that of another
+            xids += _new_xids(gpu)
+            if gpu.is_due:
                 before = gpu.health
-                gpu.evaluate(track, decision, NOTHING, node, kernel_events=_events_of(events, track))
-                if gpu.health is not before:
-                    self._take_changes(-1, gpu, before)
-            lost = tuple([_lost(track, gpu, tick.time) for track, gpu in self._missing if gpu.reachability.is_lost])
-            if lost != self._lost:
-                self._lost = lost
-        return self._deliver()
+                gpu.evaluate()
+                changes += _changes(position, gpu, before)
+        self._time = tick.time
+        return self._tick(changes, xids)
 
     @property
     def _is_empty_tolerated(self) -> bool:
@@ -198,8 +184,7 @@ class HealthEvaluator:
         """
         self._drop(track)
         self._missing = [one for one in self._missing if one[0] is not track]
-        self._lost = tuple([one for one in self._lost if one.track is not track])
-        return self._deliver() if self._last is not None else None
+        return self._tick() if self._time else None
 
     def _drop(self, track: GpuTrack) -> None:
         self._gpus.pop(track, None)
@@ -257,28 +242,19 @@ class HealthEvaluator:
         return gpu
 
     def _new_gpu(self, track: GpuTrack, device: Device) -> GpuHealth:
-        return GpuHealth(self._plan, device, self._origins, self._origin_key(track.key), self._here)
+        return GpuHealth(self._enabled, device, self._origins, self._origin_key(track.key), self._here)
 
     def _origin_key(self, key: str) -> str:
         return f"{self._target} {key}"
 
-    def _take_changes(self, position: int, gpu: GpuHealth, before: Health) -> None:
-        self._changes += _changes(position, gpu, before)
-        self._xids += _new_xids(gpu)
-
-    def _deliver(self) -> HealthTick:
-        if not self._missing and self._lost:
-            self._lost = ()
-        last, healths = self._last, tuple([gpu.health for gpu in self._gpu_of_device])
-        if last is None or last.lost is not self._lost or len(healths) != len(last.healths):
-            is_changed = True
-        else:
-            is_changed = any(map(is_not, healths, last.healths))
-        shares = tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device])
-        tick = HealthTick(healths, self._lost, tuple(self._changes), shares, tuple(self._xids))
-        self._changes, self._xids = [], []
-        self._last = last if last == tick and not is_changed else tick
-        return self._last
+    def _tick(self, changes: Sequence[HealthChange] = (), xids: Sequence[XidEvent] = ()) -> HealthTick:
+        return HealthTick(
+            tuple([gpu.health for gpu in self._gpu_of_device]),
+            tuple([_lost(track, gpu, self._time) for track, gpu in self._missing if gpu.is_lost]),
+            tuple(changes),
+            tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device]),
+            tuple(xids),
+        )
 
 
 def _events_of(events: tuple[KernelEvent, ...], track: GpuTrack) -> tuple[KernelEvent, ...]:
@@ -316,7 +292,7 @@ def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     for code, count in gpu.xids.items():
         record = gpu.inputs.xids.records.get(code)
         if record is not None:  # else there are too many codes
-            severity = gpu.plan.settings.severity_of(code)
+            severity = gpu.severity_of_xid(code)
             if code in LINK_XIDS:
                 severity = link_severity(code, severity, record.fault)
             cause = f"caused by XID {record.cause}" if record.cause else ""

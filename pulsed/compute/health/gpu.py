@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.health.inputs import NO_INPUTS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_faults import LINK_XIDS
+from pulsed.compute.health.check import GpuCheck, without_jitter
+from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
 from pulsed.compute.health.link_origins import LinkOrigins, faults_of
-from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.restarts import Restarts
+from pulsed.compute.health.rule_kinds import Duty, Increase
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
-from pulsed.model.canonical_tick import Extras, LinkCounters
+from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, SampleDecision, has_passed
+from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink, NvlinkFault
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -30,6 +32,9 @@ LOST_SECONDS = 1.0
 """Two polls of a fast source are too short a time for a lost GPU."""
 
 LOST_POLLS = 2
+
+EVALUATION_SECONDS = 1.0
+"""The rules are evaluated once in each second of the GPU's clock; samples that are rarer are all evaluated."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,19 +90,42 @@ class Reachability:
         return self.polls_missed is not None and self.polls_missed >= LOST_POLLS
 
 
-_REASONS, _XID = POSITION[REASONS], POSITION[XID]
+_REASONS, _XID = POSITION["clocks_event_reasons"], POSITION["xid_last_code"]
+
+_IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
+
+
+class EnabledChecks:
+    """The checks of a configuration, and what follows from them for all GPUs.
+
+    Attributes:
+        checks: all enabled ones.
+        critical_xids: codes that are counted from 0 on.
+        present: takes from a reading what `inputs_blank_ratio` is about.
+    """
+
+    def __init__(self, settings: HealthSettings) -> None:
+        self.settings = settings
+        self.checks = settings.checks()
+        self.critical_xids = settings.critical_xids()
+        names = {name for check in self.checks for name in check.applicability}
+        rules = [rule for check in self.checks for rule in check.rules if not isinstance(rule, Duty)]
+        names |= {name for rule in rules for name in rule.uses}
+        self.present = itemgetter(_REASONS, _XID, *sorted(POSITION[name] for name in names if name in POSITION))
 
 
 class NodeFacts(NamedTuple):
     """What a tick has in common for all its GPUs.
 
     Attributes:
-        epoch: of the tick; the same object until it changes.
+        interval: nominal seconds between two samples.
+        epoch: of the tick.
         has_peers: whether any GPU of the source answers; if none does the source itself may be silent.
         reads_kernel_log: whether the kernel log is read.
         is_layout_new: whether the source has other series than before; what is not among them is not blank.
     """
 
+    interval: float
     epoch: Epoch
     has_peers: bool
     reads_kernel_log: bool
@@ -107,8 +135,13 @@ class NodeFacts(NamedTuple):
 class GpuHealth:
     """Health of one GPU.
 
+    Events and integrals are taken from every sample; the rules are evaluated on the newest one, at most once a second.
+
     Attributes:
-        health: now; the same object while nothing in it changes.
+        checks: all enabled ones.
+        health: as of the last evaluation; the same object while it is equal.
+        is_due: whether the last sample is to be evaluated.
+        is_lost: whether the GPU was missed often enough to be lost, as of the last evaluation.
         changes: checks whose state changed with the last sample: before and after.
         xids: by code, how often it happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
@@ -123,11 +156,13 @@ class GpuHealth:
         here: the node of a device whose source does not name it.
     """
 
-    def __init__(self, plan: HealthPlan, device: Device, origins: LinkOrigins, key: str, here: str) -> None:
-        self.plan = plan
+    def __init__(self, enabled: EnabledChecks, device: Device, origins: LinkOrigins, key: str, here: str) -> None:
         self.device = device
-        self._here = here
+        self.severity_of_xid = enabled.settings.severity_of
+        self.checks = [GpuCheck(check) for check in enabled.checks]
+        self._by_id = {check.check.id: check for check in self.checks}
         self.health: Health = NOT_EVALUATED
+        self.is_due = self.is_lost = False
         self.changes: list[tuple[CheckState, CheckState]] = []
         self.xids: Counter[int] = Counter()
         self.now = self.started = self.time = 0.0
@@ -135,28 +170,33 @@ class GpuHealth:
         self.restarts = Restarts(driver_version=device.driver_version)
         self.last_reset: float | None = None
         self.latched = 0
-        self.rules = GpuRules(plan)
         self.inputs = GpuInputs(
             device.model,
-            plan.settings.severity_of,
-            plan.settings.pcie_width_max,
-            self.rules.severity_of,
+            enabled.settings.severity_of,
+            enabled.settings.pcie_width_max,
+            partial(_severity_of, self._by_id),
             origins=origins,
             key=key,
-            xids=XidLog(plan.is_critical),
+            xids=XidLog(enabled.critical_xids),
         )
+        self._enabled, self._here = enabled, here
+        self._in_turn = sorted(self.checks, key=lambda check: any(rule.reads_checks for rule in check.check.rules))
+        self._rules = [each for check in self.checks for each in zip(check.check.rules, check.rules, strict=True)]
+        self._observers = [each for each in self._rules if isinstance(each[0], (Increase, Duty))]
+        self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
-        self._has_news = self._is_fresh = False
-        self._is_new_model = True
+        self._is_fresh = False
         self._answer: Reading | None = None
+        self._most_present = 0
+        self._reported: tuple[object, ...] = ()
 
     @property
     def epoch(self) -> float:
         """Unix time of 0 s of the GPU's clock, as of the last sample."""
         return self.time - self.now
 
-    def evaluate(
+    def take(
         self,
         track: GpuTrack,
         sample: SampleDecision,
@@ -164,67 +204,81 @@ class GpuHealth:
         node: NodeFacts,
         extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
-    ) -> Health:
-        """Evaluate a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
-        if self.health is NOT_EVALUATED:
+    ) -> None:
+        """Take a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
+        self.changes, self.xids, self.is_due = [], Counter(), False
+        if self._second is None:
             sample = FIRST
         elif sample.kind == "repeat":
-            return self.health
-        plan, rules, inputs, freshness = self.plan, self.rules, self.inputs, track.inputs
-        previous = inputs.xids.begun if self.health is NOT_EVALUATED else self.now
+            return
+        inputs, freshness = self.inputs, track.inputs
+        previous = inputs.xids.begun if self._second is None else self.now
         self.now, self.time = now, time = self.started + track.now, track.time
         if not freshness.is_same_measurement:
             inputs.measured_at = now
         inputs.gap_seconds = sample.elapsed - sample.covered
-        if self.changes or self.xids:
-            self.changes, self.xids = [], Counter()
+        inputs.extras = extras
         if sample.is_interrupted:
-            rules.interrupt()
-            self.reachability.resume(track.now)
-            self._resumed = now
-        if track.device is not self.device:
-            self._take_device(track.device)
+            self._interrupt(track.now)
+        self._take_device(track.device)
         if kernel_events:
             self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
-        if node.epoch is not self._epoch:
+        if node.epoch != self._epoch:
             self._take_epoch(node.epoch, previous)
         answer = self._answer
         self._take_answer(track, reading, node)
-        if extras != inputs.extras:
-            self._has_news = self._has_news or _links_of(extras) != _links_of(inputs.extras)
-            inputs.extras = extras
-            rules.pending |= plan.on_watches | plan.on_links | plan.on_xids
         activity = activity_of(reading)
-        is_part = inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now)
-        rules.compare(plan.select(reading) + self._facts(freshness, reading, node, activity))
-        self._find_reset(reading, freshness)
-        if rules.pending & plan.on_xids:
-            self._take_xids(reading, answer)
-            self._report_faults()
-        if is_part:
-            rules.take_part(reading, inputs.clock_events.seen, now)
-        if rules.pending or self._has_news or now >= rules.due:
-            self._evaluate(reading, activity)
-        return self.health
+        is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now)
+        inputs.is_part_complete = is_part_complete or sample.kind != "next"
+        inputs.values = reading + self._facts(freshness, reading, node, activity)
+        if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
+            self._reset(moment)
+        self._take_xids(reading, answer)
+        inputs.take_links()
+        self._report_faults()
+        for rule, state in self._observers:
+            rule.observe(state, inputs, now)
+        self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
-    def reconsider(self, reading: Reading) -> Health:
-        """Evaluate its faults of NVLinks again: others have reported theirs. `reading` is that of the last sample."""
-        if not self.inputs.xids.records.keys() & LINK_XIDS:
-            return self.health
-        earlier = {old.id: old for old, _ in self.changes}
-        self.rules.pending |= self.plan.on_nvlink_xids
-        self._evaluate(reading, activity_of(reading))
-        last = {new.id: (earlier.get(old.id, old), new) for old, new in self.changes}
-        self.changes = [(old, new) for old, new in last.values() if old.state != new.state]
-        return self.health
+    def evaluate(self) -> None:
+        """Evaluate all checks on the newest sample."""
+        inputs, is_first = self.inputs, self._second is None
+        self._second = int(self.now + ROUNDING)
+        self.is_lost = self.reachability.is_lost
+        for check in self._in_turn:
+            check.evaluate(inputs, self.now)
+        for check in self.checks:
+            old = check.state
+            check.conclude(inputs, self.device.guest, self.time, self.now)
+            if check.state.state != old.state:
+                self.latched += 1
+                if not is_first or check.state.severity > 0:
+                    self.changes.append((old, check.state))
+        health = health_of(
+            self.checks,
+            inputs.xids,
+            epoch=self.epoch,
+            before=self.health,
+            is_fresh=self._is_fresh,
+            last_reset=self.last_reset,
+            nvlinks=self._nvlinks(),
+            nvlink_fault=self._nvlink_fault(),
+        )
+        if health != self.health:
+            self.health = health
+
+    def _interrupt(self, now: float) -> None:
+        """Take a gap: no level was reached without a break, and the source may have other fields since."""
+        for _, state in self._rules:
+            state.reached_since = None
+        self._most_present = 0
+        self.reachability.resume(now)
+        self._resumed = self.now
 
     def _take_device(self, device: Device) -> None:
-        """Take another description of the GPU."""
+        """Take the newest description of the GPU."""
         self.device = device
-        if device.model and device.model != self.inputs.model:
-            self.inputs.model = device.model
-            self.rules.pending |= self.plan.all_rules
-            self._is_new_model = True
+        self.inputs.model = device.model or self.inputs.model
         if self.restarts.take_driver(device.driver_version):
             self._reset(self.now)
 
@@ -241,8 +295,6 @@ class GpuHealth:
             self.inputs.xids.restart_gauge()
         if restarted.exporter:
             self.inputs.xids.restart_totals()
-        if restarted.engine or restarted.exporter:
-            self.rules.pending |= self.plan.on_xids
 
     def _take_answer(self, track: GpuTrack, reading: Reading, node: NodeFacts) -> None:
         """Find out whether the GPU answers, and whether its inputs are fresh."""
@@ -251,137 +303,101 @@ class GpuHealth:
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
             if node.is_layout_new:
-                self.rules.forget_inputs()
+                self._most_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.take_none()
-        if freshness.is_fresh != self._is_fresh:
-            self._is_fresh, self._has_news = freshness.is_fresh, True
+        self._is_fresh = freshness.is_fresh
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
-        """Return the values of `COMPARED_FACTS`.
+        """Return the values of `FACTS`.
 
         While the source did not deliver, the GPU did not fail to: that time does not count as age.
         """
         age = freshness.age and min(freshness.age, self.now - self._resumed)
+        inputs = self._enabled.present(reading)
+        present = len(inputs) - inputs.count(None)
+        most_present = self._most_present = max(self._most_present, present)
         return (
             self.reachability.polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
+            round(1.0 - present / most_present, 2) if most_present else 0.0,
+            activity,
             1.0 if node.reads_kernel_log else None,
-            None if activity is None else float(bisect_left(self.plan.activity_levels, activity)),
             *exporter_facts(self.inputs.extras, reading[_REASONS]),
+            *_IN_EXTRAS,
         )
-
-    def _find_reset(self, reading: Reading, freshness: Freshness) -> None:
-        """Find out whether counters show a reset of the GPU."""
-        if not freshness.is_same_measurement:
-            is_any_changed = bool(self.rules.pending & self.plan.on_resets)
-            if (moment := self.restarts.signs.update(reading, self.now, is_any_changed)) is not None:
-                self._reset(moment)
 
     def _reset(self, moment: float) -> None:
         """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
         self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
         self.inputs.confirmed_xids = frozenset()
-        self.rules.resolve(moment)
+        for rule, state in self._rules:
+            rule.resolve(state, moment)
         self.last_reset = self.epoch + moment
-        self._take_news()
+        self.latched += 1
 
     def _take_xids(self, reading: Reading, before: Reading | None) -> None:
         """Take the codes of a sample; `before` is the last reading with which the GPU answered."""
         inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
         if inputs.extras is None and gauge is None:
             return
-        known = set(xids.records)
+        known = len(xids.records)
         if gauge is not None and self.restarts.has_other_fields(reading, before):
             xids.forget_source()
         codes = xids.update(gauge, inputs.extras, _programs(self.device), self.now)
-        if codes or xids.records.keys() != known:
+        if codes or len(xids.records) != known:
             self._count(codes)
 
     def _count(self, codes: Mapping[int, int]) -> None:
         """Count XIDs that happened, by code, as events of their checks."""
         self.xids.update(codes)
-        for position, _, rule in self.plan.rules:
-            if isinstance(rule, XidRule):
-                severity_of = self.plan.settings.severity_of
-                events = sum(count for code, count in codes.items() if rule.counts(code, severity_of(code)))
-                self.rules.checks[position].events += events
-        self._take_news()
-
-    def _take_news(self) -> None:
-        """XIDs have changed, which must survive a restart."""
-        self.rules.pending |= self.plan.on_xids
-        self._has_news = True
+        for code, count in codes.items() if codes else ():
+            severity = self.severity_of_xid(code)
+            for check in self.checks:
+                for rule in check.check.rules:
+                    if isinstance(rule, XidRule) and rule.counts(code, severity):
+                        check.events += count
         self.latched += 1
 
-    def _evaluate(self, reading: Reading, activity: Value) -> None:
-        """Evaluate the rules that this sample concerns, then the checks whose rules have another outcome."""
-        is_first, down = self.health is NOT_EVALUATED, self.inputs.links_down
-        touched = self.rules.evaluate(self.inputs, reading, activity, self.now)
-        if self.inputs.links_down != down:
-            self._report_faults()
-        checks = self.rules.checks
-        is_changed, self._has_news = is_first or self._has_news, False
-        positions = range(len(checks)) if self._is_new_model else sorted(touched)  # other checks may apply
-        self._is_new_model = False
-        for position in positions:
-            check = checks[position]
-            old = check.state
-            if self.rules.conclude(position, self.inputs, self.device.guest, self.time, self.now):
-                is_changed = True
-                if check.state.state != old.state:
-                    self.latched += 1
-                    if not is_first or check.state.severity > 0:
-                        self.changes.append((old, check.state))
-        if is_changed:
-            self.health = health_of(
-                checks,
-                self.inputs.xids,
-                self.plan.critical_xids,
-                epoch=self.epoch,
-                before=self.health,
-                is_fresh=self._is_fresh,
-                last_reset=self.last_reset,
-                nvlinks=self._nvlinks(),
-                nvlink_fault=self._nvlink_fault(),
-            )
-        self.inputs.values = NO_INPUTS  # of thousands of GPUs they are much memory
-
     def _report_faults(self) -> None:
+        """Report its faults of NVLinks where something in them may have changed."""
         inputs, device = self.inputs, self.device
+        if (reported := (self.latched, inputs.links_down, device)) == self._reported:
+            return
+        self._reported = reported
         faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.links_down)
         inputs.origins.report(inputs.key, faults)
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
-        position = self.plan.position_of.get("nvlink_fault")
-        if position is None or (raised := self.rules.states_of(position)[0]).severity <= 0 or raised.xid is None:
+        check = self._by_id.get("nvlink_fault")
+        if check is None or (raised := check.rules[0]).severity <= 0 or raised.xid is None:
             return None
         inputs, code = self.inputs, raised.xid
         record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)
         fabric = self.device.fabric or self.device.entity.node or self._here
-        return NvlinkFault(
-            code, inputs.link_of(code), self.epoch + record.began, verdict.origin is None, fabric, verdict.followers
-        )
+        known = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
+        began = without_jitter(self.epoch + record.began, known)
+        return NvlinkFault(code, inputs.link_of(code), began, verdict.origin is None, fabric, verdict.followers)
 
     def _nvlinks(self) -> tuple[Nvlink, ...]:
-        """Return the links that the source has one by one; the same object while they are the same."""
-        all_states, all_counters = _links_of(self.inputs.extras)
-        states, counters = dict(all_states), dict(all_counters)
-        down, before = self.inputs.links_down, self.health.nvlinks
-        links = tuple(
+        """Return the links that the source has one by one."""
+        extras, down = self.inputs.extras, self.inputs.links_down
+        if extras is None:
+            return ()
+        states, counters = dict(extras.nvlink_states or ()), dict(extras.nvlink_counters or ())
+        return tuple(
             [
                 Nvlink(link, states.get(link), link in down, counters.get(link, ()))
                 for link in sorted(states.keys() | counters.keys())
             ]
         )
-        return before if links == before else links
 
 
-def _links_of(extras: Extras | None) -> tuple[tuple[tuple[int, float], ...], LinkCounters]:
-    """Return states and counters of links, without those that are unknown."""
-    return ((), ()) if extras is None else (extras.nvlink_states or (), extras.nvlink_counters or ())
+def _severity_of(checks: Mapping[str, GpuCheck], id_: str, inputs: GpuInputs) -> int:
+    """Return the severity of a check by its id; -1 while it is unknown or disabled."""
+    return checks[id_].severity(inputs) if id_ in checks else -1
 
 
 def _programs(device: Device) -> Programs:

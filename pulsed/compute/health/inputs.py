@@ -9,30 +9,29 @@ from pulsed.compute.health.clock_events import ClockEvents
 from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
+from pulsed.compute.products import nvlink_of
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Value
 
 ACTIVITY = "gpu_activity_ratio"
-"""The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
-crosses the threshold of a condition."""
-
-COMPARED_FACTS = (
-    "polls_missed",
-    "inputs_age_seconds",
-    "kernel_log",
-    "activity_step",
-    "clock_event_hw_thermal",
-    "clock_event_hw_power_brake",
-    "xid_counts",
-)
-"""Facts whose change causes an evaluation. `kernel_log` is 1 while the kernel log is read, and `xid_counts` while
-dcgm-exporter counts XIDs; `activity_step` is the number of thresholds of conditions that the activity is above."""
+"""The larger of graphics engine activity and GPU utilization."""
 
 IN_EXTRAS = ("health_watches", "nvlink_states", "nvlink_counters")
 """Inputs that are no numbers, but in `GpuInputs.extras`."""
 
-FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, *IN_EXTRAS)
-"""Inputs that are not in a reading."""
+FACTS = (
+    "polls_missed",
+    "inputs_age_seconds",
+    "inputs_blank_ratio",
+    ACTIVITY,
+    "kernel_log",
+    "clock_event_hw_thermal",
+    "clock_event_hw_power_brake",
+    "xid_counts",
+    *IN_EXTRAS,
+)
+"""Inputs that are not in a reading. `kernel_log` is 1 while the kernel log is read, and `xid_counts` while
+dcgm-exporter counts XIDs."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
@@ -50,10 +49,11 @@ class GpuInputs:
         severity_of: returns the severity of an XID.
         pcie_width_max: lanes that the riser provides; 0: as the device reports.
         severity_of_check: returns the severity of a check by its id and these inputs; -1 while it is unknown.
-        values: the reading followed by `FACTS`, by `INPUT_POSITION`, during an evaluation.
+        values: the newest reading followed by `FACTS`, by `INPUT_POSITION`.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
+        is_part_complete: whether this sample is the first, follows a gap, or completes a part of `clock_events`.
         links_up: numbers of the NVLinks that have been up.
         links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
@@ -69,6 +69,7 @@ class GpuInputs:
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0
+    is_part_complete: bool = True
     links_up: frozenset[int] = frozenset()
     links_down: tuple[int, ...] = ()
     uses_nvlink: bool = False
@@ -77,6 +78,21 @@ class GpuInputs:
     confirmed_xids: frozenset[str] = frozenset()
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
+
+    def take_links(self) -> None:
+        """Find out which NVLinks are not up and should be.
+
+        These are links that have been up, and on products whose links are all wired, the others once one is up. Links
+        are off by design on boards without a bridge, in a partition of one GPU, and with MIG.
+        """
+        if self.extras is None or self.extras.nvlink_states is None or self.value("mig_mode"):
+            return
+        up = frozenset([link for link, state in self.extras.nvlink_states if state])
+        self.links_up |= up
+        wired = nvlink_of(self.model)
+        is_short = wired is not None and 0 < len(up) < wired.links
+        down = [link for link, _ in self.extras.nvlink_states if link not in up and (is_short or link in self.links_up)]
+        self.links_down = tuple(sorted(down))
 
     def link_of(self, code: int) -> int | None:
         """Return the link that an XID is about: that of the kernel's message, else the only one that is down."""
@@ -113,7 +129,7 @@ def links_text(counts: Iterable[tuple[int, float]]) -> str:
 
 
 def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:
-    """Return the last three of `COMPARED_FACTS`, without counts of clock events where there is a mask of reasons."""
+    """Return the last three numbers of `FACTS`, without counts of clock events where there is a mask of reasons."""
     if extras is None:
         return None, None, None
     has_counts = 1.0 if extras.xid_counts is not None or extras.xid_totals is not None else None

@@ -57,14 +57,9 @@ ALONE = Verdict()
 
 
 class LinkOrigins:
-    """The faults that GPUs report, and their origins.
-
-    Attributes:
-        revision: changes with the verdicts.
-    """
+    """The faults that GPUs report, and their origins."""
 
     def __init__(self) -> None:
-        self.revision = 0
         self._faults: dict[str, tuple[ReportedFault, ...]] = {}
         self._verdicts: Mapping[ReportedFault, Verdict] = {}
 
@@ -75,10 +70,7 @@ class LinkOrigins:
         self._faults[key] = faults
         if not faults:
             del self._faults[key]
-        verdicts = dict(_verdicts({fault for each in self._faults.values() for fault in each}))
-        if verdicts != self._verdicts:
-            self._verdicts = verdicts
-            self.revision += 1
+        self._verdicts = dict(_verdicts({fault for each in self._faults.values() for fault in each}))
 
     def verdict(self, key: str, code: int) -> Verdict:
         """Return what the fault of a GPU with a code is."""

@@ -28,7 +28,7 @@ ABSENT_SAMPLES = 2
 DCGM 4.5 and newer omit it until the first one. An engine that has one never omits it.
 """
 
-_ENERGY, *_OTHERS = (POSITION[name] for name in RESET_SIGNS)
+_SIGNS = [POSITION[name] for name in RESET_SIGNS]
 _XID = POSITION["xid_last_code"]
 
 
@@ -61,33 +61,22 @@ class ResetSign:
 
 @dataclass(slots=True)
 class Resets:
-    """The signs of one GPU, in the order of `RESET_SIGNS`.
-
-    Attributes:
-        is_pending: whether any but the first is lower now: then every sample counts.
-    """
+    """The signs of one GPU, in the order of `RESET_SIGNS`."""
 
     energy: ResetSign = field(default_factory=ResetSign)
     replays: ResetSign = field(default_factory=ResetSign)
     sbe: ResetSign = field(default_factory=ResetSign)
     dbe: ResetSign = field(default_factory=ResetSign)
-    is_pending: bool = False
 
-    def update(self, reading: Reading, now: float, is_any_changed: bool) -> float | None:
-        """Take a measurement that is not repeated; return the time of the newest reset that it shows, None for none.
-
-        `is_any_changed` is whether a sign other than the first has changed.
-        """
-        energy = reading[_ENERGY]
-        moment = None if energy is None else self.energy.update(energy, now, 0.0)
-        if not (is_any_changed or self.is_pending):
-            return moment
-        for sign, position in zip((self.replays, self.sbe, self.dbe), _OTHERS, strict=True):
+    def update(self, reading: Reading, now: float) -> float | None:
+        """Take a measurement that is not repeated; return the time of the newest reset that it shows, None for none."""
+        moments: list[float] = []
+        for sign, position in zip((self.energy, self.replays, self.sbe, self.dbe), _SIGNS, strict=True):
             value = reading[position]
-            if value is not None and (fell := sign.update(value, now, RESET_SECONDS)) is not None:
-                moment = fell if moment is None else max(moment, fell)
-        self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
-        return moment
+            seconds = 0.0 if sign is self.energy else RESET_SECONDS
+            if value is not None and (fell := sign.update(value, now, seconds)) is not None:
+                moments.append(fell)
+        return max(moments, default=None)
 
 
 @dataclass(frozen=True, slots=True)

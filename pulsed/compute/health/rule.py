@@ -1,7 +1,7 @@
 """What all kinds of rules have in common: a measure, compared with thresholds, and the times to raise and to leave a
 state. The kinds are in `rule_kinds` and `xid_rule`.
 
-A rule is evaluated when one of its inputs changes, or when it is due.
+All rules are evaluated on the newest sample, at most once a second. Those that count observe every sample.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ class When(NamedTuple):
     value: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RuleState:
     """The state of one rule for one GPU.
 
     Attributes:
         severity: -1 while unknown.
         until: when the minimum time of a raised severity ends.
-        due: when to evaluate although no input changes.
         measure: the newest measure; None while unknown.
         is_covered: whether the inputs are present.
-        events: number of events of the last evaluation, of rules that count them.
+        events: number of events since the evaluation before, of rules that count them.
         event_at: time of the last event; None for none or an unknown time.
         xid: the code that decides, of rules about XIDs.
-        detail: what the message names beside the title; empty for nothing.
+        detail: what the message names in addition to the title; empty for nothing.
         ignored: what is known to be a false alarm, and why.
         advice: replaces `{advice}` in the remedy; empty: it has no own one.
         suspects: programs that explain the state instead of the GPU.
@@ -56,12 +55,12 @@ class RuleState:
         increases: by input, of rules about increases; None before the first, as most rules have none.
         duties: by counter, of rules about duty.
         reached_since: by severity, since when it is reached without a break.
+        below_since: since when the raised severity is not reached; None while it is.
     """
 
     severity: int = -1
     until: float = -inf
-    due: float = -inf
-    measure: float | None = field(default=None, compare=False)
+    measure: float | None = None
     is_covered: bool = False
     events: int = 0
     event_at: float | None = None
@@ -74,19 +73,7 @@ class RuleState:
     increases: list[CounterIncrease | None] | None = None
     duties: dict[str, DutyCounter] | None = None
     reached_since: dict[int, float] | None = None
-    _below_since: float | None = None
-
-    def own(self) -> RuleState:
-        """Return a state to evaluate: itself, or a new one for one that many GPUs share."""
-        if self is NEW or self is UNKNOWN or self is OK:
-            return RuleState(self.severity, due=self.due, is_covered=self.is_covered)
-        return self
-
-    def settled(self, rule: Rule) -> RuleState:
-        """Return the state to keep after an evaluation: itself, or an equal one that all GPUs share."""
-        if self.severity < 0:
-            return UNKNOWN if self == UNKNOWN else self
-        return OK if self.severity == 0 and rule.is_pure and self == OK else self
+    below_since: float | None = None
 
     def update(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
         """Update the severity, with hysteresis.
@@ -99,22 +86,18 @@ class RuleState:
             measured_at: when the newest reading was first seen: one that is repeated does not reach a level for longer.
         """
         if reached < 0:
-            self.reached_since = self._below_since = None
-            until = max(self.until, self.kept_until)
-            if now < until:
-                self.due = min(self.due, until)
-            else:
+            self.reached_since = self.below_since = None
+            if self.severity <= 0 or now >= max(self.until, self.kept_until):
                 self.severity = -1
             return
-        if reached == 0 and self.severity < 1:
+        if reached == 0 == self.severity:
             self.reached_since = None
-            self.severity = 0
             return
         target = max(self._entered(rule.enter, reached, now, measured_at), min(kept, self.severity), 0)
         if target > self.severity:
-            self.severity, self.until, self._below_since = target, now + rule.hold, None
+            self.severity, self.until, self.below_since = target, now + rule.hold, None
         elif target == self.severity:
-            self._below_since = None
+            self.below_since = None
         else:
             self._leave(rule.release, target, now)
 
@@ -129,28 +112,13 @@ class RuleState:
                 since.pop(severity, None)
             elif has_passed(enter, since.setdefault(severity, now), measured_at):
                 entered = severity
-            else:
-                self.due = min(self.due, since[severity] + enter)
         return entered
 
     def _leave(self, release: float, target: int, now: float) -> None:
-        if self._below_since is None:
-            self._below_since = now
-        free = max(self.until, self._below_since + release)
-        if has_passed(0.0, free, now):
-            self.severity, self._below_since = target, None
-        else:
-            self.due = min(self.due, free)
-
-
-NEW = RuleState()
-"""The state before the first evaluation, shared by all rules of all GPUs."""
-
-UNKNOWN = RuleState(due=inf)
-"""The state of a rule that has no inputs, likewise: most rules of most GPUs have none."""
-
-OK = RuleState(0, due=inf, is_covered=True)
-"""The state of a rule that is pure and ok, likewise; `measure` is not kept."""
+        if self.below_since is None:
+            self.below_since = now
+        if has_passed(0.0, max(self.until, self.below_since + release), now):
+            self.severity, self.below_since = target, None
 
 
 @dataclass(frozen=True)
@@ -175,8 +143,8 @@ class Rule(ABC):
         clear_share: how far a measure must be behind it, as a share of the threshold.
     """
 
-    is_pure: ClassVar[bool] = False
-    """Whether the measure follows from the inputs of one sample, and from what `RuleState` compares."""
+    reads_checks: ClassVar[bool] = False
+    """Whether the measure depends on the severity of other checks."""
 
     name: str
     levels: Mapping[State, float] = field(default_factory=dict)
@@ -214,11 +182,6 @@ class Rule(ABC):
             for state, at in self.levels.items()
         )
 
-    @cached_property
-    def _harmless(self) -> float:
-        """The measure below which no severity is kept."""
-        return min([keep for *_, keep in self._reach], default=-inf)
-
     @property
     def states(self) -> tuple[State, ...]:
         """The states that it can raise, the mildest first."""
@@ -242,6 +205,9 @@ class Rule(ABC):
         kept = f" (kept for {duration(self.hold)})" if self.hold else ""
         return self._condition() + enter + kept + clear
 
+    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:  # noqa: B027  # most have no events
+        """Take what happened and what lasted since the sample before."""
+
     @abstractmethod
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
@@ -261,43 +227,31 @@ class Rule(ABC):
         """Return the severity that a measure of one GPU reaches, and the one that it keeps."""
         return self.grade(measure)
 
-    def stays_ok(self, inputs: GpuInputs) -> bool:
-        """Return whether the rule surely keeps the state `OK`, without an evaluation."""
-        return False
-
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
-        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        severity, was_covered, state.due = state.severity, state.is_covered, inf
-        state.measure = measure = self.measure(state, inputs, now)
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU."""
+        measure = state.measure = self.measure(state, inputs, now)
         reached = kept = SEVERITY["unknown"]
         if measure is not None:
-            if severity == 0 and was_covered and (-measure if self.below else measure) < self._harmless:
-                state.reached_since = None
-                return False
             reached, kept = self.severities(state, measure)
-            if self.when and (reached > 0 or severity > 0):  # conditions only lower the severity
+            if self.when and (reached > 0 or state.severity > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
-        state.is_covered = reached >= 0
+        was_covered, state.is_covered = state.is_covered, reached >= 0
         if was_covered and not state.is_covered:
-            state.kept_until = self.latched_until(state, now) if severity > 0 else -inf
+            state.kept_until = self.latched_until(state, now) if state.severity > 0 else -inf
         state.update(self, reached, kept, now, inputs.measured_at)
-        return state.severity != severity or state.is_covered is not was_covered
 
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return until when a raised state would be kept if its inputs disappeared now."""
         return now + self.lasts if self.lasts else -inf
 
-    def resolve(self, state: RuleState, moment: float) -> bool:
-        """Take a reset of the GPU at a moment; return whether it may resolve the state."""
+    def resolve(self, state: RuleState, moment: float) -> None:
+        """Take a reset of the GPU at a moment, which resolves what lasts until then."""
         if self.lasts and self.ends_with_reset:
             state.kept_until = -inf
-            return True
-        return False
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the numbers that decide, by name."""
-        measure = self.measure(state, inputs, 0.0) if state is OK else state.measure
-        found = {} if measure is None else {self.name: measure}
+        found = {} if state.measure is None else {self.name: state.measure}
         for name in self.uses:
             value = inputs.value(name)
             if value is not None:

@@ -6,12 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
-from pulsed.compute.health.rule import MINUTE, OK, UNKNOWN, Rule, RuleState, When, duration
+from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
@@ -34,15 +33,8 @@ class Level(Rule):
         fallback: attribute of `TemperatureLimits` that replaces a missing second input.
     """
 
-    is_pure = True
-
     by: Callable[[Level, GpuInputs], float | None] | None = None
     fallback: str = ""
-
-    def stays_ok(self, inputs: GpuInputs) -> bool:
-        """Return whether the measure is harmless."""
-        measure = self.measure(OK, inputs, 0.0)
-        return measure is not None and (-measure if self.below else measure) < self._harmless
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
@@ -81,11 +73,6 @@ class Codes(Level):
         """The states that it can raise."""
         beyond = (self.beyond,) if self.beyond else ()
         return tuple(dict.fromkeys((*self.codes, *beyond)))
-
-    def stays_ok(self, inputs: GpuInputs) -> bool:
-        """Return whether the code is harmless."""
-        measure = self.measure(OK, inputs, 0.0)
-        return measure is not None and self.grade(measure) == (0, 0)
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity of a code, twice: it has no margin."""
@@ -190,10 +177,9 @@ class Increase(Rule):
         """Whether each step of the counter is an event."""
         return not self.per
 
-    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
-        """Return the increase; None before the second value."""
-        chosen: CounterIncrease | None = None
-        state.events = 0
+    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Take the values of the counters."""
+        is_first = True
         for place, position in enumerate(self.positions):
             value = inputs.values[position]
             if value is None:
@@ -204,40 +190,38 @@ class Increase(Rule):
             if increase is None:
                 increase = state.increases[place] = CounterIncrease(self.window, self.lifetime)
             grown = increase.update(value, now, inputs.gap_seconds if self.per else 0.0)
-            if not increase.settled:
-                state.due = -inf  # the next sample settles it
-            if chosen is None:
-                chosen = increase
-                if grown and not self.per:
-                    state.events = max(1, int(grown))
-        if chosen is None:
-            return None
-        state.event_at = chosen.grown
-        if not chosen.settled:
-            return None
-        state.due = min(state.due, chosen.due)
-        measure = chosen.total * self.per / self.window if self.per else chosen.total
-        return measure / self.limit(inputs) if self.limit else measure
+            if is_first and grown and not self.per:
+                state.events += max(1, int(grown))
+            is_first = False
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
-        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        event_at = state.event_at
-        is_changed = Rule.evaluate(self, state, inputs, now)
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the increase; None before the second value."""
+        for position, increase in zip(self.positions, state.increases or (), strict=False):
+            if inputs.values[position] is None or increase is None:
+                continue
+            state.event_at = increase.grown
+            if not increase.settled:
+                return None
+            measure = increase.total * self.per / self.window if self.per else increase.total
+            return measure / self.limit(inputs) if self.limit else measure
+        return None
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU."""
+        Rule.evaluate(self, state, inputs, now)
         state.detail = links_text(link_counts(inputs.extras, self.inputs) or ()) if state.severity > 0 else ""
-        return is_changed or state.events > 0 or state.event_at != event_at
 
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return when the newest increase leaves its window, of a rule whose increases are events."""
         found = [each.ends for each in filter(None, state.increases or ())]
         return max(found, default=-inf) if self.lasts else -inf
 
-    def resolve(self, state: RuleState, moment: float) -> bool:
-        """Drop increases before a reset of the GPU; return whether that may resolve the state."""
-        if not Rule.resolve(self, state, moment):
-            return False
-        for increase in filter(None, state.increases or ()):
-            increase.drop_before(moment)
-        return True
+    def resolve(self, state: RuleState, moment: float) -> None:
+        """Drop increases before a reset of the GPU."""
+        Rule.resolve(self, state, moment)
+        if self.lasts and self.ends_with_reset:
+            for increase in filter(None, state.increases or ()):
+                increase.drop_before(moment)
 
     def _condition(self) -> str:
         return f"{Rule._condition(self)} within {duration(self.window)}"
@@ -275,7 +259,7 @@ class Duty(Rule):
     """The measure is the share of a window in which the clocks were reduced for a reason.
 
     The inputs are counters of seconds; the largest share counts. Without any, the samples decide whose bit mask
-    `clocks_event_reasons` has one of the bits. Evaluated when a part of the window of `ClockEvents` is complete.
+    `clocks_event_reasons` has one of the bits. The share moves when a part of the window of `ClockEvents` is complete.
 
     Attributes:
         window: seconds.
@@ -294,47 +278,31 @@ class Duty(Rule):
     release: float = MINUTE
     clear_share: float = 0.5
 
-    @cached_property
-    def _harmless(self) -> float:
-        """The measure below which no severity is kept: an uncertain one matters from a thousandth on."""
-        return super()._harmless / (MICROSECONDS if self.uncertain else 1.0)
-
     @property
     def states(self) -> tuple[State, ...]:
         """The states that it can raise, the mildest first."""
         return (*(("info",) if self.uncertain else ()), *self.levels)
 
+    def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Take the values of the counters at the end of a part."""
+        if not inputs.is_part_complete:
+            return
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is not None and state.duties is None:
+                state.duties = {}
+            if state.duties is not None and (value is not None or name in state.duties):
+                state.duties.setdefault(name, DutyCounter()).update(value, now, self.window)
+
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""
-        shares = self._shares(state, inputs, now)
-        if shares:
+        duties = state.duties or {}
+        present = [name for name in self.inputs if name in duties and inputs.value(name) is not None]
+        if shares := [share for name in present if (share := duties[name].share) is not None]:
             return min(max(shares), 1.0)
         if not self.bits or inputs.values[_REASONS] is None:
             return None
-        return inputs.clock_events.share(self.bits, self.window, now)
-
-    def _shares(self, state: RuleState, inputs: GpuInputs, now: float) -> list[float]:
-        """Update the counters; return the shares that are known."""
-        shares = []
-        counters = state.duties
-        for name, position in zip(self.inputs, self.positions, strict=True):
-            value = inputs.values[position]
-            if value is not None and counters is None:
-                counters = state.duties = {}
-            if counters is not None and (value is not None or name in counters):
-                counter = counters.setdefault(name, DutyCounter())
-                counter.update(value, now, self.window)
-                if counter.share is not None:
-                    shares.append(counter.share)
-        return shares
-
-    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
-        """Return whether an evaluation changes nothing as long as no counter moves and no bit is set."""
-        if state is UNKNOWN:
-            return not self.bits or inputs.values[_REASONS] is None
-        if state.severity or state.measure != 0.0:
-            return False
-        return not state.duties or all(counter.share == 0.0 for counter in state.duties.values())
+        return inputs.clock_events.share(self.bits, self.window)
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""

@@ -21,7 +21,7 @@ from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, State
-from pulsed.model.raw_tick import Epoch, is_another
+from pulsed.model.raw_tick import Epoch
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -122,7 +122,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         },
         states={
             check.state.id: (check.state.state, check.state.since, check.state.last_event)
-            for check in gpu.rules.checks
+            for check in gpu.checks
             if check.state.severity > 0  # others start again
         },
         other_xids=xids.others,
@@ -135,7 +135,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             if state.severity > 0
             and (until := rule.latched_until(state, gpu.now) if state.is_covered else state.kept_until) > gpu.now
         },
-        history={check.state.id: check.history for check in gpu.rules.checks if check.history},
+        history={check.state.id: check.history for check in gpu.checks if check.history},
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MOST_TOTALS else None,
     )
 
@@ -155,13 +155,10 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         saved.driver_version or gpu.restarts.driver_version,
         saved.resets,
     )
-    if is_another(gpu.device.driver_version, gpu.restarts.driver_version):
-        gpu.device = Device(gpu.device.entity)  # the first sample brings the change
     gpu.last_reset, xids = saved.last_reset, gpu.inputs.xids
     xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
-    gpu.rules.states = [state.own() for state in gpu.rules.states]
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
             state.increases = [
@@ -174,7 +171,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         latched = saved.latched.get(name)
         if latched is not None and latched[1] > gpu.now:
             state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
-    for check in gpu.rules.checks:
+    for check in gpu.checks:
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
         check.history = tuple(before[-MOST_REMEMBERED:])
         if check.state.id in saved.states:
@@ -227,8 +224,8 @@ def _adapter() -> TypeAdapter[SavedTarget]:
 
 
 def _named(gpu: GpuHealth) -> dict[str, tuple[Rule, RuleState]]:
-    plan = gpu.plan
     return {
-        f"{plan.checks[position].id}/{number - plan.rules_of[position].start}/{rule.name}": (rule, state)
-        for (position, number, rule), state in zip(plan.rules, gpu.rules.states, strict=True)
+        f"{check.check.id}/{position}/{rule.name}": (rule, state)
+        for check in gpu.checks
+        for position, (rule, state) in enumerate(zip(check.check.rules, check.rules, strict=True))
     }

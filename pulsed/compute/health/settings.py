@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
@@ -12,7 +12,7 @@ from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.node_checks import NODE_CHECK_IDS, ExpectedGpus
 from pulsed.compute.health.rule import Rule
-from pulsed.compute.health.xids import XidSeverity, severity_of
+from pulsed.compute.health.xids import XIDS, XidSeverity, severity_of
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.model.health import RAISED_STATES, State
 from pulsed.settings import (
@@ -143,10 +143,16 @@ class HealthSettings(Settings):
     def checks(self) -> tuple[Check, ...]:
         """Return the checks that are not disabled, with these thresholds."""
         return tuple(
-            replace(check, rules=tuple(_with(rule, self.thresholds.get(check.id, {})) for rule in check.rules))
+            replace(check, rules=tuple(_with(rule, self.thresholds[check.id]) for rule in check.rules))
+            if check.id in self.thresholds
+            else check
             for check in CHECKS
             if check.id not in self.disabled
         )
+
+    def critical_xids(self) -> Set[int]:
+        """Return the known codes of severity crit."""
+        return {code for code in {*XIDS, *self.xids} if self.severity_of(code) == "crit"}
 
     def severity_of(self, xid: int) -> XidSeverity:
         """Return the severity of a code: the configured one, else the one of the table."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TypeVar
 
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
-from pulsed.compute.health.check import GpuCheck
+from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import xid_of
@@ -26,13 +24,10 @@ from pulsed.model.health import (
 )
 from pulsed.model.vocabulary import QUANTITIES
 
-_Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
-
 
 def health_of(
     checks: Sequence[GpuCheck],
     xids: XidLog,
-    critical_xids: Sequence[int],
     *,
     epoch: float,
     before: Health,
@@ -44,28 +39,28 @@ def health_of(
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
     Args:
-        critical_xids: codes to count from 0 on.
         epoch: Unix seconds at time 0 of `xids`.
-        before: the health so far; unchanged counts stay the same objects, so that they are not rendered again.
+        before: the health so far.
         is_fresh: whether its vital inputs are fresh. Without them the GPU is unknown, unless another check than
             `telemetry` is a warning or worse.
         last_reset: in Unix seconds.
         nvlinks: those that the source has one by one.
         nvlink_fault: the one that is raised.
     """
-    counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
+    counts = dict.fromkeys(xids.critical, 0) | {code: record.count for code, record in xids.records.items()}
     others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
     xid_events: tuple[tuple[int | str, int], ...] = (*sorted(counts.items()), *others)
-    events = tuple([(check.check.id, check.events) for check in checks])
     last = None
     if xids.last is not None:
         record = xids.records[xids.last]
-        last = XidLast(xids.last, epoch + record.last if record.dated else None, xid_of(xids.last).description)
+        known = before.xid_last.time if before.xid_last is not None else None
+        time = without_jitter(epoch + record.last, known) if record.dated else None
+        last = XidLast(xids.last, time, xid_of(xids.last).description)
     return _with_checks(
         replace(
             NOT_EVALUATED,
-            events=before.events if events == before.events else _shared(events),
-            xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
+            events=tuple([(check.check.id, check.events) for check in checks]),
+            xid_events=xid_events,
             xid_last=last,
             last_reset=last_reset,
             nvlinks=nvlinks,
@@ -115,12 +110,6 @@ def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool 
     known = sum([one >= 0 for one in severities])
     coverage = known / len(severities) if severities else 0.0
     return replace(health, state=STATES[severity + 1], coverage=coverage, checks=checks)
-
-
-@lru_cache(maxsize=64)
-def _shared(counts: _Counts) -> _Counts:
-    """Return one object for equal counts of all GPUs."""
-    return counts
 
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:

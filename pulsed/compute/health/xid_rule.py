@@ -10,7 +10,7 @@ from typing import Literal
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
 from pulsed.compute.health.rule import Rule, RuleState, duration
-from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
+from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
 from pulsed.model.health import SEVERITY, STATES, State
 
@@ -35,8 +35,6 @@ class XidRule(Rule):
             `repeated` ones, or one code.
         keep: seconds for which an event counts, by the state that it raises.
     """
-
-    is_pure = True
 
     name: str = "xid"
     inputs: tuple[str, ...] = XID_INPUTS
@@ -67,15 +65,13 @@ class XidRule(Rule):
         """Return the code that decides; None for none."""
         return None if state.xid is None else float(state.xid)
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
-        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        before = _outcome(state)
-        state.due, state.xid, state.suspects, state.detail, state.advice = inf, None, (), "", ""
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU."""
+        state.xid, state.suspects, state.detail, state.advice = None, (), "", ""
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
         state.measure = self.measure(state, inputs, now)
         state.severity = severity if severity > 0 or state.is_covered else -1
-        return _outcome(state) != before
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
@@ -96,8 +92,7 @@ class XidRule(Rule):
         if repeated is None:
             return 0
         state.xid, state.suspects = repeated
-        record = inputs.xids.records[state.xid]
-        state.event_at, state.due = record.last, record.bursts[0][0] + REPEAT_WINDOW
+        state.event_at = inputs.xids.records[state.xid].last
         return SEVERITY["info" if state.suspects else "warn"]
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
@@ -109,8 +104,7 @@ class XidRule(Rule):
         inputs.confirmed_xids = confirmed
         for code, record in inputs.xids.records.items():
             is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
-            raised, until = self._raised(code, record, is_corroborated, inputs, now)
-            state.due = min(state.due, until)
+            raised = self._raised(code, record, is_corroborated, inputs, now)
             if raised is not None and (SEVERITY[raised], record.last) > (worst, newest):
                 worst, newest, state.xid = SEVERITY[raised], record.last, code
                 state.event_at = record.last if record.dated else None
@@ -120,13 +114,13 @@ class XidRule(Rule):
 
     def _raised(
         self, code: int, record: XidRecord, is_corroborated: bool, inputs: GpuInputs, now: float
-    ) -> tuple[State | None, float]:
-        """Return the state that a code means in this rule, None for none, and until when."""
+    ) -> State | None:
+        """Return the state that a code means in this rule; None for none."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
         is_of_link = code in LINK_XIDS
         if is_of_link is not (self.choose == "nvlink"):
-            return None, inf
+            return None
         severity = inputs.severity_of(code)
         if is_of_link:
             severity, verdict = link_severity(code, severity, record.fault), inputs.origins.verdict(inputs.key, code)
@@ -141,26 +135,19 @@ class XidRule(Rule):
         if self.choose == "critical":
             return self._kept("crit" if is_critical and not record.cleared else None, record, now)
         if is_critical:  # without a reset its cause remains
-            since = record.last + CRITICAL_SECONDS
             is_over = record.cleared or inputs.xids.gauge == 0
-            return (None, since) if now < since else (None if is_over else "warn", inf)
+            return None if is_over or now < record.last + CRITICAL_SECONDS else "warn"
         if code == FOLLOWER or severity == "ok" or record.cleared:
-            return None, inf
+            return None
         return self._kept("info" if severity == "info" else "warn", record, now)
 
-    def _kept(self, state: State | None, record: XidRecord, now: float) -> tuple[State | None, float]:
-        """Return a state and when it ends; None once it has ended."""
-        until = record.last + self.keep[state] if state is not None else inf
-        return (state, until) if now < until else (None, inf)
+    def _kept(self, state: State | None, record: XidRecord, now: float) -> State | None:
+        """Return a state; None once it has ended."""
+        return state if state is not None and now < record.last + self.keep[state] else None
 
     def _condition(self) -> str:
         states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]
         return f"{', '.join(states)} {self.text}"
-
-
-def _outcome(state: RuleState) -> tuple[object, ...]:
-    """Return what the state of a check is made of."""
-    return state.severity, state.is_covered, state.event_at, state.xid, state.suspects, state.detail
 
 
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:

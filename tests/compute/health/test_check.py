@@ -8,7 +8,6 @@ import pytest
 
 from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Level, step
 from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
@@ -23,19 +22,20 @@ class Follower:
 
     def __init__(self, which: Check = CHECK) -> None:
         self.check = GpuCheck(which)
-        self.rules = [RuleState() for _ in which.rules]
         self.inputs = GpuInputs()
 
-    def take(self, now: float, /, *, is_guest: bool = False, **values: float | None) -> bool:
-        """Evaluate the rules, then the check; return whether its state changed."""
-        give(self.inputs, **values)
-        self.inputs.measured_at = now
-        for rule, state in zip(self.check.check.rules, self.rules, strict=True):
-            rule.evaluate(state, self.inputs, now)
-        return self.check.conclude(self.rules, self.inputs, is_guest, DAY + now, now)
+    @property
+    def severity(self) -> int:
+        return self.check.severity(self.inputs)
 
     def state(self, now: float = 0.0, /, *, is_guest: bool = False, **values: float | None) -> CheckState:
-        self.take(now, is_guest=is_guest, **values)
+        """Return the state after another sample."""
+        give(self.inputs, **values)
+        self.inputs.measured_at = now
+        for rule, state in zip(self.check.check.rules, self.check.rules, strict=True):
+            rule.observe(state, self.inputs, now)
+        self.check.evaluate(self.inputs, now)
+        self.check.conclude(self.inputs, is_guest, DAY + now, now)
         return self.check.state
 
 
@@ -66,18 +66,18 @@ def test_whether_a_check_applies(which: Check, is_guest: bool, values: dict[str,
 def test_a_superseded_check_does_not_apply_whatever_its_rules_hold() -> None:
     follower = Follower(replace(CHECK, superseded_by="temperature_margin_celsius"))
     assert follower.state(temperature_celsius=95.0).state == "crit"
-    assert follower.check.severity(follower.rules, follower.inputs) == 4
+    assert follower.severity == 4
     state = follower.state(1.0, temperature_celsius=95.0, temperature_margin_celsius=20.0)
     assert (state.state, state.covered, state.applies) == ("unknown", False, False)
-    assert follower.check.severity(follower.rules, follower.inputs) == -1
+    assert follower.severity == -1
 
 
 def test_the_severity_is_that_of_the_worst_rule() -> None:
     follower = Follower(replace(CHECK, rules=(WARM, Level("row_remap_pending", {"warn": 1}))))
-    assert follower.check.severity(follower.rules, follower.inputs) == -1
+    assert follower.severity == -1
     for pending, severity in ((None, -1), (0.0, 0), (1.0, 2)):
-        follower.take(0.0, row_remap_pending=pending)
-        assert follower.check.severity(follower.rules, follower.inputs) == follower.check.state.severity == severity
+        follower.state(0.0, row_remap_pending=pending)
+        assert follower.severity == follower.check.state.severity == severity
     assert follower.state(1.0, row_remap_pending=1.0, temperature_celsius=95.0).evidence == (
         ("temperature_celsius", 95.0),
     )
@@ -88,8 +88,9 @@ def test_a_state_has_its_time_evidence_and_words_while_it_is_raised() -> None:
     assert follower.state(0.0, temperature_celsius=20.0) == CheckState(
         *("warm", "ok", DAY), evidence=(("temperature_celsius", 20.0),), covered=True
     )
-    assert not follower.take(1.0, temperature_celsius=21.0)
-    assert follower.check.state.evidence == (("temperature_celsius", 20.0),), "as it was entered"
+    assert follower.state(1.0, temperature_celsius=21.0).evidence == (("temperature_celsius", 20.0),), (
+        "as it was entered"
+    )
     raised = CheckState(
         *("warm", "warn", DAY + 2.0, None, "Too warm"),
         evidence=(("temperature_celsius", 60.0),),
@@ -97,8 +98,8 @@ def test_a_state_has_its_time_evidence_and_words_while_it_is_raised() -> None:
         covered=True,
     )
     assert follower.state(2.0, temperature_celsius=60.0) == raised
-    assert not follower.take(3.0, temperature_celsius=61.0)
-    assert follower.check.state == raised
+    raised = replace(raised, evidence=(("temperature_celsius", 61.0),), remedy="Cool it: 61 °C.")
+    assert follower.state(3.0, temperature_celsius=61.0) == raised, "with its present numbers"
     assert follower.state(4.0) == replace(raised, covered=False), "held without its inputs, with its evidence"
     again = follower.state(5.0, temperature_celsius=70.0)
     assert again == replace(raised, evidence=(("temperature_celsius", 70.0),), remedy="Cool it: 70 °C.")
@@ -109,19 +110,19 @@ def test_a_state_has_its_time_evidence_and_words_while_it_is_raised() -> None:
 def test_each_time_that_a_check_is_raised_is_an_event() -> None:
     follower, events = Follower(), []
     for now, celsius in enumerate([20.0, 60.0, 95.0, 60.0, 20.0, 20.0, 20.0, 20.0, 20.0, 60.0]):
-        follower.take(float(now), temperature_celsius=celsius)
+        follower.state(float(now), temperature_celsius=celsius)
         events.append(follower.check.events)
     assert events == [0, 1, 1, 1, 1, 1, 1, 1, 1, 2]
     first = Follower()
-    first.take(0.0, temperature_celsius=60.0)
+    first.state(0.0, temperature_celsius=60.0)
     assert first.check.events == 1
 
 
 def test_events_that_a_rule_counts_are_not_counted_twice() -> None:
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
-        follower.take(float(now), ecc_dbe_aggregate_total=value)
-    assert (follower.check.state.state, follower.check.events) == ("crit", 0)
+        follower.state(float(now), ecc_dbe_aggregate_total=value)
+    assert (follower.check.state.state, follower.check.events) == ("crit", 1)
 
 
 def test_the_last_event_is_the_newest_of_all_rules_in_unix_seconds() -> None:
@@ -136,8 +137,8 @@ def test_the_last_event_is_the_newest_of_all_rules_in_unix_seconds() -> None:
 def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: float, is_moved: bool) -> None:
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
-        follower.take(float(now), ecc_dbe_aggregate_total=value)
-    assert follower.check.conclude(follower.rules, follower.inputs, False, DAY + 3.0 + shift, 3.0) is is_moved
+        follower.state(float(now), ecc_dbe_aggregate_total=value)
+    follower.check.conclude(follower.inputs, False, DAY + 3.0 + shift, 3.0)
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 

@@ -29,17 +29,16 @@ def test_a_part_is_complete_every_five_seconds() -> None:
 def test_shares_of_the_last_minute_by_reason() -> None:
     events = followed({float(now): 4.0 if now % 2 else 0x24 for now in range(1, 62)})
     assert dict(events.shares) == {"power_cap": 1.0, "sw_thermal": 0.492}
-    assert events.share(0x20, 60.0, 61.0) == pytest.approx(30 / 61)
-    assert events.share(0x40, 60.0, 61.0) == 0.0
-    assert events.seen == 0x24
+    assert events.share(0x20, 60.0) == pytest.approx(30 / 61)
+    assert events.share(0x40, 60.0) == 0.0
     for now in range(62, 123):
         events.update(0.0, False, 1.0, float(now))
     assert events.shares == ()
-    assert events.share(0x20, 60.0, 121.0) == 0.0
+    assert events.share(0x20, 60.0) == 0.0
 
 
 def test_a_share_of_little_time_is_measured_against_the_window() -> None:
-    assert followed({float(now): 4.0 for now in range(6)}).share(4, 60.0, 5.0) == 0.1
+    assert followed({float(now): 4.0 for now in range(6)}).share(4, 60.0) == 0.1
 
 
 def test_fewer_than_three_samples_have_no_share() -> None:
@@ -47,13 +46,13 @@ def test_fewer_than_three_samples_have_no_share() -> None:
     found = []
     for number in range(4):
         events.update(4.0, False, 10.0, number * 10.0)
-        found.append(events.share(4, 20.0, number * 10.0))
+        found.append(events.share(4, 20.0))
     assert found == [None, None, 1.0, 1.0]
 
 
 def test_three_samples_are_enough_however_rare_they_are() -> None:
     events = followed({float(now): 4.0 if now > 20 else 0.0 for now in range(0, 60, 10)}, seconds=10.0)
-    assert events.share(4, 5.0, 50.0) == 1.0
+    assert events.share(4, 5.0) == 1.0
 
 
 def test_parts_end_after_the_same_number_of_samples_at_any_rate() -> None:
@@ -69,7 +68,7 @@ def test_parts_end_after_the_same_number_of_samples_at_any_rate() -> None:
 def test_samples_without_a_mask_are_no_time() -> None:
     events = followed({float(now): None if now % 2 else 4.0 for now in range(21)})
     assert dict(events.shares) == {"power_cap": 1.0}
-    assert events.share(4, 10.0, 20.0) == 0.5  # 5 of 10 samples, of a second each
+    assert events.share(4, 10.0) == 0.5  # 5 of 10 samples, of a second each
 
 
 def test_ten_minutes_are_remembered_and_no_more() -> None:
@@ -77,12 +76,10 @@ def test_ten_minutes_are_remembered_and_no_more() -> None:
     for now in range(5, 1500, 5):
         events.update(4.0 if now <= 300 else 0.0, False, 5.0, float(now))
         if now == 600:
-            assert events.share(4, 600.0, 600.0) == pytest.approx(0.5, abs=0.01)
-            assert events.seen == 4
+            assert events.share(4, 600.0) == pytest.approx(0.5, abs=0.01)
         if now == 840:
-            assert events.share(4, 600.0, 840.0) == pytest.approx(0.1, abs=0.09)
-    assert events.seen == 0
-    assert events.share(4, 600.0, 1495.0) == 0.0
+            assert events.share(4, 600.0) == pytest.approx(0.1, abs=0.09)
+    assert events.share(4, 600.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -105,36 +102,36 @@ def test_an_unnamed_slowdown_is_one_of_a_busy_gpu_without_a_named_reason(
     mask: int, is_busy: bool, expected: bool
 ) -> None:
     events = followed({float(now): float(mask) for now in range(11)}, is_busy)
-    assert events.seen == mask | (UNNAMED_BIT if expected else 0)
+    assert bool(events.share(UNNAMED_BIT, 60.0)) is expected
 
 
 def test_before_the_first_sample_there_are_no_shares() -> None:
     events = ClockEvents()
-    assert (events.shares, events.seen, events.share(4, 60.0, 0.0)) == ((), 0, None)
+    assert (events.shares, events.share(4, 60.0)) == ((), None)
 
 
-@pytest.mark.parametrize(("now", "seen"), [(610.0, 4), (610.5, 0)])
-def test_a_reason_is_remembered_for_ten_minutes(now: float, seen: int) -> None:
+@pytest.mark.parametrize(("now", "is_known"), [(610.0, True), (610.5, False)])
+def test_a_reason_is_remembered_for_ten_minutes(now: float, is_known: bool) -> None:
     masks = {0.0: 0.0, 10.0: 4.0, 15.0: 0.0, 20.0: 0.0, 25.0: 0.0, 400.0: 0.0, now: 0.0}
-    assert followed(dict(masks), seconds=60.0).seen == seen
+    assert bool(followed(dict(masks), seconds=60.0).share(4, 1000.0)) is is_known
 
 
-@pytest.mark.parametrize(("now", "seen"), [(605.0, 4), (605.5, 0)])
-def test_a_reason_of_rare_samples_is_forgotten_as_soon(now: float, seen: int) -> None:
-    assert followed({0.0: 0.0, 5.0: 4.0, now: 0.0}).seen == seen
+@pytest.mark.parametrize(("now", "is_known"), [(605.0, True), (605.5, False)])
+def test_a_reason_of_rare_samples_is_forgotten_as_soon(now: float, is_known: bool) -> None:
+    assert bool(followed({0.0: 0.0, 2.5: 0.0, 5.0: 4.0, 200.0: 0.0, now: 0.0}).share(4, 1000.0)) is is_known
 
 
 def test_of_rare_samples_the_last_three_count_however_old() -> None:
     masks: dict[float, float | None] = {number * 200.0: 4.0 if number == 2 else 0.0 for number in range(5)}
     events = followed(masks, seconds=200.0)
-    assert events.share(4, 60.0, 800.0) == pytest.approx(1 / 3)
-    assert events.share(8, 60.0, 800.0) == 0.0
-    assert events.share(8, 600.0, 800.0) == 0.0
+    assert events.share(4, 60.0) == pytest.approx(1 / 3)
+    assert events.share(8, 60.0) == 0.0
+    assert events.share(8, 600.0) == 0.0
 
 
 def test_samples_that_cover_no_time_are_no_share() -> None:
     events = followed({float(now): 4.0 for now in range(0, 100, 10)}, seconds=0.0)
-    assert (events.share(4, 60.0, 90.0), events.share(8, 60.0, 90.0), events.shares) == (None, None, ())
+    assert (events.share(4, 60.0), events.share(8, 60.0), events.shares) == (None, None, ())
 
 
 @pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 15.0, 20.0, 30.0])
@@ -160,10 +157,10 @@ def test_shares_are_those_of_a_plain_recomputation(interval: float) -> None:
         for bits in (0x4, 0x20, 0x24, 0x120, 0x40):
             last = minute if len(minute) >= 3 else [mask for _, mask in ended[-3:]]
             share = sum(bool(mask & bits) for mask in last) * interval / max(len(last) * interval, 60.0)
-            assert events.share(bits, 60.0, now) == pytest.approx(share)
+            assert events.share(bits, 60.0) == pytest.approx(share)
             long = [mask for when, mask in ended if now - when < 600.0]
             longer = [mask for when, mask in ended if now - when < 660.0]
             held = [sum(bool(mask & bits) for mask in masks) * interval for masks in (long, longer)]
-            found = events.share(bits, 600.0, now)
+            found = events.share(bits, 600.0)
             assert found is not None
             assert held[0] / 660.0 - 1e-9 <= found <= held[1] / 600.0 + 1e-9

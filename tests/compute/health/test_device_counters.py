@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 import pytest
 
@@ -44,21 +43,21 @@ def test_growth_is_what_was_added(values: list[float], lifetime: bool, total: fl
 
 def test_growth_leaves_the_window() -> None:
     window = fed([0, 5, 5, 8])
-    assert (window.due, window.total) == (61.0, 8)
+    assert window.total == 8
     found = []
     for now in (60.9, 61.0, 62.9, 63.0):
         window.update(8, now)
-        found.append((window.total, window.due))
-    assert found == [(8, 61.0), (3, 63.0), (3, 63.0), (0, inf)]
+        found.append(window.total)
+    assert found == [8, 3, 3, 0]
     assert window.grown == 3.0
 
 
 def test_one_value_settles_nothing() -> None:
     window = fed([3])
-    found = [(window.settled, window.due, window.total)]
+    found = [(window.settled, window.total)]
     window.update(3, 5.0)
-    found.append((window.settled, window.due, window.total))
-    assert found == [(False, inf, 0), (True, inf, 0)]
+    found.append((window.settled, window.total))
+    assert found == [(False, 0), (True, 0)]
 
 
 def test_a_busy_window_stays_small() -> None:
@@ -81,42 +80,38 @@ def test_by_default_there_was_no_gap_before_a_value() -> None:
     assert [window.update(value, value) for value in (0.0, 1.0)] == [0.0, 1.0]
 
 
-def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[bool, int, float, int]]:
-    """Evaluate samples: time, value of the counter, and the gap before; return what changed, the state, its due time,
-    and the events."""
+def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[int, int]]:
+    """Evaluate samples: time, value of the counter, and the gap before; return severity and number of events."""
     state, inputs, found = RuleState(), GpuInputs(), []
     for now, value, gap in samples:
         give(inputs, pcie_replays_total=value)
         inputs.measured_at, inputs.gap_seconds = now, gap
-        is_changed = rule.evaluate(state, inputs, now)
-        found.append((is_changed, state.severity, state.due, state.events))
+        rule.observe(state, inputs, now)
+        rule.evaluate(state, inputs, now)
+        found.append((state.severity, state.events))
     return found
 
 
-def test_a_step_is_due_when_it_leaves_its_window() -> None:
+def test_a_step_lasts_until_it_leaves_its_window() -> None:
     rule = step("pcie_replays_total", "warn", "replays", 60.0)
-    assert evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 5, 0), (3, 7, 0), (4, 7, 0), (5, 8, 0), (6, None, 0)) == [
-        (False, -1, -inf, 0),
-        (True, 0, inf, 0),
-        (False, 0, inf, 0),
-        (True, 2, 63.0, 2),
-        (False, 2, 63.0, 0),
-        (True, 2, 63.0, 1),
-        (True, 2, 65.0, 0),
-    ]
+    samples = [(0, 5, 0), (1, 5, 0), (3, 7, 0), (4, 7, 0), (5, 8, 0), (64.9, 8, 0), (65, 8, 0), (66, None, 0)]
+    assert evaluated(rule, *samples) == [(-1, 0), (0, 0), (2, 2), (2, 2), (2, 3), (2, 3), (0, 3), (-1, 3)]
+    assert evaluated(rule, *samples[:5], (6, None, 0), (64.9, None, 0), (65, None, 0))[5:] == [(2, 3), (2, 3), (-1, 3)]
 
 
-def test_an_event_is_a_change_while_the_state_stays() -> None:
-    rule = Increase("errors", {"crit": 100}, "errors", ("pcie_replays_total",), window=60.0)
-    assert [change for change, *_ in evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 6, 0), (3, 6, 0), (3, 7, 0))] == [
-        *(False, True, True, False, True)
-    ]
+def test_steps_between_two_evaluations_are_not_lost() -> None:
+    rule, state, inputs = step("pcie_replays_total", "warn", "replays", 60.0), RuleState(), GpuInputs()
+    for now, value in ((0.0, 5.0), (0.1, 5.0), (0.2, 7.0), (0.3, 0.0), (0.4, 1.0), (0.5, 0.0)):
+        give(inputs, pcie_replays_total=value)
+        rule.observe(state, inputs, now)
+    rule.evaluate(state, inputs, 0.5)
+    assert (state.severity, state.measure, state.events, state.event_at) == (2, 3.0, 3, 0.4)
 
 
 @pytest.mark.parametrize(("per", "held"), [(0.0, 2), (60.0, 0)])
 def test_only_rates_are_shared_out_over_a_gap(per: float, held: int) -> None:
     rule = Increase("errors", {"warn": 6}, "errors", ("pcie_replays_total",), window=60.0, per=per)
-    assert evaluated(rule, (0, 0, 0), (600, 12, 600.0), (601, 12, 0))[-1][1] == held
+    assert evaluated(rule, (0, 0, 0), (600, 12, 600.0), (601, 12, 0))[-1][0] == held
 
 
 def test_a_rate_is_given_per_its_time_and_divided_by_its_limit() -> None:
@@ -124,8 +119,8 @@ def test_a_rate_is_given_per_its_time_and_divided_by_its_limit() -> None:
     limited = replace(rule, limit=lambda inputs: 4.0)
     for growth, held, limited_held in ((11.9, 0, 0), (12.0, 2, 0), (47.9, 2, 0), (48.0, 2, 2)):
         samples = ((0.0, 0.0, 0.0), (1.0, growth, 0.0))
-        assert evaluated(rule, *samples)[-1][1] == held
-        assert evaluated(limited, *samples)[-1][1] == limited_held
+        assert evaluated(rule, *samples)[-1][0] == held
+        assert evaluated(limited, *samples)[-1][0] == limited_held
 
 
 def test_of_several_counters_the_first_that_is_present_counts() -> None:
@@ -135,6 +130,7 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
         state, facts = RuleState(), GpuInputs()
         for now in (0.0, 1.0):
             give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
+            rule.observe(state, facts, now)
             rule.evaluate(state, facts, now)
         assert (state.severity, state.events) == (held, events)
 
@@ -171,41 +167,33 @@ def test_energy_that_returns_was_misread() -> None:
 def test_other_counters_must_stay_lower_for_a_minute() -> None:
     resets = Resets()
 
-    def follow(replays: float | None, now: float) -> tuple[float | None, bool]:
-        return resets.update(Reading(pcie_replays_total=replays), now, True), resets.is_pending
+    def follow(replays: float | None, now: float) -> float | None:
+        return resets.update(Reading(pcie_replays_total=replays), now)
 
-    assert follow(9.0, 0.0) == (None, False)
-    assert follow(2.0, 1.0) == (None, True)
-    assert follow(None, 30.0) == (None, True)
-    assert follow(2.0, RESET_SECONDS + 0.9) == (None, True)
-    assert follow(2.0, RESET_SECONDS + 1.0) == (1.0, False)
-    assert follow(3.0, 70.0) == (None, False)
-    assert follow(1.0, 80.0) == (None, True)
-    assert follow(3.0, 90.0) == (None, False)  # misread
+    assert follow(9.0, 0.0) is None
+    assert follow(2.0, 1.0) is None
+    assert follow(None, 30.0) is None
+    assert follow(2.0, RESET_SECONDS + 0.9) is None
+    assert follow(2.0, RESET_SECONDS + 1.0) == 1.0
+    assert follow(3.0, 70.0) is None
+    assert follow(1.0, 80.0) is None
+    assert follow(3.0, 90.0) is None  # misread
+    assert follow(1.0, 150.0) is None
 
 
 def test_each_counter_is_compared_with_itself() -> None:
     resets = Resets()
     both = Reading(ecc_sbe_volatile_total=8.0, ecc_dbe_volatile_total=1.0)
-    assert resets.update(both, 0.0, True) is None
+    assert resets.update(both, 0.0) is None
     lower = both._replace(ecc_dbe_volatile_total=0.0)
-    assert [resets.update(lower, now, True) for now in (10.0, 69.0, 70.0)] == [None, None, 10.0]
+    assert [resets.update(lower, now) for now in (10.0, 69.0, 70.0)] == [None, None, 10.0]
 
 
 def test_of_two_resets_in_one_sample_the_newest_counts() -> None:
     resets = Resets()
     for replays, sbe, now in ((9.0, 9.0, 0.0), (9.0, 0.0, 10.0), (0.0, 0.0, 20.0)):
-        assert resets.update(Reading(pcie_replays_total=replays, ecc_sbe_volatile_total=sbe), now, True) is None
-    assert resets.update(Reading(pcie_replays_total=0.0, ecc_sbe_volatile_total=0.0), 500.0, True) == 20.0
-
-
-def test_signs_other_than_energy_are_taken_when_one_has_changed_and_while_one_is_lower() -> None:
-    resets = Resets()
-    for replays, now, is_any_changed in ((9.0, 0.0, True), (0.0, 10.0, False), (9.0, 20.0, False)):
-        assert resets.update(Reading(pcie_replays_total=replays), now, is_any_changed) is None
-        assert not resets.is_pending
-    assert resets.update(Reading(pcie_replays_total=0.0), 30.0, True) is None
-    assert resets.update(Reading(pcie_replays_total=0.0), 90.0, False) == 30.0
+        assert resets.update(Reading(pcie_replays_total=replays, ecc_sbe_volatile_total=sbe), now) is None
+    assert resets.update(Reading(pcie_replays_total=0.0, ecc_sbe_volatile_total=0.0), 500.0) == 20.0
 
 
 def test_the_time_of_the_last_reset_is_that_of_its_first_sign_and_survives_a_restart_of_pulsed() -> None:

@@ -1,34 +1,18 @@
-"""Health of one GPU over time: which rules a sample concerns, and what is remembered."""
+"""Health of one GPU over time: when it is evaluated, and what is remembered."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 import pytest
 
-from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.dcgm_rule import DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.gpu import Reachability
-from pulsed.compute.health.plan import GpuRules
-from pulsed.compute.health.rule import OK, Rule, RuleState
-from pulsed.compute.health.rule_kinds import Duty, Increase, Level
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample import InputState
-from pulsed.model.canonical_tick import Extras
-from pulsed.model.health import Health
 from pulsed.model.raw_tick import Epoch, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.health.sim import GPU, OTHER, Sim
-
-RULES = [rule for check in CHECKS for rule in check.rules]
-ALL = {rule.name for rule in RULES}
-DUTIES = {rule.name for rule in RULES if isinstance(rule, Duty)}
-INCREASES = {rule.name for rule in RULES if isinstance(rule, Increase)}
-REPLAYS = {"pcie_replays_over_limit", "pcie_replays_long_over_limit"}
-XIDS = {"xid"}
+from tests.compute.streams import DAY
 
 STEADY: Mapping[str, float | None] = {
     "temperature_celsius": 60.0,
@@ -44,204 +28,68 @@ STEADY: Mapping[str, float | None] = {
 """Of a healthy GPU."""
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the rules that were evaluated."""
-    names: list[str] = []
-
-    def recording(measure: Callable[..., float | None]) -> Callable[..., float | None]:
-        def record(rule: Rule, state: RuleState, *arguments: object) -> float | None:
-            names.append(rule.name)
-            return measure(rule, state, *arguments)
-
-        return record
-
-    for kind in (Level, Increase, Duty, XidRule, DcgmResult, LinkOutlier, LinksDown):
-        monkeypatch.setattr(kind, "measure", recording(kind.measure))
-    return names
+def test_checks_are_evaluated_on_the_newest_sample_once_a_second() -> None:
+    sim, found = Sim(interval=0.1), []
+    for number in range(31):
+        pending = {10: 1.0, 14: 1.0, 20: 1.0}.get(number, 0.0)  # the one in between is not seen
+        check = sim.check("row_remap_pending", **{**STEADY, "row_remap_pending": pending})
+        found.append((check.state, check.since and round(check.since - DAY, 3)))
+    assert found == [("ok", 0.1)] * 10 + [("warn", 1.1)] * 20 + [("ok", 3.1)]
 
 
-def settled(measured: list[str], **values: float | None) -> Sim:
-    """Return a node after samples until no rule is due but those of a complete part of five seconds."""
+@pytest.mark.parametrize("interval", [1.0, 1.3, 30.0])
+def test_samples_that_are_a_second_apart_or_more_are_all_evaluated(interval: float) -> None:
+    sim = Sim(interval=interval)
+    states = []
+    for number in range(20):
+        late = 0.9 if number % 2 else 1.1
+        states.append(
+            sim.check("row_remap_pending", after=late * interval, **{**STEADY, "row_remap_pending": number % 2.0}).state
+        )
+    assert states == ["ok", "warn"] * 10
+
+
+def test_events_between_two_evaluations_are_counted_at_the_next_one() -> None:
+    sim, xids = Sim(interval=0.1), []
+    for number in range(21):
+        values = {
+            "xid_last_code": {3: 13.0, 4: 31.0, 5: 48.0}.get(number, 48.0 if number > 5 else 0.0),
+            "ecc_dbe_aggregate_total": 4.0 + (number > 6) + (number > 7),
+            "clocks_event_reasons": 64.0 if number == 8 else 0.0,
+        }
+        tick = sim.tick({**STEADY, **values})
+        xids += [(event.code, number) for event in tick.xids]
+        health = tick.healths[0]
+        if number in (9, 10):
+            codes = {code for code, count in health.xid_events if count}
+            assert codes == ({13, 31, 48} if number == 10 else set())
+            assert dict(health.events)["ecc_uncorrectable"] == (2 if number == 10 else 0)
+    assert xids == [(13, 3), (31, 4), (48, 5)], "the events themselves come with their sample"
+    assert health.check("xid_critical").last_event == pytest.approx(DAY + 0.6)
+    for _ in range(40):
+        tick = sim.tick({**STEADY, "xid_last_code": 48.0})
+    assert dict(tick.clock_event_shares[0])["hw_thermal"] == pytest.approx(0.1 / 5, abs=0.001)
+
+
+def test_a_raised_check_has_its_present_numbers() -> None:
     sim = Sim()
-    for _ in range(7):
-        sim.health(**{**STEADY, **values})
-    measured.clear()
-    return sim
+    for margin in (4.0, 3.0):
+        check = sim.run(12, "temp_margin", **{**STEADY, "temperature_margin_celsius": margin})
+        assert check.state == "warn"
+        assert dict(check.evidence)["temperature_margin_celsius"] == margin
+        assert f"temperature limit is {margin:g} °C" in check.remedy
+    assert check.since == DAY + 11
 
 
-def test_the_first_sample_evaluates_every_rule_once(measured: list[str]) -> None:
+def test_times_of_events_do_not_follow_the_jitter_of_the_wall_clock() -> None:
     sim = Sim()
     sim.health(**STEADY)
-    assert sorted(measured) == sorted([rule.name for rule in RULES])
-
-
-def test_a_sample_without_a_change_evaluates_nothing(measured: list[str]) -> None:
-    sim = settled(measured)
-    for number in range(1, 4):
-        sim.health(**{**STEADY, "power_watts": 300.0 + number, "sm_clock_hertz": 1e9})
-    sim.health(**STEADY)
-    assert measured == [], "nor does a part that is complete while no clock was reduced"
-
-
-@pytest.mark.parametrize("moved", [{"clocks_event_reasons": 64.0}, {"thermal_violation_seconds_total": 2.0}])
-def test_shares_of_time_are_evaluated_for_a_part_with_reduced_clocks(
-    measured: list[str], moved: dict[str, float]
-) -> None:
-    sim = settled(measured, thermal_violation_seconds_total=1.0)
-    for _ in range(30):
-        sim.health(**STEADY, thermal_violation_seconds_total=1.0)
-    measured.clear()
-    for _ in range(5):
-        sim.health(**{**STEADY, "thermal_violation_seconds_total": 1.0, **moved})
-    assert set(measured) == DUTIES
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 15.0, 70.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_skipped_shares_of_time_change_nothing(monkeypatch: pytest.MonkeyPatch, interval: float, seed: int) -> None:
-    """Counters that stand still for minutes, move, fall and disappear; bits, gaps and changes of the owner's load."""
-    names = [
-        "thermal_violation_seconds_total",
-        "power_brake_slowdown_seconds_total",
-        "board_limit_violation_seconds_total",
-    ]
-
-    phase = max(60, round(200.0 / interval))
-
-    def run() -> list[Health]:
-        rng, sim, counters = random.Random(seed), Sim(interval=interval), dict.fromkeys(names, 3.0)
-        mask: float | None = 0.0
-        found = []
-        for number in range(6 * phase):
-            chance, is_calm = rng.random(), number // phase % 2 == 0
-            after = interval * rng.choice([4.0, 50.0]) if chance < 0.01 else interval
-            if chance > (0.98 if is_calm else 0.3):
-                name = rng.choice(names[: 1 + number // (2 * phase)])
-                counters[name] = 0.0 if chance > 0.995 else counters[name] + rng.random() * interval
-            if 0.1 < chance < 0.15:
-                mask = rng.choice([None, 0.0, 1.0, 4.0] if is_calm else [8.0, 64.0, 0.0])
-            hidden = names[0] if chance < 0.03 else None
-            shown = {name: value for name, value in counters.items() if name != hidden}
-            moving = {"temperature_celsius": rng.choice([30.0, 60.0]), "gpu_utilization_ratio": rng.choice([0.0, 0.9])}
-            found.append(sim.health(after=after, **{**STEADY, "clocks_event_reasons": mask, **moving, **shown}))
-        return found
-
-    skipping = run()
-    monkeypatch.setattr(
-        GpuRules, "take_part", lambda rules, *_: setattr(rules, "pending", rules.pending | rules.plan.on_parts)
-    )
-    assert skipping == run()
-    assert {check.severity for health in skipping for check in health.checks} >= {-1, 0, 2}
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_states_that_gpus_share_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """All inputs of rules about one sample, harmless and not, present and missing, with gaps between them."""
-    inputs = sorted({name for rule in RULES if isinstance(rule, Level) for name in rule.inputs} & set(Reading._fields))
-    values = [None, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 2.0, 16.0, 60.0, 95.0, 300.0]
-
-    def run() -> list[Health]:
-        rng, sim, shown = random.Random(seed), Sim(), dict[str, float | None](STEADY)
-        found = []
-        for _ in range(600):
-            shown |= {rng.choice(inputs): rng.choice(values) for _ in range(rng.choice([0, 1, 1, 3]))}
-            found.append(sim.health(after=rng.choice([1.0, 1.0, 1.0, 60.0, 900.0]), **shown))
-        return found
-
-    sharing = run()
-    monkeypatch.setattr(RuleState, "settled", lambda state, _: state)
-    assert sharing == run()
-    assert {check.severity for health in sharing for check in health.checks} >= {-1, 0, 1, 2, 4}
-
-
-def test_rules_that_are_ok_share_one_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared: dict[str, bool] = {}
-    settled_state = RuleState.settled
-
-    def recording(state: RuleState, rule: Rule) -> RuleState:
-        found = settled_state(state, rule)
-        shared[rule.name] = found is OK
-        return found
-
-    monkeypatch.setattr(RuleState, "settled", recording)
-    Sim().health(**STEADY)
-    assert {"temperature_margin_celsius", "row_remap_pending", "xid"} <= {
-        name for name, is_ok in shared.items() if is_ok
-    }
-    assert not any(shared[name] for name in {*INCREASES, *DUTIES}), "they remember values of counters"
-
-
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
-        (
-            {"temperature_celsius": 61.0},
-            {"above_max_operating_celsius", "above_slowdown_celsius", "temperature_celsius"},
-        ),
-        ({"temperature_margin_celsius": 26.0}, {"temperature_margin_celsius"}),
-        ({"clocks_event_reasons": 4.0}, set()),
-        ({"xid_last_code": 45.0}, XIDS),
-        ({"pcie_replays_total": 6.0}, {*REPLAYS, "dcgm_health_result"}),
-        ({"row_remap_pending": 1.0}, {"row_remap_pending", "dcgm_health_result"}),
-        ({"performance_state": 2.0}, {"pcie_width_ratio", "pcie_generation_ratio"}),
-        ({"gpu_utilization_ratio": 0.9}, set()),
-        ({"gpu_utilization_ratio": 0.11}, set()),
-        ({"gpu_utilization_ratio": 0.099}, {"pcie_width_ratio", "pcie_generation_ratio", "temperature_celsius"}),
-        ({"gpu_utilization_ratio": 0.0}, {"pcie_width_ratio", "pcie_generation_ratio", "temperature_celsius"}),
-        ({"row_remap_pending": None}, ALL - DUTIES),
-        ({"ecc_mode": 1.0}, ALL - DUTIES),
-        ({"clocks_event_reasons": None}, ALL),
-        ({"energy_joules_total": 7.0}, set()),
-    ],
-)
-def test_a_change_evaluates_the_rules_that_depend_on_it(
-    measured: list[str], changes: dict[str, float | None], names: set[str]
-) -> None:
-    sim = settled(measured)
-    sim.health(**{**STEADY, **changes})
-    assert set(measured) == names
-
-
-def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[str]) -> None:
-    sim = settled(measured)
-    sim.health(Extras(health_watches=()), **STEADY)
-    assert set(measured) == {"dcgm_health_result", "nvlinks_down", "nvlink_recoveries_of_one_link", *XIDS}
-    measured.clear()
-    sim.health(Extras(health_watches=()), **STEADY)
-    assert measured == []
-
-
-def test_a_gap_evaluates_duty_and_increases(measured: list[str]) -> None:
-    sim = settled(measured)
-    sim.health(after=60.0, **STEADY)
-    assert set(measured) == {*DUTIES, *INCREASES}
-
-
-def test_another_model_evaluates_everything_and_a_new_driver_the_xids(measured: list[str]) -> None:
-    sim = settled(measured)
-    sim.tick(STEADY, devices=[replace(GPU, driver_version="550.1")])
-    sim.tick(STEADY, devices=[replace(GPU, driver_version="")])
-    assert measured == [], "the first version that is known is no change"
-    sim.tick(STEADY, devices=[replace(GPU, driver_version="560.1")])
-    assert set(measured) == XIDS
-    sim = settled(measured)
-    sim.tick(STEADY, devices=[replace(GPU, model="NVIDIA H200")])
-    assert set(measured) == ALL
-
-
-def test_a_level_that_is_reached_is_evaluated_when_it_is_due(measured: list[str]) -> None:
-    sim, found = settled(measured), []
-    for number in range(12):
-        sim.health(**{**STEADY, "temperature_margin_celsius": 4.0})
-        if set(measured) - DUTIES:
-            found.append((number, set(measured) - DUTIES))
-        measured.clear()
-    assert found == [
-        (0, {"temperature_margin_celsius"}),
-        (10, {"temperature_margin_celsius", "dcgm_health_result"}),
-    ]
+    found = []
+    for jitter in (0.0, 0.2, -0.3, 0.1):
+        sim.time += jitter
+        found.append(sim.health(**{**STEADY, "xid_last_code": 48.0}))
+    assert len({health.xid_last for health in found}) == 1
+    assert len({health.check("xid_critical").last_event for health in found}) == 1
 
 
 def test_the_clock_of_a_gpu_starts_at_0_and_continues_over_a_restart() -> None:

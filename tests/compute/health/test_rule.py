@@ -1,4 +1,4 @@
-"""Times of rules: when a severity is raised, kept and left, and when a rule is due."""
+"""Times of rules: when a severity is raised, kept and left."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ class Follower:
     def __init__(self, rule: Rule) -> None:
         self.rule, self.state = rule, RuleState()
         self.inputs = GpuInputs()
-        self.is_changed = False
 
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:
         """Take a temperature; return the severity."""
         give(self.inputs, temperature_celsius=value, **others)
         self.inputs.measured_at = now if measured_at is None else measured_at
-        self.is_changed = self.rule.evaluate(self.state, self.inputs, now)
+        self.rule.evaluate(self.state, self.inputs, now)
         return self.state.severity
 
 
@@ -47,9 +46,9 @@ def test_units_of_time() -> None:
     assert (MINUTE, HOUR, DAY) == (60.0, 3600.0, 86400.0)
 
 
-def test_a_new_state_is_unknown_and_due() -> None:
+def test_a_new_state_is_unknown() -> None:
     state = RuleState()
-    assert (state.severity, state.until, state.due, state.is_covered, state.events) == (-1, -inf, -inf, False, 0)
+    assert (state.severity, state.until, state.is_covered, state.events) == (-1, -inf, False, 0)
 
 
 def test_without_times_a_severity_follows_the_measure() -> None:
@@ -79,34 +78,13 @@ def test_a_repeated_reading_does_not_reach_a_level_for_longer() -> None:
     assert follower.take(20.0, 10.0) == WARN
 
 
-def test_a_rule_is_due_when_a_level_was_reached_for_long_enough() -> None:
-    follower = Follower(level(enter=30.0))
-    follower.take(0.0, 4.0)
-    assert follower.state.due == inf
-    follower.take(20.0, 5.0)
-    assert follower.state.due == 35.0
-    follower.take(40.0, 7.0)
-    assert follower.state.due == 35.0
-    follower.take(40.0, 35.0)
-    assert (follower.state.severity, follower.state.due) == (WARN, 37.0)
-    follower.take(40.0, 37.0)
-    assert (follower.state.severity, follower.state.due) == (CRIT, inf)
-
-
 def test_a_raised_severity_is_kept_for_its_time_since_it_was_raised() -> None:
     rule = level(hold=5.0)
     assert held(rule, [20.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 5 + [OK, OK]
     assert held(rule, [20.0, 20.0, 40.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 2 + [CRIT] * 5 + [OK]
     assert held(rule, [20.0, 20.0, None, None, None, None]) == [WARN] * 5 + [UNKNOWN], "without its inputs, too"
     assert held(rule, [0.0, None, None]) == [OK, UNKNOWN, UNKNOWN], "ok is not kept"
-
-
-def test_a_rule_is_due_when_a_severity_was_kept_for_long_enough() -> None:
-    for value in (0.0, None):
-        follower = Follower(level(hold=50.0))
-        follower.take(20.0, 5.0)
-        follower.take(value, 6.0)
-        assert (follower.state.severity, follower.state.due) == (WARN, 55.0)
+    assert held(level(enter=2.0, hold=5.0), [20.0, None]) == [OK, UNKNOWN], "nor while a level is reached"
 
 
 def test_a_severity_is_left_after_it_was_not_reached_for_a_time() -> None:
@@ -114,10 +92,6 @@ def test_a_severity_is_left_after_it_was_not_reached_for_a_time() -> None:
     assert held(rule, [20.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 4 + [OK]
     assert held(rule, [20.0, 0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 7 + [OK], "the time starts again"
     assert held(rule, [40.0, 20.0, 0.0, 0.0, 0.0]) == [CRIT] * 4 + [OK], "one time for all that are milder"
-    follower = Follower(rule)
-    follower.take(20.0, 5.0)
-    follower.take(0.0, 6.0)
-    assert follower.state.due == 9.0
     assert held(level(hold=5.0, release=2.0), [20.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 5 + [OK]
     assert held(level(hold=2.0, release=4.0), [20.0, 0.0, 0.0, 0.0, 0.0, 0.0]) == [WARN] * 5 + [OK]
 
@@ -128,23 +102,10 @@ def test_a_margin_keeps_a_severity_that_is_held_and_raises_none() -> None:
     assert held(rule, [15.0, 20.0, 10.0, 9.9, 15.0]) == [OK, WARN, WARN, OK, OK]
 
 
-def test_an_evaluation_returns_whether_the_severity_or_the_coverage_changed() -> None:
-    follower = Follower(level(enter=2.0))
-    values = [None, 0.0, 0.0, 20.0, 20.0, 20.0, 20.0, 0.0, 0.0, None, None]
-    found = []
-    for now, value in enumerate(values):
-        follower.take(value, float(now))
-        found.append((follower.is_changed, follower.state.is_covered))
-    assert found == [
-        *((False, False), (True, True), (False, True), (False, True), (False, True), (True, True), (False, True)),
-        *((True, True), (False, True), (True, False), (False, False)),
-    ]
-
-
 def test_a_held_severity_without_inputs_is_not_covered() -> None:
     follower = Follower(level(hold=5.0))
     follower.take(20.0, 0.0)
-    assert (follower.take(None, 1.0), follower.is_changed, follower.state.is_covered) == (WARN, True, False)
+    assert (follower.take(None, 1.0), follower.state.is_covered) == (WARN, False)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
 from pulsed.compute.health.checks import BY_ID
@@ -69,24 +67,6 @@ def test_after_a_day_a_critical_code_is_a_warning_until_the_gauge_is_0(gauge: in
     assert after(WARNING, facts, DAY).severity == held
 
 
-@pytest.mark.parametrize(
-    ("rule", "records", "due"),
-    [
-        (CRITICAL, {48: dated(100.0), 79: dated(50.0)}, 50.0 + DAY),
-        (WARNING, {48: dated(100.0)}, 100.0 + DAY),
-        (WARNING, {13: dated(100.0), 94: dated(100.0)}, 700.0),
-        (WARNING, {45: dated(100.0)}, inf),
-        (FALLEN, {79: dated(100.0)}, 160.0),
-        (CRITICAL, {}, inf),
-        (REPEATED, {13: dated(100.0)}, inf),
-    ],
-)
-def test_a_rule_is_due_when_a_code_means_something_else(
-    rule: XidRule, records: dict[int, XidRecord], due: float
-) -> None:
-    assert after(rule, inputs(records), 100.0).due == due
-
-
 def test_the_worst_code_decides_and_of_equal_ones_the_newest() -> None:
     records = {48: dated(100.0), 79: dated(200.0), 62: dated(150.0), 13: dated(300.0), 94: dated(250.0)}
     critical = after(CRITICAL, inputs(records), 300.0)
@@ -122,7 +102,7 @@ def test_a_repeated_code_is_a_warning_for_a_day_after_its_first_burst() -> None:
     record = XidRecord(500.0, dated=True, count=7, bursts=[(100.0 * number, ()) for number in range(1, 6)])
     facts = inputs({13: record})
     state = after(REPEATED, facts, 600.0)
-    assert (state.severity, state.xid, state.event_at, state.due) == (2, 13, 500.0, 100.0 + DAY)
+    assert (state.severity, state.xid, state.event_at) == (2, 13, 500.0)
     assert REPEATED.evidence(state, facts) == (("xid", 13.0), ("events", 7.0), ("bursts", 5.0), ("time_known", 1.0))
     assert after(REPEATED, facts, 100.0 + DAY).severity == -1
 
@@ -132,15 +112,6 @@ def test_any_input_about_xids_covers_a_rule(name: str) -> None:
     for rule in (CRITICAL, WARNING, REPEATED, FALLEN):
         state = after(rule, inputs({}, **{name: 0.0}), 1.0)
         assert (state.severity, state.is_covered, state.xid, state.measure) == (0, True, None, None)
-
-
-def test_an_evaluation_returns_whether_anything_changed() -> None:
-    state, facts = RuleState(), inputs({}, xid_last_code=0.0)
-    found = []
-    for now, last in enumerate([None, None, 2.0, 2.0, 4.0, 4.0]):
-        facts.xids.records = {} if last is None else {48: dated(last)}
-        found.append(CRITICAL.evaluate(state, facts, float(now)))
-    assert found == [True, False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
