@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from math import ceil
 
 from pulsed.compute.health.inputs import GpuInputs
@@ -21,7 +22,7 @@ HISTORY_SECONDS = 30 * DAY
 MOST_REMEMBERED = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Check:
     """A check of a GPU.
 
@@ -67,7 +68,7 @@ class Check:
         """The states that it can raise."""
         return tuple(dict.fromkeys(state for rule in self.rules for state in rule.states))
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The inputs that decide."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))

@@ -45,6 +45,8 @@ class CounterIncrease:
             gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
                 with the share of the window, as if it had been steady.
         """
+        if value == self.last and self.settled and not self.parts:
+            return 0.0
         self._expire(now)
         last, self.last = self.last, value
         peak, self.peak = self.peak, max(self.peak, value)

@@ -54,6 +54,7 @@ class RuleState:
         kept_until: until when a raised severity is kept while its inputs are absent.
         increases: by input, of rules about increases; None before the first, as most rules have none.
         duties: by counter, of rules about duty.
+        share: of the bits of a rule about duty, as of the last complete part of the window.
         reached_since: by severity, since when it is reached without a break.
         below_since: since when the raised severity is not reached; None while it is.
     """
@@ -72,6 +73,7 @@ class RuleState:
     kept_until: float = -inf
     increases: list[CounterIncrease | None] | None = None
     duties: dict[str, DutyCounter] | None = None
+    share: float | None = None
     reached_since: dict[int, float] | None = None
     below_since: float | None = None
 
@@ -187,7 +189,7 @@ class Rule(ABC):
         """The states that it can raise, the mildest first."""
         return tuple(self.levels)
 
-    @property
+    @cached_property
     def uses(self) -> tuple[str, ...]:
         """All inputs that its state depends on."""
         return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
@@ -230,6 +232,8 @@ class Rule(ABC):
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU."""
         measure = state.measure = self.measure(state, inputs, now)
+        if measure is None and state.severity < 0:
+            return  # most rules of most GPUs have no inputs
         reached = kept = SEVERITY["unknown"]
         if measure is not None:
             reached, kept = self.severities(state, measure)

@@ -284,9 +284,10 @@ class Duty(Rule):
         return (*(("info",) if self.uncertain else ()), *self.levels)
 
     def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
-        """Take the values of the counters at the end of a part."""
+        """Take the values of the counters and the share of the bits at the end of a part."""
         if not inputs.is_part_complete:
             return
+        state.share = inputs.clock_events.share(self.bits, self.window) if self.bits else None
         for name, position in zip(self.inputs, self.positions, strict=True):
             value = inputs.values[position]
             if value is not None and state.duties is None:
@@ -300,9 +301,7 @@ class Duty(Rule):
         present = [name for name in self.inputs if name in duties and inputs.value(name) is not None]
         if shares := [share for name in present if (share := duties[name].share) is not None]:
             return min(max(shares), 1.0)
-        if not self.bits or inputs.values[_REASONS] is None:
-            return None
-        return inputs.clock_events.share(self.bits, self.window)
+        return None if inputs.values[_REASONS] is None else state.share
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
