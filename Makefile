@@ -4,7 +4,8 @@
 #   make test                the tests in the process, and a few of the whole program (4 min on two cores)
 #   make lint                format, lint and types
 #   make test-all            every test: packages, boots, images, attacks, Kubernetes, browsers, Slurm (20 min)
-#   make nightly             what takes longer: a minute of each fuzz target, advisories, Debian 13
+#   make nightly             what takes longer: releases, boots of Debian 13 and Ansible, permutations of cases, all examples
+#                            of property tests, each fuzz target, advisories, the two commands on Debian 13
 #   make bench               the bars, met or not (10 min); ARGS="parse tick" only these figures
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag
 #   make kubernetes          kube-apiserver and etcd for the tests that use them, built once for this user (5 to 10 min)
@@ -59,12 +60,14 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 
 test: $(VENV)/.test
-	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal --ignore=tests/system -m "not slow" $(ARGS)
+	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal --ignore=tests/system -m "not slow and not nightly" $(ARGS)
 
 test-all: $(VENV)/.dev
-	TEST_EXAMPLES=all $(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal -m "not nightly" $(ARGS)
 
-nightly: fuzz audit
+nightly: $(VENV)/.dev fuzz audit
+	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal -m nightly
+	TEST_EXAMPLES=all $(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal --ignore=tests/system
 	.ci/debian trixie
 
 bench: $(VENV)/.dev

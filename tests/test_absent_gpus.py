@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.this_host import HostEpoch
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
@@ -50,35 +52,36 @@ class Node:
         self.boards = boards
         self.settings, self.selection = settings or ComputeSettings(), EVERYTHING
         self.boot_id, self.host, self.time, self.interval = boot_id, "node", START, 15.0
-        self.elsewhere: dict[str, float] = {}
         self.seen: list[ComputedTick] = []
         self._start()
 
     def _start(self) -> None:
-        self.parser = PageParser()
-        self.pipeline = Pipeline(
-            self.settings,
-            "node",
-            selection=self.selection,
-            host_epoch=HostEpoch(self.boot_id),
-            is_elsewhere=lambda uuid, since: self.elsewhere.get(uuid, 0.0) > since,
-        )
+        self.parser, self.table = PageParser(), GpuTable(self.settings)
+        self.pipeline = Pipeline(self.table, "node", selection=self.selection, host_epoch=HostEpoch(self.boot_id))
+        self.other = Pipeline(self.table, "node")
 
     def poll(self, times: int = 1, *boards: Board, after: float | None = None) -> ComputedTick:
         """Read the page so often, with these boards from now on."""
         self.boards = boards or self.boards
         for _ in range(times):
             self.time += self.interval if after is None else after
-            energy = 1e9 + 200e3 * (self.time - START)
-            page = "".join(
-                f"DCGM_FI_DEV_{name}{{{board.labels(self.host)}}} {value}\n"
-                for name, value in (("GPU_TEMP", 45), ("POWER_USAGE", 200), ("TOTAL_ENERGY_CONSUMPTION", energy))
-                for board in self.boards
-            )
-            read = self.parser.parse(page.encode())
-            raw = RawTick("test", self.time, self.time - START, self.interval, read.layout, read.values, read.rejected)
-            self.seen.append(self.pipeline.process(raw))
+            self.seen.append(self.pipeline.process(self._read(self.boards)))
         return self.seen[-1]
+
+    def show_elsewhere(self, *boards: Board) -> None:
+        """Read boards through another target, a second after the newest poll."""
+        self.time += 1.0
+        self.other.process(self._read(boards))
+
+    def _read(self, boards: Sequence[Board]) -> RawTick:
+        energy = 1e9 + 200e3 * (self.time - START)
+        page = "".join(
+            f"DCGM_FI_DEV_{name}{{{board.labels(self.host)}}} {value}\n"
+            for name, value in (("GPU_TEMP", 45), ("POWER_USAGE", 200), ("TOTAL_ENERGY_CONSUMPTION", energy))
+            for board in boards
+        )
+        read = self.parser.parse(page.encode())
+        return RawTick("test", self.time, self.time - START, self.interval, read.layout, read.values, read.rejected)
 
     def restart(self, boot_id: str | None = None, down: float = 60.0) -> None:
         """Restart the daemon, and with another boot id the node."""
@@ -91,7 +94,7 @@ class Node:
     def select(self, selection: GpuSelection) -> None:
         """Reload the configuration with another list of GPUs."""
         self.selection = selection
-        self.pipeline.reconfigure(self.settings, selection)
+        self.pipeline.reconfigure(selection)
 
     def forget(self, uuid: str) -> ComputedTick | None:
         (track,) = [track for track in self.pipeline.computer.absent if track.device.entity.uuid == uuid]
@@ -311,8 +314,7 @@ def test_the_age_is_configured(seconds: float, lost: list[str]) -> None:
     node.interval = 300.0
     node.poll(400, A)
     assert node.lost == lost
-    node.settings = ComputeSettings(health=HealthSettings(forget_after=60.0))
-    node.select(EVERYTHING)
+    node.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(2)
     assert node.lost == []
 
@@ -342,10 +344,10 @@ def test_a_gpu_is_forgotten_by_request() -> None:
 def test_another_target_that_reports_the_gpu_has_taken_it_over() -> None:
     node = Node(A, B)
     node.poll(3)
-    node.elsewhere["GPU-1"] = node.time - START
+    node.show_elsewhere(B)
     node.poll(3, A)
     assert node.lost == ["GPU-1"], "a sample from before proves nothing"
-    node.elsewhere["GPU-1"] = node.time - START
+    node.show_elsewhere(B)
     node.poll(1)
     assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "moved")])
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import CheckState, Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -23,7 +23,7 @@ class Exporter:
 
     def __init__(self, model: str = H100, interval: float = 15.0, gpus: int = 1) -> None:
         self.model, self.interval, self.gpus = model, interval, gpus
-        self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
+        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(), "node")
         self.polls = 0
         self.measured: float | None = None
         self.lost_energy = self.away = 0.0
@@ -153,7 +153,7 @@ def test_latches_outlive_a_restart() -> None:
     node.poll(2, XID_ERRORS=48)
     kept = json.loads(json.dumps(node.pipeline.health_evaluator.dump()))
     since = node.check("xid_critical").since
-    node.pipeline = Pipeline(ComputeSettings(), "node")
+    node.pipeline = Pipeline(GpuTable(), "node")
     node.pipeline.health_evaluator.restore(kept, START + node.polls * node.interval)
     node.poll(2, XID_ERRORS=0)
     assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)

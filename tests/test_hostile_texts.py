@@ -18,7 +18,7 @@ from pulsed.attribution.mapping_directory import parse_job_file
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.arguments import expanded_hosts
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import PulsedError
 from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
@@ -95,7 +95,7 @@ def computed_page(text: str) -> None:
         f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a",modelName="NVIDIA H100 {label[:500]}",GPU_I_ID="1",'
         f'GPU_I_PROFILE="1g.{label[:500]}gb"}} 5',
     ]
-    pipeline = Pipeline(ComputeSettings(), "n")
+    pipeline = Pipeline(GpuTable(), "n")
     for _ in range(3):
         pipeline.process(page_tick("\n".join(lines) + "\n"))
 

@@ -21,7 +21,7 @@ from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import Config
 from pulsed.json_text import rfc3339
 from pulsed.model.target_store import Target, TargetStore
@@ -62,7 +62,7 @@ class DemoDaemon:
 
     def __init__(self) -> None:
         source = DemoSource(node="gpu01", start=START, pace=False)
-        pipeline = Pipeline(ComputeSettings(), "gpu01")
+        pipeline = Pipeline(GpuTable(), "gpu01")
         target = Target("demo", "demo", 1.0, 10.0)
         store = TargetStore("gpu01", [target])
         history, events, accounting = History(), EventBroadcaster(lambda: "gpu01"), OwnerAccounting()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.model.computed_tick import Removal
@@ -20,16 +20,16 @@ class AbsentGpu(NamedTuple):
 
     target: Target
     computer: ComputeLayer
-    track: GpuTrack
+    state: GpuState
 
     @property
     def entity(self) -> Entity:
         """What identifies it."""
-        return self.track.device.entity
+        return self.state.device.entity
 
     def forget(self) -> Removal:
         """Forget it, and take it out of the newest tick of its target."""
-        removal, tick = self.computer.forget(self.track)
+        removal, tick = self.computer.forget(self.state)
         if tick is not None:
             self.target.correct(tick)
         return removal

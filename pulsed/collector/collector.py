@@ -13,11 +13,9 @@ from pulsed.attribution.attribution import Attribution
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.this_host import HostEpoch
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
-from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
@@ -39,35 +37,30 @@ class Pipeline:
     """Translate and Compute for one source; keeps what they remember between ticks.
 
     Args:
+        table: the states of all GPUs of the process.
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
         host_epoch: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
         kernel_log: path of the kernel log of that node; empty: it is not read.
         attribution: of this host; None: only the owners that the source itself names.
-        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
-        counters: of all GPUs of the process, whichever target shows them.
-        origins: the faults of NVLinks of all targets of the process.
 
     Attributes:
-        computer: Compute, with all state of the GPUs.
+        computer: Compute for this source.
     """
 
     def __init__(
         self,
-        settings: ComputeSettings,
+        table: GpuTable,
         node: str,
         observe: Observe = lambda layer, seconds: None,
         selection: GpuSelection = EVERYTHING,
         host_epoch: HostEpoch | None = None,
         kernel_log: str = "",
         attribution: Attribution | None = None,
-        is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
         max_gpus: int = MAX_GPUS,
-        counters: CounterRegistry | None = None,
-        origins: LinkOrigins | None = None,
     ) -> None:
-        self.computer = ComputeLayer(settings, is_elsewhere, counters, node, origins)
+        self.computer = ComputeLayer(table, node)
         self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
         self._devices: tuple[Device, ...] | None = None
@@ -79,13 +72,11 @@ class Pipeline:
         self._kernel_path = ""
         self._kernel_log: KernelLog | None = None
         self._set_kernel_log(kernel_log)
-        self._next: tuple[ComputeSettings, GpuSelection, int] | None = None
+        self._next: tuple[GpuSelection, int] | None = None
 
-    def reconfigure(
-        self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "", max_gpus: int = MAX_GPUS
-    ) -> None:
-        """Compute so, and these GPUs, from the next tick on; what was counted stays."""
-        self._next = (settings, selection, max_gpus)
+    def reconfigure(self, selection: GpuSelection, kernel_log: str = "", max_gpus: int = MAX_GPUS) -> None:
+        """Read these GPUs from the next tick on; what was counted stays."""
+        self._next = (selection, max_gpus)
         self._set_kernel_log(kernel_log)
 
     def _select(self, selection: GpuSelection) -> None:
@@ -108,8 +99,9 @@ class Pipeline:
         return None if self._kernel_log is None else self._kernel_log.error
 
     def close(self) -> None:
-        """Close the kernel log."""
+        """Close the kernel log, and let other targets continue the GPUs of this one."""
         self._set_kernel_log("")
+        self.computer.close()
 
     def _set_kernel_log(self, path: str) -> None:
         if path == self._kernel_path:
@@ -122,10 +114,9 @@ class Pipeline:
         """Take a tick through both layers."""
         kernel_events = self._kernel_events(raw)
         if self._next is not None:
-            (settings, selection, max_gpus), self._next = self._next, None
+            (selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
             self._select(selection)
-            self.computer.reconfigure(settings)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         self._attribution.gpu_processes.note(raw.processes)

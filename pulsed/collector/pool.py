@@ -24,9 +24,8 @@ from pulsed.collector.this_host import (
     reads_lists,
     selection_of,
 )
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
-from pulsed.compute.health.link_origins import LinkOrigins
 from pulsed.compute.settings import ComputeSettings
 from pulsed.configuration import Config
 from pulsed.discovery.settings import GONE_SECONDS
@@ -64,16 +63,9 @@ async def collect(
     sources = await found_sources(config)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
-    counters, origins = CounterRegistry(), LinkOrigins()
+    table = GpuTable(settings)
     pipelines = [
-        Pipeline(
-            settings,
-            node_of_source(source, config),
-            selection=selection,
-            max_gpus=config.source.max_gpus,
-            counters=counters,
-            origins=origins,
-        )
+        Pipeline(table, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
         for source in sources
     ]
 
@@ -153,7 +145,7 @@ class CollectorPool:
         self._gone: dict[tuple[str, str], _Running] = {}
         self.attribution = Attribution()
         self._cluster = Cluster(self.attribution, known.pods if known else None)
-        self._counters, self._origins = CounterRegistry(), LinkOrigins()
+        self._table = GpuTable()
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -175,13 +167,14 @@ class CollectorPool:
             attribution_sources(config, self.attribution.gpu_processes, self._cluster.claims(config, client))
         )  # first: the first tick has its owners
         self._cluster.apply(config, client)
+        self._table.reconfigure(settings)
         if is_new:
             self._replace(config, sources)
             self._set_discovery(discovery)
         elif self._discovery is not None:
             self._discovery.reload()
         for running in self._running.values():
-            running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
+            running.pipeline.reconfigure(selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
 
     @property
@@ -217,9 +210,9 @@ class CollectorPool:
         """
         found = choose_absent(
             [
-                AbsentGpu(one.target, one.pipeline.computer, track)
-                for one in self._running.values()
-                for track in one.pipeline.computer.absent
+                AbsentGpu(running.target, running.pipeline.computer, state)
+                for running in self._running.values()
+                for state in running.pipeline.computer.absent
             ],
             self._store,
             gpu,
@@ -282,13 +275,12 @@ class CollectorPool:
             self._replace(self._config, self._discovery.sources)
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
-        settings = config.compute_settings()
         before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
             old = before.pop(key, None) or self._gone.pop(key, None)
             if old is None or old.source is not source:
-                old = self._start(config, settings, source, old)
+                old = self._start(config, source, old)
             self._running[key] = old
         for key, removed in before.items():
             self._end(removed)
@@ -303,29 +295,26 @@ class CollectorPool:
             del self._gone[key]
             removed.pipeline.close()
 
-    def _start(self, config: Config, settings: ComputeSettings, source: Source, old: _Running | None) -> _Running:
+    def _start(self, config: Config, source: Source, old: _Running | None) -> _Running:
         """Start to collect a source in place of an old one, whose state is kept if the host of the GPUs is the same."""
         target, node = target_of(source, config), node_of_source(source, config)
         closing = self._end(old) if old is not None else None
         if old is not None and old.node == node:
             pipeline = old.pipeline
-            pipeline.reconfigure(settings, selection_of(config, {}), kernel_log_of(config), config.source.max_gpus)
+            pipeline.reconfigure(selection_of(config, {}), kernel_log_of(config), config.source.max_gpus)
             target.continue_from(old.target)
         else:
             if old is not None:
                 old.pipeline.close()
             pipeline = Pipeline(
-                settings,
+                self._table,
                 node,
                 self._observe,
                 selection_of(config, {}),
                 host_epoch_of(config, source.target),
                 kernel_log_of(config),
                 self.attribution,
-                self._store.has_reported,
-                max_gpus=config.source.max_gpus,
-                counters=self._counters,
-                origins=self._origins,
+                config.source.max_gpus,
             )
             if self._saved is not None:
                 self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())

@@ -7,11 +7,12 @@ lost, because a lost GPU restarts exporters, too. Nor does a restart of its node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import Device, Entity
@@ -19,9 +20,6 @@ from pulsed.model.raw_tick import is_another
 
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
-
-FORGET_SECONDS = 0.0
-"""An absent GPU is forgotten after this time by default; 0: never, as a dead GPU must not turn silent by itself."""
 
 
 class ExpectedGpu(NamedTuple):
@@ -42,111 +40,118 @@ class AbsenceTracker:
     """Remembers the absent GPUs of one target, and forgets those that are not expected any more.
 
     Args:
-        tracks: all GPUs of the target that are remembered.
-        forget_after: seconds after which an absent GPU is forgotten; 0: never.
-        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
+        table: the states of all GPUs.
+        here: the node of devices whose source does not name it.
 
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
         missing: those of them that are watched.
-        expires: when `update` is due although the devices stay the same, in seconds of the clock of the ticks.
     """
 
-    def __init__(self, tracks: GpuTracks, forget_after: float, is_elsewhere: Callable[[str, float], bool]) -> None:
-        self._tracks = tracks
-        self._is_elsewhere = is_elsewhere
+    def __init__(self, table: GpuTable, here: str) -> None:
+        self._table, self._here = table, here
         self._is_watched: Callable[[Device], bool] = lambda device: True
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
-        self._removed: dict[GpuTrack, Removal] = {}
-        self.boards: tuple[GpuTrack, ...] = ()
-        self.missing: tuple[GpuTrack, ...] = ()
-        self.reconfigure(forget_after)
+        self._removed: dict[GpuState, Removal] = {}
+        self._is_due = False
+        self._gone_first = inf
+        self.boards: tuple[GpuState, ...] = ()
+        self.missing: tuple[GpuState, ...] = ()
 
-    def reconfigure(self, forget_after: float) -> None:
-        """Apply another time from the next tick on."""
-        self._forget_after, self.expires = forget_after or inf, -inf
+    def is_due(self, now: float) -> bool:
+        """Return whether `update` is due although the devices stay the same."""
+        return self._is_due or now >= self._gone_first + self._forget_after
+
+    @property
+    def _forget_after(self) -> float:
+        return self._table.settings.health.forget_after or inf
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
         """Set which devices are read; others are remembered, but they are not missing."""
-        self._is_watched, self.expires = is_watched, -inf
+        self._is_watched, self._is_due = is_watched, True
 
     def expect(self, target: str, gpus: Iterable[ExpectedGpu]) -> None:
         """Register GPUs of an earlier run of the same target: they are missing if the first tick with GPUs does not
         have them."""
         self._expected = (target, tuple(gpus))
 
-    def add_expected(self, tick: CanonicalTick, now: float) -> set[str]:
+    def add_expected(self, tick: CanonicalTick, owner: object, now: float) -> set[str]:
         """Add the GPUs of an earlier run to the first tick with GPUs, at a moment of the clock; return the keys
         of those whose node was restarted since."""
         (target, gpus), self._expected = self._expected, ("", ())
         restarted: set[str] = set()
         for device, last_seen, before in gpus if target == tick.target else ():
-            if (track := self._tracks.add(device, now)) is None:
+            if (state := self._table.add(device, self._here, now)) is None:
                 continue
-            track.status, track.last_seen, track.missed_since = "gone", last_seen, now
-            track.gone_at = now - max(tick.time - last_seen, 0.0)
+            state.owner, state.status, state.last_seen, state.missed_since = owner, "gone", last_seen, now
+            state.gone_at = now - max(tick.time - last_seen, 0.0)
             if is_another(tick.epoch.boot, before):
-                restarted.add(track.key)
+                restarted.add(state.key)
         return restarted
 
     def update(
-        self, tick: CanonicalTick, present: Mapping[str, GpuTrack], restarted: Container[str], now: float
+        self,
+        tick: CanonicalTick,
+        present: Mapping[str, GpuState],
+        absent: Sequence[GpuState],
+        restarted: Container[str],
+        now: float,
     ) -> None:
         """Take a tick with other devices; also forget those that have been absent for longest if there are many.
 
         Args:
             tick: the tick.
-            present: the tracks of its devices, by key.
+            present: the states of its devices, by key.
+            absent: the other states of the target, those absent for longest first.
             restarted: keys of GPUs of an earlier run whose node was restarted since.
             now: seconds of the clock of the ticks.
         """
-        absent = self._tracks.others(present)
-        new = [track.device for track in present.values() if track.status == "new" and not track.last_seen]
+        new = [state.device for state in present.values() if state.status == "new" and not state.last_seen]
         replacements = _replacements(absent, new, restarted) if absent else {}
         too_many = max(0, len(absent) - KEPT)
-        for track in absent[:too_many]:
-            self._tracks.drop(track)
-        for track in absent[too_many:]:
-            is_divided = track.device.entity.kind == "gpu" and _is_divided(track.device.entity, tick.devices)
-            if is_divided or track.status != "gone" or track.gone_at == inf:
-                track.status, track.missed_since = "gone", now
-                track.gone_at = inf if is_divided else now
-            if replacement := replacements.get(track.key):
-                self._remove(track, "replaced", tick.time, replacement)
-            elif now - track.gone_at >= self._forget_after:
-                self._remove(track, "expired", tick.time)
-        kept = [track for track in absent[too_many:] if track in self._tracks]
-        self.expires = min([track.gone_at for track in kept], default=inf) + self._forget_after
-        self.boards = tuple([track for track in kept if track.device.entity.kind == "gpu" and track.gone_at != inf])
-        self.missing = tuple([track for track in self.boards if self._is_watched(track.device)])
+        for state in absent[:too_many]:
+            self._table.forget(state)
+        for state in absent[too_many:]:
+            is_divided = state.device.entity.kind == "gpu" and _is_divided(state.device.entity, tick.devices)
+            if is_divided or state.status != "gone" or state.gone_at == inf:
+                state.status, state.missed_since = "gone", now
+                state.gone_at = inf if is_divided else now
+            if replacement := replacements.get(state.key):
+                self._remove(state, "replaced", tick.time, replacement)
+            elif now - state.gone_at >= self._forget_after:
+                self._remove(state, "expired", tick.time)
+        kept = [state for state in absent[too_many:] if state in self._table]
+        self._gone_first, self._is_due = min([state.gone_at for state in kept], default=inf), False
+        self.boards = tuple([state for state in kept if state.device.entity.kind == "gpu" and state.gone_at != inf])
+        self.missing = tuple([state for state in self.boards if self._is_watched(state.device)])
 
-    def remove_moved(self, time: float) -> None:
-        """Forget missing GPUs that another target reports; `time` is that of the tick, in Unix seconds."""
-        for track in self.missing:
-            if self._is_elsewhere(track.device.entity.uuid, track.missed_since):
-                self._remove(track, "moved", time)
-                self.expires = -inf
+    def remove_moved(self, owner: object, time: float) -> None:
+        """Remove missing GPUs that another target has taken over; `time` is that of the tick, in Unix seconds."""
+        for state in self.missing:
+            if state.owner is not owner:
+                self._removed[state] = Removal(state.device, state.last_seen, "moved", time)
+                self._is_due = True
 
-    def forget(self, track: GpuTrack, time: float) -> Removal:
+    def forget(self, state: GpuState, time: float) -> Removal:
         """Forget an absent GPU by request, at a time in Unix seconds."""
-        self._tracks.drop_with_parts(track)
-        self.boards = tuple([one for one in self.boards if one is not track])
-        self.expires = -inf
-        return Removal(track.device, track.last_seen, "forgotten", time)
+        self._table.forget(state)
+        self.boards = tuple([one for one in self.boards if one is not state])
+        self._is_due = True
+        return Removal(state.device, state.last_seen, "forgotten", time)
 
-    def pop_removed(self) -> Mapping[GpuTrack, Removal]:
+    def pop_removed(self) -> Mapping[GpuState, Removal]:
         """Return the GPUs that were missing and are not expected any more since the last call."""
         removed, self._removed = self._removed, {}
         return removed
 
-    def _remove(self, track: GpuTrack, reason: RemovalReason, time: float, replacement: Device | None = None) -> None:
+    def _remove(self, state: GpuState, reason: RemovalReason, time: float, replacement: Device | None = None) -> None:
         """Forget an absent GPU, and report it if it was missing."""
-        self._tracks.drop_with_parts(track)
-        if track.device.entity.kind == "gpu" and self._is_watched(track.device):
-            self._removed[track] = Removal(track.device, track.last_seen, reason, time, replacement)
+        self._table.forget(state)
+        if state.device.entity.kind == "gpu" and self._is_watched(state.device):
+            self._removed[state] = Removal(state.device, state.last_seen, reason, time, replacement)
 
 
-def _replacements(absent: Iterable[GpuTrack], new: Iterable[Device], restarted: Container[str]) -> dict[str, Device]:
+def _replacements(absent: Iterable[GpuState], new: Iterable[Device], restarted: Container[str]) -> dict[str, Device]:
     """Return the new boards that replace absent ones, by the key of these.
 
     That is the board in the same slot. After a restart of the node it is also any other new board of the node, one for
@@ -155,15 +160,15 @@ def _replacements(absent: Iterable[GpuTrack], new: Iterable[Device], restarted: 
     spare = {device.entity.uuid: device for device in new if device.entity.kind == "gpu" and device.entity.uuid}
     slots = {slot: device for device in spare.values() if (slot := _slot(device))}
     found: dict[str, Device] = {}
-    for track in absent:
-        if (slot := _slot(track.device)) and (device := slots.get(slot)):
-            found[track.key] = spare.pop(device.entity.uuid, device)
-    for track in absent:
-        entity = track.device.entity
-        if track.key in restarted and track.key not in found and entity.uuid:
+    for state in absent:
+        if (slot := _slot(state.device)) and (device := slots.get(slot)):
+            found[state.key] = spare.pop(device.entity.uuid, device)
+    for state in absent:
+        entity = state.device.entity
+        if state.key in restarted and state.key not in found and entity.uuid:
             uuid = next((uuid for uuid, device in spare.items() if device.entity.node == entity.node), "")
             if uuid:
-                found[track.key] = spare.pop(uuid)
+                found[state.key] = spare.pop(uuid)
     return found
 
 

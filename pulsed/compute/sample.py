@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from pulsed.compute.plausibility_rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
 from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
 GAP_INTERVALS = 3.0
@@ -259,6 +260,24 @@ def _is_frozen(reading: Reading) -> bool:
         value is not None and value % 1.0 != 0.0 for value in _powers(reading)
     )
     return restless and fractional(reading) >= MIN_FRACTIONAL
+
+
+class TrackedSample(NamedTuple):
+    """The newest sample of a GPU, or that of its target without it.
+
+    Attributes:
+        device: as last seen.
+        decision: about the sample.
+        freshness: of its inputs.
+        now: seconds since the first sample of the GPU.
+        time: in Unix seconds.
+    """
+
+    device: Device
+    decision: SampleDecision
+    freshness: Freshness
+    now: float
+    time: float
 
 
 def fractional(reading: Reading) -> int:

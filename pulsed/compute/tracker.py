@@ -1,5 +1,5 @@
-"""The GPUs of one target, tick by tick: which GPU a sample belongs to, what time it covers, whether its inputs are
-fresh, and which GPUs are missing.
+"""The GPUs of one target, tick by tick: which GPU a sample belongs to, whether the sample is counted and what time it
+covers, whether its inputs are fresh, and which GPUs are missing.
 
 All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. This module
 must not depend on any stage.
@@ -7,18 +7,21 @@ must not depend on any stage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pulsed.compute.absence import FORGET_SECONDS, AbsenceTracker
-from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
-from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.compute.sample import SampleClock, SampleDecision
+from pulsed.compute.absence import AbsenceTracker
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, SampleClock, SampleDecision
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device
-from pulsed.model.vocabulary import NOTHING
+from pulsed.model.vocabulary import NOTHING, Reading
+
+LATE_INTERVALS = 2.0
+"""A target is late after this number of its intervals without a sample of a GPU: another one then continues it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,14 +29,15 @@ class TickGpus:
     """The GPUs of a tick; the same object for as long as they do not change.
 
     Attributes:
-        tracks: one per device of the tick.
-        boards: one per device: of a MIG instance or vGPU the track of its board, if that is in the tick; else its own.
+        states: one per device of the tick.
+        boards: one per device: of a MIG instance or vGPU the state of its board, if that is in the tick; otherwise its
+            own.
         missing: whole GPUs that were in a tick before, are still watched, and are not in this one, not even by a part.
     """
 
-    tracks: tuple[GpuTrack, ...]
-    boards: tuple[GpuTrack, ...]
-    missing: tuple[GpuTrack, ...]
+    states: tuple[GpuState, ...]
+    boards: tuple[GpuState, ...]
+    missing: tuple[GpuState, ...]
 
 
 class TrackedTick(NamedTuple):
@@ -44,101 +48,129 @@ class TrackedTick(NamedTuple):
         decision: of the tick as a whole: how it relates to the previous tick of the target.
         removed: whole GPUs that were missing and are not expected any more.
         now: seconds of the clock of the ticks; see `SampleClock`.
+        duplicates: positions of samples that are not counted, because another target updates the GPU.
     """
 
     gpus: TickGpus
     decision: SampleDecision
-    removed: Mapping[GpuTrack, Removal]
+    removed: Mapping[GpuState, Removal]
     now: float
+    duplicates: frozenset[int]
 
 
 class Tracker:
     """Identifies the GPUs of one target and decides what time their samples cover.
 
     A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
-    late, or if the clock began anew, as with another source behind the same name.
+    late, or if the clock began anew, as with another source behind the same name. The tracker is the owner of the GPUs
+    that its target updates.
 
     Args:
-        settings: how long values may be constant before they are stale.
-        forget_after: seconds without a GPU after which it is forgotten; 0: never.
-        is_elsewhere: returns whether another target reported a UUID after a moment of the clock of the ticks.
+        table: the states of all GPUs.
+        here: the node of devices whose source does not name it.
 
     Attributes:
         absence: which GPUs are absent.
     """
 
-    def __init__(
-        self,
-        settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY,
-        forget_after: float = FORGET_SECONDS,
-        is_elsewhere: Callable[[str, float], bool] = lambda uuid, now: False,
-    ) -> None:
-        self._settings = settings
-        self._tracks = GpuTracks()
-        self.absence = AbsenceTracker(self._tracks, forget_after, is_elsewhere)
+    def __init__(self, table: GpuTable, here: str = "") -> None:
+        self._table, self._here = table, here
+        self.absence = AbsenceTracker(table, here)
         self._clock = SampleClock()
         self._devices: tuple[Device, ...] | None = None
         self._gpus = TickGpus((), (), ())
         self._is_settled = True
 
-    def reconfigure(self, settings: PlausibilitySettings, forget_after: float) -> None:
-        """Apply other settings from the next tick on."""
-        self._settings = settings
-        self.absence.reconfigure(forget_after)
-
-    def forget(self, track: GpuTrack) -> Removal:
+    def forget(self, state: GpuState) -> Removal:
         """Forget an absent GPU by request; if it returns, it is another one."""
-        return self.absence.forget(track, self._clock.time)
+        return self.absence.forget(state, self._clock.time)
 
     def track(self, tick: CanonicalTick) -> TrackedTick:
         """Decide about the next tick of the target."""
-        self.absence.remove_moved(tick.time)
-        are_devices_new = tick.devices is not self._devices or self._clock.now >= self.absence.expires
+        self.absence.remove_moved(self, tick.time)
+        are_devices_new = tick.devices is not self._devices or self.absence.is_due(self._clock.now)
         if are_devices_new:
             self._leave_tick()
-        before = self._clock.ticks
+        before = self._clock.moment
         decision = self._clock.advance(tick)
         if are_devices_new:
             self._register(tick)
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
-            for track in self._gpus.tracks:
-                track.status = "present"
-        now, time = self._clock.now, self._clock.time
-        is_new, interval, settings = decision.kind != "repeat", tick.interval, self._settings
-        for track, reading in zip(self._gpus.tracks, tick.readings, strict=True):
-            is_apart = are_devices_new and track.last_sample.tick != before
-            track.decision = self._clock.decide_since(track.last_sample, interval) if is_apart else decision
-            track.now, track.time = now - track.started, time
-            if is_new:
-                track.inputs.update(reading, track.now, interval, settings)
-        for track in self._gpus.missing:
-            track.now, track.time = now - track.started, time
-            if is_new:
-                track.inputs.update(NOTHING, track.now, interval, settings)
-        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), now)
+            for state in self._gpus.states:
+                if state.owner is self:
+                    state.status = "present"
+        now, is_new = self._clock.now, decision.kind != "repeat"
+        duplicates = []
+        for position, (state, reading) in enumerate(zip(self._gpus.states, tick.readings, strict=True)):
+            if state.owner is not self:
+                if not is_new or not state.is_free(now):
+                    duplicates.append(position)
+                    continue
+                self._take_over(state, tick.devices[position], tick.interval)
+            elif are_devices_new and state.last_sample.tick != before.tick:
+                state.decision = self._clock.decide_since(state.last_sample, tick.interval)
+            else:
+                state.decision = decision
+            self._advance(state, reading, tick, is_new=is_new)
+        for state in self._gpus.missing:
+            self._advance(state, NOTHING, tick, is_new=is_new)
+        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), now, frozenset(duplicates))
+
+    def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
+        """Take the time of the tick, and the freshness of the inputs."""
+        state.now, state.time, state.interval = self._clock.now - state.started, self._clock.time, tick.interval
+        state.claimed_until = self._clock.now + LATE_INTERVALS * tick.interval + ROUNDING
+        if is_new:
+            state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
+
+    def _take_over(self, state: GpuState, device: Device, interval: float) -> None:
+        """Become the owner of a GPU; its time continues, whatever clock the owner before had."""
+        now, newest = self._clock.now, state.started + state.now
+        elapsed = now - (state.last_sample.now if state.status == "gone" else newest)
+        if state.counters is None:
+            state.decision, state.status = FIRST, "new"
+        else:
+            if elapsed <= 0.0:  # another clock
+                state.decision = SampleDecision("restart")
+            elif elapsed <= GAP_INTERVALS * max(interval, state.interval) + ROUNDING:
+                state.decision = SampleDecision("next", elapsed, elapsed)
+            else:
+                state.decision = SampleDecision("gap", elapsed)
+            state.status = "back" if state.status == "gone" else "present"
+        state.started += min(now - newest, 0.0)
+        state.owner, state.device, self._is_settled = self, device, False
 
     def _leave_tick(self) -> None:
         """Note the time of the newest sample of all GPUs of the tick, which is that of the newest tick."""
         moment, time = self._clock.moment, self._clock.time
-        for track in self._gpus.tracks:
-            track.last_sample, track.last_seen = moment, time
+        for state in self._gpus.states:
+            if state.owner is self:
+                state.last_sample, state.last_seen = moment, time
 
     def _register(self, tick: CanonicalTick) -> None:
-        """Find the tracks of new devices, and forget those that are not expected any more."""
+        """Find the states of new devices, and forget those that are not expected any more."""
         self._devices = tick.devices
         now = self._clock.now
-        restarted = self.absence.add_expected(tick, now) if tick.devices else set[str]()
-        tracks: dict[str, GpuTrack] = {}
-        boards: dict[tuple[str, str], GpuTrack] = {}
+        restarted = self.absence.add_expected(tick, self, now) if tick.devices else set[str]()
+        states: dict[str, GpuState] = {}
+        boards: dict[tuple[str, str], GpuState] = {}
         for device in tick.devices:
-            track = self._tracks.find(device, tracks.keys(), now)
-            tracks[track.key] = track
+            state = self._table.find(device, self._here, self, states.keys(), now)
+            if state.owner is None and state.counters is None:
+                state.owner = self
+            if state.owner is self:
+                is_first = not state.last_sample.tick  # since the restart
+                state.status = "new" if is_first else "back" if state.status == "gone" else "present"
+            states[state.key] = state
             if device.entity.kind == "gpu":
-                boards[device.entity.board] = track
-        self.absence.update(tick, tracks, restarted, now)
-        found = tuple(tracks.values())
+                boards[device.entity.board] = state
+        absent = self._table.absent(self, states)
+        self.absence.update(tick, states, absent, restarted, now)
+        found = tuple(states.values())
         self._gpus = TickGpus(
-            found, tuple([boards.get(track.device.entity.board, track) for track in found]), self.absence.missing
+            found,
+            tuple([boards.get(device.entity.board, state) for device, state in zip(tick.devices, found, strict=True)]),
+            self.absence.missing,
         )

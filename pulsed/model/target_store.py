@@ -137,15 +137,6 @@ class TargetStore:
         """How many GPUs and MIG instances the last ticks have."""
         return sum(len(target.tick.devices) for target in self.targets if target.tick is not None)
 
-    def has_reported(self, uuid: str, since: float) -> bool:
-        """Return whether a tick after a moment of the clock of the ticks has a GPU."""
-        return bool(uuid) and any(
-            uuid == one.entity.uuid and position not in tick.lost
-            for target in self.targets
-            if (tick := target.tick) is not None and tick.now > since
-            for position, one in enumerate(tick.devices)
-        )
-
     def set_host(self, host: HostFacts | None, health: NodeHealth | None) -> None:
         """Store what was found at the last look at this host."""
         self.host, self.node_health = host, health

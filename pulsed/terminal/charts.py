@@ -8,7 +8,7 @@ from math import isfinite
 from typing import NamedTuple, TypeVar
 
 from pulsed.terminal.line import BRAILLE, Line, Segment, fitting, joined, left, line, styled
-from pulsed.terminal.model import GpuState, Model, ratio, total
+from pulsed.terminal.model import GpuRow, Model, ratio, total
 from pulsed.terminal.numbers import Number, duration
 from pulsed.terminal.view_state import ViewState
 
@@ -155,7 +155,7 @@ PLOTS: tuple[Plot, ...] = (
 PLOT_FIELDS: tuple[str, ...] = tuple(name for each in PLOTS for name in each.fields)
 
 
-def plot(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return nine charts with a shared legend."""
     chart_width, chart_height = (width - 2) // COLUMNS, max((height - 1) // COLUMNS - 1, 1)
     selected = view.current(gpus)
@@ -166,7 +166,7 @@ def plot(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, he
     return [*lines[: height - 1], _legend(model, gpus, selected, view, width)]
 
 
-def _chart(each: Plot, gpus: Sequence[GpuState], selected: GpuState | None, width: int, height: int) -> list[Line]:
+def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Line]:
     curves = [Curve(_values(each, gpu), f"series{number}") for number, gpu in enumerate(gpus)]
     curves = [curve for curve in curves if any(value is not None for value in curve.values)]
     full = f"{each.title} 0..100 %"
@@ -186,7 +186,7 @@ def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
     return [Curve([end(row, default=None) for row in known], "dim") for end in (min, max)]
 
 
-def _values(each: Plot, gpu: GpuState) -> Sequence[Number]:
+def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
     if not set(each.fields) <= gpu.history.fields.keys():
         return []
     values = [total(parts) for parts in zip(*(gpu.history.fields[name] for name in each.fields), strict=True)]
@@ -196,7 +196,7 @@ def _values(each: Plot, gpu: GpuState) -> Sequence[Number]:
     return [ratio(value, None if link is None else 2 * link) for value in values]
 
 
-def _legend(model: Model, gpus: Sequence[GpuState], selected: GpuState | None, view: ViewState, width: int) -> Line:
+def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, view: ViewState, width: int) -> Line:
     if len(gpus) <= COLOURS:
         items = [(5, styled(f"━ {model.label(gpu)}", f"series{number}")) for number, gpu in enumerate(gpus)]
     else:

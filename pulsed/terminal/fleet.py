@@ -23,7 +23,7 @@ from pulsed.terminal.line import (
     title_line,
     wrapped,
 )
-from pulsed.terminal.model import GpuState, Model
+from pulsed.terminal.model import GpuRow, Model
 from pulsed.terminal.numbers import Number, field_text_with_unit, rate
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, class_words, health_words, owner_words, real_words
@@ -46,7 +46,7 @@ class Fleet(NamedTuple):
     """By line, keys of GPUs with the column at which each ends."""
 
 
-def fleet(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> Fleet:
+def fleet(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> Fleet:
     """Return the view of all GPUs, with the selected one in sight."""
     if not gpus:
         lines = _without_gpus(model, width)
@@ -73,7 +73,7 @@ def _in_sight(count: int, selected: int, size: int) -> range:
     return range(first, min(first + size, count))
 
 
-def _cards(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int, columns: int) -> Fleet:
+def _cards(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int, columns: int) -> Fleet:
     card_width = min(width // columns, WIDEST_CARD)
     current = view.place(gpus)
     rows = _in_sight(-(-len(gpus) // columns), current // columns, height // CARD_HEIGHT)
@@ -97,7 +97,7 @@ def _add_position(found: Fleet, first: int, last: int, count: int) -> None:
         found.places.append([])
 
 
-def _card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list[Line]:
+def _card(gpu: GpuRow, width: int, model: Model, *, is_selected: bool) -> list[Line]:
     """Return a card of `CARD_HEIGHT` lines."""
     inner, text, health = width - 4, gpu.text, health_words(gpu)
     edge = "key" if is_selected else health.style if health.style != "ok" else "dim"
@@ -144,52 +144,52 @@ def _pair(first: str, second: str) -> str:
     return "--" if first == second == "--" else f"{first}/{second}"
 
 
-def _memory(gpu: GpuState) -> str:
+def _memory(gpu: GpuRow) -> str:
     return _pair(gpu.text("memory_used_bytes"), gpu.text("memory_bytes"))
 
 
-def _memory_and_share(gpu: GpuState) -> str:
+def _memory_and_share(gpu: GpuRow) -> str:
     words = _memory(gpu)
     return words if words == "--" else f"{words} {gpu.text('memory_ratio')} %"
 
 
-def _power(gpu: GpuState) -> str:
+def _power(gpu: GpuRow) -> str:
     watts = gpu.text("power_watts")
     return watts if gpu.number("power_watts") is None else f"{watts}/{gpu.text('power_limit_watts')}"
 
 
-def _temperatures(gpu: GpuState) -> str:
+def _temperatures(gpu: GpuRow) -> str:
     return f"{gpu.text('temperature_celsius')}|{gpu.text('memory_temperature_celsius')}"
 
 
-def _pcie(gpu: GpuState) -> str:
+def _pcie(gpu: GpuRow) -> str:
     return f"{gpu.text('pcie_receive_bytes_per_second')}/{gpu.text('pcie_transmit_bytes_per_second')}"
 
 
-def _limit(gpu: GpuState) -> str:
+def _limit(gpu: GpuRow) -> str:
     limit = gpu.state("limiting_resource")
     return "--" if gpu.stale or limit == "unknown" else limit
 
 
-def _card_owner(gpu: GpuState) -> Segment:
+def _card_owner(gpu: GpuRow) -> Segment:
     words = owner_words(gpu)
     return Segment(f"idle, held by {words}" if words else "idle, held", "warn") if gpu.use == "held" else Segment(words)
 
 
-def _owner(gpu: GpuState) -> Segment:
+def _owner(gpu: GpuRow) -> Segment:
     words = owner_words(gpu) or "--"
     if gpu.use == "held":
         return Segment(words + ("" if gpu.class_age is None else " idle"), "warn")
     return Segment(words, "dim" if words in ("free", "nobody", "--") else "")
 
 
-def _field(title: str, width: int, importance: int, name: str) -> TableColumn[GpuState]:
+def _field(title: str, width: int, importance: int, name: str) -> TableColumn[GpuRow]:
     return TableColumn(title, width, importance, lambda gpu: gpu.text(name))
 
 
-_NODE: TableColumn[GpuState] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, left, 20, is_name=True)
+_NODE: TableColumn[GpuRow] = TableColumn("NODE", 8, 90, lambda gpu: gpu.node, left, 20, is_name=True)
 
-COLUMNS: tuple[TableColumn[GpuState], ...] = (
+COLUMNS: tuple[TableColumn[GpuRow], ...] = (
     TableColumn("GPU", 5, 100, lambda gpu: gpu.name),
     _NODE,
     TableColumn("MODEL", 14, 30, lambda gpu: gpu.mig_profile or gpu.model, left),
@@ -217,7 +217,7 @@ COLUMNS: tuple[TableColumn[GpuState], ...] = (
 )
 
 
-def _rows(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> Fleet:
+def _rows(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> Fleet:
     columns = fitting_columns([each for each in COLUMNS if model.has_several_nodes or each is not _NODE], width)
     columns = named_columns(columns, model.gpus)
     current = view.place(gpus)

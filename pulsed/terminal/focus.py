@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pulsed.terminal.charts import bar, parts, trend
 from pulsed.terminal.fleet import DRIVER, fleet
 from pulsed.terminal.line import Line, Segment, joined, left, line, right, styled, wrapped
-from pulsed.terminal.model import DERIVED, Document, GpuState, Model, ratio
+from pulsed.terminal.model import DERIVED, Document, GpuRow, Model, ratio
 from pulsed.terminal.numbers import Number, duration, field_text_with_unit, metric, percent, rate, whole
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import (
@@ -96,7 +96,7 @@ _VARIABLES = {
 """Variables of the rules of classes."""
 
 
-def focus(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return the selected GPU, from `view.scroll` on."""
     gpu = view.current(gpus)
     if gpu is None:
@@ -112,7 +112,7 @@ def focus(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, h
     return view.scrolled(list(_lines(gpu, width)), height)
 
 
-def _lines(gpu: GpuState, width: int) -> Iterator[Line]:
+def _lines(gpu: GpuRow, width: int) -> Iterator[Line]:
     title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
     yield joined([styled(title, "title"), line(health_words(gpu)), line(f"RU {real_words(gpu)}")], "   ")
     yield class_words(gpu)
@@ -194,7 +194,7 @@ def _date(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def _table(gpu: GpuState, width: int) -> Iterator[Line]:
+def _table(gpu: GpuRow, width: int) -> Iterator[Line]:
     name_width, now_width = (26, 11) if width >= 70 else (18, 10)
     bar_width = 18 if width >= 90 else 10 if width >= 60 else 0
     trend_width = max(width - name_width - now_width - bar_width - 3, 0)
@@ -219,18 +219,18 @@ def _metric(detail: Document, name: str) -> Number:
     return value if isinstance(value, (int, float)) else None
 
 
-def _value(gpu: GpuState, name: str) -> Number:
+def _value(gpu: GpuRow, name: str) -> Number:
     value = gpu.number(name)
     return _metric(gpu.detail, name) if value is None and not gpu.stale else value
 
 
-def _top(gpu: GpuState, top: str | float | None) -> Number:
+def _top(gpu: GpuRow, top: str | float | None) -> Number:
     if not isinstance(top, str):
         return top
     return gpu.last(top) if top in DERIVED else _metric(gpu.detail, top)
 
 
-def _bar(gpu: GpuState, each: Metric, value: Number, top: Number, width: int) -> list[Segment]:
+def _bar(gpu: GpuRow, each: Metric, value: Number, top: Number, width: int) -> list[Segment]:
     if not width or top is None:
         return [Segment(" " * width)]
     if each.field == "real_utilization_ratio":
@@ -238,7 +238,7 @@ def _bar(gpu: GpuState, each: Metric, value: Number, top: Number, width: int) ->
     return bar(width, "", ratio(value, top))
 
 
-def _class_strip(gpu: GpuState, width: int) -> Iterator[Line]:
+def _class_strip(gpu: GpuRow, width: int) -> Iterator[Line]:
     """Yield the class of each point as its mark."""
     if not gpu.history.times:
         return
@@ -285,7 +285,7 @@ def _owners(detail: Document) -> Iterator[Line]:
         yield line(Segment("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
 
 
-def _identity(gpu: GpuState) -> Iterator[Line]:
+def _identity(gpu: GpuRow) -> Iterator[Line]:
     def number(name: str) -> str:
         return whole(_metric(gpu.detail, name))
 

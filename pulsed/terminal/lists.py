@@ -22,7 +22,7 @@ from pulsed.terminal.line import (
     title_line,
     wrapped,
 )
-from pulsed.terminal.model import Answers, Document, GpuState, Model, gpu_name, ratio, seconds_of
+from pulsed.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent
 from pulsed.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.terminal.words import HEALTH_MARKS, bottleneck_style, real_words, words
@@ -36,7 +36,7 @@ class JobGpu(NamedTuple):
 
     owner: Document
     part: Document
-    gpu: GpuState | None
+    gpu: GpuRow | None
     label: str
 
     def text(self, name: str) -> str:
@@ -81,7 +81,7 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 )
 
 
-def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
     held = _held(model)
     columns = named_columns(fitting_columns(COLUMNS, width), [row for rows in held.values() for row in rows])
@@ -127,7 +127,7 @@ def _rows(
         yield from map(_process, others)
 
 
-def _style(gpu: GpuState | None) -> str:
+def _style(gpu: GpuRow | None) -> str:
     return "" if gpu is None else "warn" if gpu.use == "held" else bottleneck_style(gpu)
 
 
@@ -180,13 +180,13 @@ Marks
 """
 
 
-def help_text(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def help_text(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return keys, commands, filters and marks, from `view.scroll` on."""
     lines = [styled(row, "" if row.startswith(" ") else "title") for row in _HELP.splitlines()]
     return view.scrolled([*lines, *_own_cost(model)], height)
 
 
-def source_list(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def source_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return daemons and their sources, from `view.scroll` on."""
     lines = [row for daemon in model.daemons for row in _daemon(daemon, model, width)]
     return view.scrolled([*lines, *_own_cost(model)], height)
@@ -235,7 +235,7 @@ UNLISTED = ("workload_class", "owner")
 """Kinds that are counted; a start of many owners would bury an XID."""
 
 
-def changes(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
     """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
     wanted = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]

@@ -49,7 +49,7 @@ class Gpu(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuState:
+class GpuRow:
     """One GPU or MIG instance.
 
     Attributes:
@@ -149,18 +149,18 @@ def total(values: Sequence[Number]) -> Number:
     return sum(known) if values and len(known) == len(values) else None
 
 
-def _nvlink(gpu: GpuState) -> Number:
+def _nvlink(gpu: GpuRow) -> Number:
     both = total([gpu.last(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
     return gpu.last("nvlink_bandwidth_bytes_per_second") if both is None else both
 
 
-def _pcie_link(gpu: GpuState) -> Number:
+def _pcie_link(gpu: GpuRow) -> Number:
     generation, width = gpu.last("pcie_link_generation"), gpu.last("pcie_link_width")
     lane = None if generation is None else _LANE_BYTES.get(int(generation))
     return None if lane is None or width is None else lane * width
 
 
-DERIVED: Mapping[str, Callable[[GpuState], Number]] = {
+DERIVED: Mapping[str, Callable[[GpuRow], Number]] = {
     "memory_ratio": lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")),
     "power_ratio": lambda gpu: ratio(gpu.last("power_watts"), gpu.last("power_limit_watts")),
     "nvlink_bytes_per_second": _nvlink,
@@ -225,7 +225,7 @@ class Model:
     time: float
     now: float = 0.0
     daemons: tuple[Answers, ...] = ()
-    gpus: tuple[GpuState, ...] = ()
+    gpus: tuple[GpuRow, ...] = ()
     cost: tuple[float, int] | None = None
 
     def age(self, daemon: Answers) -> Number:
@@ -242,11 +242,11 @@ class Model:
         """Whether GPUs are of more than one node."""
         return len({gpu.node for gpu in self.gpus}) > 1
 
-    def label(self, gpu: GpuState) -> str:
+    def label(self, gpu: GpuRow) -> str:
         """Return the name of a GPU, with its node if there are several."""
         return f"{gpu.node}/{gpu.name}" if self.has_several_nodes else gpu.name
 
-    def find(self, wanted: str) -> GpuState | None:
+    def find(self, wanted: str) -> GpuRow | None:
         """Return the first GPU with a key, UUID, name, or `node:name`."""
         for gpu in self.gpus:
             names = (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", *filter(None, (gpu.uuid,)))
@@ -261,7 +261,7 @@ def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tup
     return Model(wall_time, now, tuple(daemons), tuple(gpus), cost)
 
 
-def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuState]:
+def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuRow]:
     if daemon.summary is None or daemon.arrived is None:
         return []
     summary, waited = daemon.summary, max(now - daemon.arrived, 0.0)
@@ -281,7 +281,7 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
         )
         path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
         found.append(
-            GpuState(
+            GpuRow(
                 source,
                 node,
                 gpu,

@@ -13,13 +13,13 @@ from pulsed.terminal.fleet import Fleet, fleet
 from pulsed.terminal.focus import focus
 from pulsed.terminal.line import Line, Segment, fitting, line, styled, wrapped
 from pulsed.terminal.lists import changes, help_text, jobs, source_list
-from pulsed.terminal.model import GpuState, Model, total
+from pulsed.terminal.model import GpuRow, Model, total
 from pulsed.terminal.numbers import duration, gibibytes, metric, percent, span
 from pulsed.terminal.view_state import ViewState
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
 
-Draw = Callable[[Model, ViewState, Sequence[GpuState], int, int], "Fleet | list[Line]"]
+Draw = Callable[[Model, ViewState, Sequence[GpuRow], int, int], "Fleet | list[Line]"]
 
 
 class View(NamedTuple):
@@ -132,7 +132,7 @@ def _freshness(model: Model, view: ViewState) -> Segment:
     return Segment(f"live {youngest:.1f} s" if youngest < 60 else f"live {duration(youngest)}", "ok")
 
 
-def _sums(model: Model, shown: Sequence[GpuState]) -> Iterator[tuple[int, Line]]:
+def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Line]]:
     """Yield sums over the shown GPUs, with importances; a sum that is not of all of them has their number."""
     fresh, count = [gpu for gpu in shown if not gpu.stale], len(shown)
     uses, states = Counter(gpu.use for gpu in shown), Counter(gpu.health for gpu in shown)
@@ -162,7 +162,7 @@ def _sums(model: Model, shown: Sequence[GpuState]) -> Iterator[tuple[int, Line]]
         yield 4, line(f"RAM {gibibytes(host['memory_used_bytes'])}/{gibibytes(host['memory_bytes'])} GiB")
 
 
-def _numbers(gpus: Sequence[GpuState], name: str) -> list[float]:
+def _numbers(gpus: Sequence[GpuRow], name: str) -> list[float]:
     return [value for gpu in gpus if (value := gpu.number(name)) is not None]
 
 
@@ -170,12 +170,12 @@ def _counted(text: str, known: int, count: int) -> str:
     return text if known == count else f"{text}, {known}/{count}"
 
 
-def _is_active(gpu: GpuState) -> bool:
+def _is_active(gpu: GpuRow) -> bool:
     """Return whether real utilization or memory is 20 % or more (as in KempnerPulse)."""
     return max(gpu.real or 0.0, gpu.number("memory_ratio") or 0.0) >= 0.2
 
 
-def mean_utilization(fresh: Sequence[GpuState], count: int) -> str:
+def mean_utilization(fresh: Sequence[GpuRow], count: int) -> str:
     """Return the mean real utilization in percent, with bounds and coverage unless it is known of all `count` GPUs."""
     known = [gpu.real for gpu in fresh if gpu.real is not None]
     bounded = [gpu.bounds for gpu in fresh if None not in gpu.bounds]
@@ -186,7 +186,7 @@ def mean_utilization(fresh: Sequence[GpuState], count: int) -> str:
     return _counted(text, len(known), count)
 
 
-def _footer(model: Model, view: ViewState, selected: GpuState | None, width: int) -> Line:
+def _footer(model: Model, view: ViewState, selected: GpuRow | None, width: int) -> Line:
     """Return the last line: the prompt, else a message, else selection, hints, source and clock."""
     if view.prompt is not None:
         return line(Segment(view.prompt, "bold"), Segment("_", "select"))

@@ -15,10 +15,10 @@ from math import inf
 from typing import Literal
 
 from pulsed.terminal.line import Line
-from pulsed.terminal.model import GpuState, Model
+from pulsed.terminal.model import GpuRow, Model
 from pulsed.terminal.numbers import MISSING
 
-Test = Callable[[GpuState], bool]
+Test = Callable[[GpuRow], bool]
 
 
 class FilterError(ValueError):
@@ -42,7 +42,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """Numbers by their names in filters. Ratios may be in percent: `util<5`, `util<5%` and `util<.05` are the same."""
 
-TEXTS: Mapping[str, Callable[[GpuState], str]] = {
+TEXTS: Mapping[str, Callable[[GpuRow], str]] = {
     "gpu": lambda gpu: gpu.name,
     "node": lambda gpu: gpu.node,
     "model": lambda gpu: gpu.model,
@@ -181,7 +181,7 @@ def _number_test(name: str, sign: str, value: str) -> Test:
     if found[2] or (field.endswith("_ratio") and limit > 1):
         limit /= 100
 
-    def test(gpu: GpuState) -> bool:
+    def test(gpu: GpuRow) -> bool:
         number = gpu.number(field)
         return number is not None and compare(number, limit)
 
@@ -194,15 +194,15 @@ LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
 _HEALTH = {"crit": 4, "hot": 3, "warn": 2, "info": 1, "ok": 0}
 
 
-def _largest(name: str) -> Callable[[GpuState], float]:
-    def place(gpu: GpuState) -> float:
+def _largest(name: str) -> Callable[[GpuRow], float]:
+    def place(gpu: GpuRow) -> float:
         value = gpu.last(name)
         return inf if value is None else -value
 
     return place
 
 
-_SORTS: Mapping[str, Callable[[GpuState], float]] = {
+_SORTS: Mapping[str, Callable[[GpuRow], float]] = {
     "ru": _largest("real_utilization_ratio"),
     "power": _largest("power_watts"),
     "memory": _largest("memory_ratio"),
@@ -241,7 +241,7 @@ class ViewState:
     window: float = 600.0
     gpus: frozenset[str] = field(default_factory=frozenset)
 
-    def shown(self, model: Model) -> list[GpuState]:
+    def shown(self, model: Model) -> list[GpuRow]:
         """Return the GPUs that pass the filter, in order."""
         test = gpu_filter(self.filter)
         found = [gpu for gpu in model.gpus if (not self.gpus or self._is_wanted(gpu)) and test(gpu)]
@@ -249,11 +249,11 @@ class ViewState:
             found.sort(key=_SORTS[self.sort])
         return found[::-1] if self.reverse else found
 
-    def current(self, gpus: Sequence[GpuState]) -> GpuState | None:
+    def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
         """Return the selected GPU; the first if it is not among them."""
         return gpus[self.place(gpus)] if gpus else None
 
-    def place(self, gpus: Sequence[GpuState]) -> int:
+    def place(self, gpus: Sequence[GpuRow]) -> int:
         """Return the index of the selected GPU; 0 if it is not among them."""
         return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
 
@@ -262,5 +262,5 @@ class ViewState:
         first = max(min(self.scroll, len(lines) - height), 0)
         return list(lines[first : first + height])
 
-    def _is_wanted(self, gpu: GpuState) -> bool:
+    def _is_wanted(self, gpu: GpuRow) -> bool:
         return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsed.terminal.line import Line, Segment, line, styled
-from pulsed.terminal.model import GpuState
+from pulsed.terminal.model import GpuRow
 from pulsed.terminal.numbers import duration, percent, span
 
 BOTTLENECKS: Mapping[str, str] = {
@@ -33,13 +33,13 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def bottleneck_style(gpu: GpuState) -> str:
+def bottleneck_style(gpu: GpuRow) -> str:
     """Return the style of a GPU's bottleneck."""
     bottleneck = gpu.state("bottleneck")
     return "stale" if gpu.stale else bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
 
 
-def class_words(gpu: GpuState) -> Line:
+def class_words(gpu: GpuRow) -> Line:
     """Return mark and class of a GPU with its time; the candidates of an unknown one; the last class of a stale one."""
     workload = gpu.state("workload_class")
     if gpu.stale:
@@ -53,7 +53,7 @@ def class_words(gpu: GpuState) -> Line:
     return line(Segment(f"{mark} {words(workload)}", bottleneck_style(gpu)), Segment(since, "dim"))
 
 
-def health_words(gpu: GpuState) -> Segment:
+def health_words(gpu: GpuRow) -> Segment:
     """Return the health of a GPU in at most 10 cells; of a stale one its age, unless a check is raised."""
     if gpu.stale and gpu.health in ("unknown", "ok"):
         return Segment(f"STALE {duration(gpu.age)}", "stale")
@@ -63,7 +63,7 @@ def health_words(gpu: GpuState) -> Segment:
     return Segment(f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health)
 
 
-def real_words(gpu: GpuState) -> str:
+def real_words(gpu: GpuRow) -> str:
     """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
     lower, upper = gpu.bounds
     if gpu.real is not None:
@@ -72,7 +72,7 @@ def real_words(gpu: GpuState) -> str:
     return "--" if lower is None else f"{span(lower, upper)} %"
 
 
-def owner_words(gpu: GpuState) -> str:
+def owner_words(gpu: GpuRow) -> str:
     """Return the owners of a GPU: `free` or `nobody` for none, empty if they are not known."""
     if gpu.owners is None:
         return ""

@@ -9,7 +9,7 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import value
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
@@ -26,6 +26,9 @@ def job(id: str, begin: float | None = None) -> Owner:
 A, B, C = job("a"), job("b"), job("c")
 
 
+SETTINGS = ComputeSettings(real_utilization=RealUtilizationSettings(histogram=()))
+
+
 class Node:
     """A node whose GPUs have owners: ticks go through Compute and the accounting."""
 
@@ -33,15 +36,13 @@ class Node:
         self,
         interval: float = 1.0,
         accounting: OwnerAccounting | None = None,
-        counters: CounterRegistry | None = None,
+        table: GpuTable | None = None,
         target: str = "test",
     ) -> None:
         self.interval, self.target = interval, target
         self.ended: list[OwnerAccount] = []
         self.accounting = accounting or OwnerAccounting(on_end=self.ended.append)
-        self.layer = ComputeLayer(
-            ComputeSettings(real_utilization=RealUtilizationSettings(histogram=())), counters=counters
-        )
+        self.layer = ComputeLayer(table or GpuTable(SETTINGS))
         self.clock = 0.0
         self.wall = DAY
         self.tick: ComputedTick | None = None

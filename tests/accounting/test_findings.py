@@ -11,8 +11,8 @@ import pytest
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingChange, FindingDetector
 from pulsed.accounting.saved_accounts import dump_account, load_account
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
@@ -393,7 +393,7 @@ async def test_the_straggler_of_the_demo() -> None:
     source, translator, layer = (
         DemoSource(interval=2.0, pace=False, start=DAY),
         Translator(),
-        ComputeLayer(ComputeSettings()),
+        ComputeLayer(GpuTable()),
     )
     accounting = OwnerAccounting()
     detector = FindingDetector(accounting)

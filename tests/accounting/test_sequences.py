@@ -10,10 +10,10 @@ import pytest
 from pulsed.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.accounting.accounting import SILENT_SECONDS
 from pulsed.accounting.saved_accounts import dump_account, load_account
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import CheckState, Health, State
 from pulsed.model.owner import Owner, Owners, pod
-from tests.accounting.streams import A, Node, job, seconds
+from tests.accounting.streams import SETTINGS, A, Node, job, seconds
 from tests.compute.streams import BUSY, DAY, GPU
 
 HOUR, YEAR = 3600.0, 365 * 86400.0
@@ -128,9 +128,9 @@ def test_the_energy_of_a_restart_is_divided_among_the_owners_that_shared_the_gpu
 
 @pytest.mark.parametrize("stops", ["first", "second"])
 def test_an_owner_keeps_its_gpu_when_one_of_two_exporters_stops(stops: str) -> None:
-    counters, owner = CounterRegistry(), job("7", DAY)
-    first = Node(counters=counters)
-    second = Node(accounting=first.accounting, counters=counters, target="again")
+    table, owner = GpuTable(SETTINGS), job("7", DAY)
+    first = Node(table=table)
+    second = Node(accounting=first.accounting, table=table, target="again")
     shown = []
     for number in range(40):
         for node in (first, second):

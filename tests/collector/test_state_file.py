@@ -14,7 +14,7 @@ import pytest
 from pulsed.collector import state_file
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from tests.support.full_disk import file_size_limit
 from tests.support.tampering import tampered
 from tests.support.waiting import eventually
@@ -125,7 +125,7 @@ def test_a_file_that_may_not_be_read_stays(tmp_path: Path, caplog: pytest.LogCap
 
 async def test_changed_health_is_written_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.01)
-    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline = Pipeline(GpuTable(), "node")
     for raw in raw_ticks(4, 2):
         pipeline.process(raw)
     evaluators = {"bench": pipeline.health_evaluator}
@@ -140,14 +140,14 @@ async def test_changed_health_is_written_regularly(tmp_path: Path, monkeypatch: 
 @pytest.mark.slow
 def test_no_change_of_the_file_stops_pulsed(tmp_path: Path) -> None:
     path, ticks = tmp_path / "latches.json", raw_ticks(2, 4)
-    first = Pipeline(ComputeSettings(), "node")
+    first = Pipeline(GpuTable(), "node")
     for raw in ticks[:2]:
         first.process(raw)
     SavedHealth(StateFile(path)).write({"bench": first.health_evaluator})
     for text, change in tampered(json.loads(path.read_bytes()), 300, seed=1):
         path.write_text(text)
         try:
-            pipeline, saved = Pipeline(ComputeSettings(), "node"), SavedHealth(StateFile(path))
+            pipeline, saved = Pipeline(GpuTable(), "node"), SavedHealth(StateFile(path))
             saved.restore("bench", pipeline.health_evaluator, ticks[1].time + 5.0)
             for raw in ticks[2:]:
                 pipeline.process(raw)

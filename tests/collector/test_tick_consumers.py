@@ -8,12 +8,12 @@ import pytest
 
 from pulsed.collector import tick_consumers
 from pulsed.collector.tick_consumers import TickConsumers
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from tests.compute.streams import BUSY, sample
 
-TICK = ComputeLayer(ComputeSettings()).compute(sample(0.0, BUSY))
+TICK = ComputeLayer(GpuTable()).compute(sample(0.0, BUSY))
 
 
 class Consumer:

@@ -22,6 +22,7 @@ from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import node_name
 from pulsed.commands.record import Recorder, record
 from pulsed.commands.ticks import export
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import Config, load
 from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
@@ -87,7 +88,7 @@ def export_of(ticks: Sequence[RawTick]) -> str:
     """What it prints of a live source that delivers these ticks."""
     out, names = io.StringIO(), pulsed_csv.columns("all")
     settings, node = Config().compute_settings(), node_name(Config())
-    pipelines = {tick.target: Pipeline(settings, node) for tick in ticks}
+    pipelines = {tick.target: Pipeline(GpuTable(settings), node) for tick in ticks}
     pulsed_csv.write_header(out, names)
     for tick in ticks:
         pulsed_csv.write_tick(out, names, pipelines[tick.target].process(tick))

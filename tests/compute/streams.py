@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
@@ -64,8 +67,13 @@ class TrackedTarget:
     """A target whose ticks are tracked."""
 
     def __init__(self) -> None:
-        self.tracker = Tracker()
+        self.table = GpuTable()
+        self.tracker = Tracker(self.table)
         self.clock = 1000.0
+
+    def forget_after(self, seconds: float) -> None:
+        """Forget absent GPUs after these seconds."""
+        self.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=seconds)))
 
     def tick(
         self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None
@@ -74,5 +82,5 @@ class TrackedTarget:
         readings = [NOTHING] * len(devices)
         return self.tracker.track(sample(self.clock, *readings, devices=devices, interval=interval, time=time))
 
-    def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuTrack:
-        return self.tick(*devices, after=after, interval=interval, time=time).gpus.tracks[0]
+    def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuState:
+        return self.tick(*devices, after=after, interval=interval, time=time).gpus.states[0]

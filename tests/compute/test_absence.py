@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.absence import KEPT, ExpectedGpu
-from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.plausibility_rules import PlausibilitySettings
+from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.tracker import Tracker
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
@@ -118,7 +117,7 @@ def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
     assert target.tick(time=DAY).gpus.missing == (), "a tick without GPUs proves nothing"
     roster = target.tick(GPU, time=DAY).gpus
     assert [track.device for track in roster.missing] == [OTHER]
-    assert (roster.tracks[0].status, roster.tracks[0].decision.kind) == ("new", "first")
+    assert (roster.states[0].status, roster.states[0].decision.kind) == ("new", "first")
     track = target.track(OTHER, time=DAY)
     assert track is roster.missing[0]
     assert track.decision.kind == "first"
@@ -129,20 +128,20 @@ def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
     target.tracker.absence.expect("test", [ExpectedGpu(WITHOUT_UUID, DAY)])
     roster = target.tick(GPU, time=DAY).gpus
     assert roster.missing == ()
-    assert len(roster.tracks[0].other_keys) == 1
+    assert len(roster.states[0].other_keys) == 1
 
 
 @pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", DAY)])
 def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
     target = TrackedTarget()
-    target.tracker.absence.reconfigure(DAY)
+    target.forget_after(DAY)
     target.tracker.absence.expect(name, [ExpectedGpu(OTHER, DAY - age)])
     assert target.tick(GPU, time=DAY).gpus.missing == ()
 
 
 def test_a_divided_board_grows_no_older() -> None:
     target = TrackedTarget()
-    target.tracker.reconfigure(PlausibilitySettings(), 60.0)
+    target.forget_after(60.0)
     target.tick(GPU, OTHER)
     for _ in range(3):
         assert target.tick(PART, OTHER, after=50.0).removed == {}
@@ -151,7 +150,7 @@ def test_a_divided_board_grows_no_older() -> None:
     assert target.tick(OTHER, after=59.0).removed == {}
     (removal,) = target.tick(OTHER, after=1.0).removed.values()
     assert (removal.device, removal.reason) == (GPU, "expired")
-    assert target.tick(PART, OTHER).gpus.tracks[0].status == "new", "parts go with their board"
+    assert target.tick(PART, OTHER).gpus.states[0].status == "new", "parts go with their board"
 
 
 def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
@@ -159,40 +158,37 @@ def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
     target.tick(GPU, PART, OTHER)
     (absent,) = target.tick(OTHER).gpus.missing
     target.tracker.forget(absent)
-    assert [track.status for track in target.tick(PART, OTHER).gpus.tracks] == ["new", "present"]
+    assert [track.status for track in target.tick(PART, OTHER).gpus.states] == ["new", "present"]
 
 
-def expire(tracker: Tracker, track: GpuTrack) -> None:
-    tracker.reconfigure(PlausibilitySettings(), 0.5)
+def expire(target: TrackedTarget, state: GpuState) -> None:
+    target.forget_after(0.5)
 
 
-def ignore(tracker: Tracker, track: GpuTrack) -> None:
-    tracker.absence.watch(lambda device: device is not track.device)
+def ignore(target: TrackedTarget, state: GpuState) -> None:
+    target.tracker.absence.watch(lambda device: device is not state.device)
 
 
-def forget(tracker: Tracker, track: GpuTrack) -> None:
-    assert tracker.forget(track).reason == "forgotten"
-    assert track not in tracker.absence.boards
+def forget(target: TrackedTarget, state: GpuState) -> None:
+    assert target.tracker.forget(state).reason == "forgotten"
+    assert state not in target.tracker.absence.boards
 
 
-def move(tracker: Tracker, track: GpuTrack) -> None:
-    ELSEWHERE.add(track.device.entity.uuid)
-
-
-ELSEWHERE: set[str] = set()
+def move(target: TrackedTarget, state: GpuState) -> None:
+    Tracker(target.table).track(sample(3.5, NOTHING, devices=(state.device,)))
 
 
 @pytest.mark.parametrize(("change", "reasons"), [(expire, ["expired"]), (ignore, []), (forget, []), (move, ["moved"])])
 def test_a_change_counts_from_the_next_tick_on_though_the_devices_stay(
-    change: Callable[[Tracker, GpuTrack], None], reasons: list[str]
+    change: Callable[[TrackedTarget, GpuState], None], reasons: list[str]
 ) -> None:
-    ELSEWHERE.clear()
-    tracker = Tracker(is_elsewhere=lambda uuid, time: uuid in ELSEWHERE)
+    target = TrackedTarget()
+    tracker = target.tracker
     tracker.track(sample(1.0, NOTHING, NOTHING, devices=(GPU, OTHER)))
     devices = (OTHER,)
     before = tracker.track(sample(2.0, NOTHING, devices=devices))
     assert tracker.track(sample(3.0, NOTHING, devices=devices)).gpus is before.gpus
-    change(tracker, before.gpus.missing[0])
+    change(target, before.gpus.missing[0])
     after = tracker.track(sample(4.0, NOTHING, devices=devices))
     assert (after.gpus.missing, [each.reason for each in after.removed.values()]) == ((), reasons)
     assert [track.device for track in tracker.absence.boards] == ([GPU] if change is ignore else [])

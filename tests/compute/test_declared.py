@@ -67,7 +67,8 @@ from pulsed.errors import ConfigError
         ("plausibility_rules", {"MIN_FRACTIONAL": 3}),
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 0.005 + 1e-6, "FULL": 1 - 1e-15}),
         ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
-        ("tracker", {"FORGET_SECONDS": 0}),
+        ("health.settings", {"FORGET_SECONDS": 0}),
+        ("tracker", {"LATE_INTERVALS": 2}),
     ],
 )
 def test_constants(module: str, constants: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
@@ -25,18 +25,14 @@ class Targets:
     """Targets of one process that show the same GPU, which has a state of its own at any time."""
 
     def __init__(self) -> None:
-        self.registry = CounterRegistry()
+        self.table = GpuTable(ComputeSettings(real_utilization=RealUtilizationSettings(histogram=(0.5,))))
         self.layers: dict[str, ComputeLayer] = {}
         self.ticks: dict[str, ComputedTick] = {}
 
     def show(self, target: str, clock: float, interval: float = 1.0, node: str = "") -> ComputedTick:
         layer = self.layers.get(target)
         if layer is None:
-            layer = ComputeLayer(
-                ComputeSettings(real_utilization=RealUtilizationSettings(histogram=(0.5,))),
-                counters=self.registry,
-                node="n1",
-            )
+            layer = ComputeLayer(self.table, "n1")
             self.layers[target] = layer
         number = int(clock)
         reading = READINGS[number // 5 % 3]._replace(power_watts=300.0, energy_joules_total=7e5 + 300.0 * clock)
@@ -65,7 +61,7 @@ def test_a_gpu_goes_on_with_another_exporter_when_one_stops() -> None:
             targets.show("b", clock)
             seen.append(counted(targets.ticks["b"], "observed_seconds"))
     assert seen == sorted(seen)
-    assert targets.counters("b") == alone(range(1, 41))
+    assert targets.counters("b").values == alone(range(1, 41)).values
 
 
 @given(
@@ -94,8 +90,7 @@ def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
     targets = Targets()
     for clock in range(1, 11):
         targets.show("a", clock)
-    del targets.layers["a"], targets.ticks["a"]
-    gc.collect()
+    targets.layers["a"].close()
     for clock in range(12, 21):
         targets.show("b", clock)
     assert counted(targets.ticks["b"], "observed_seconds") == 19.0
@@ -107,8 +102,7 @@ def test_a_source_with_another_clock_goes_on_where_one_was_removed() -> None:
     targets = Targets()
     for clock in range(1000, 1011):
         targets.show("live", clock)
-    del targets.layers["live"], targets.ticks["live"]
-    gc.collect()
+    targets.layers["live"].close()
     for clock in range(5):
         targets.show("replay", clock)
     assert counted(targets.ticks["replay"], "observed_seconds") == 14.0
@@ -146,5 +140,6 @@ def test_a_gpu_that_was_forgotten_is_another_one_when_it_returns() -> None:
 def test_no_reading_of_an_earlier_tick_is_kept() -> None:
     targets = Targets()
     energies = [targets.show("one", clock).readings[0].energy_joules_total for clock in range(1, 8)]
+    gc.collect()
     kept = {each.energy_joules_total for each in gc.get_objects() if type(each) is Reading}
     assert kept & set(energies) == {energies[-1]}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pulsed.collector.collector import Pipeline
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.model.computed_tick import ComputedTick, Result
-from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
@@ -50,7 +50,7 @@ class Node:
 
     def __init__(self, interval: float = 1.0, gpus: int = 1, settings: ComputeSettings | None = None) -> None:
         self.interval, self.gpus = interval, gpus
-        self.parser, self.pipeline = PageParser(), Pipeline(settings or ComputeSettings(), "node")
+        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(settings), "node")
         self.polls = 0
         self.joules = [1e6] * gpus
         self.last: ComputedTick | None = None
@@ -117,7 +117,7 @@ def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
         node.poll(node.page(stuck, 620.0))
     assert node.last is not None
     assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
-    node.pipeline.reconfigure(ComputeSettings(workload=WorkloadSettings(hold=3.0)), EVERYTHING)
+    node.pipeline.computer.table.reconfigure(ComputeSettings(workload=WorkloadSettings(hold=3.0)))
     for _ in range(5):
         assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
         assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.absence import KEPT
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
 from pulsed.compute.tracker import Tracker
@@ -24,7 +24,7 @@ from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, ac
 
 
 def run(ticks: Iterable[CanonicalTick], settings: ComputeSettings | None = None) -> list[ComputedTick]:
-    computer = ComputeLayer(ComputeSettings() if settings is None else settings)
+    computer = ComputeLayer(GpuTable(settings))
     return [computer.compute(tick) for tick in ticks]
 
 
@@ -137,7 +137,7 @@ def test_a_gpu_that_is_named_twice_is_counted_once() -> None:
 
 def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first() -> None:
     many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(KEPT + 2)]
-    computer = ComputeLayer(ComputeSettings(), counters=CounterRegistry(kept=0))
+    computer = ComputeLayer(GpuTable())
 
     def see(device: Device, clock: float) -> float:
         return counted(computer.compute(sample(clock, IDLE, devices=[device])), "observed_seconds")
@@ -229,13 +229,13 @@ steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -6
 def test_in_any_stream_no_counter_falls_or_counts_twice(
     stream: list[tuple[float, tuple[Device, ...], Reading, Reading]],
 ) -> None:
-    computer, tracker, clock = ComputeLayer(ComputeSettings()), Tracker(), 1000.0
+    computer, tracker, clock = ComputeLayer(GpuTable()), Tracker(GpuTable()), 1000.0
     last: dict[Entity, ComputedTick] = {}
     covered = dict.fromkeys((GPU.entity, OTHER.entity), 0.0)
     for step, devices, *readings in stream:
         clock += step
         canonical = sample(clock, *readings[: len(devices)], devices=devices)
-        tracks, tick = tracker.track(canonical).gpus.tracks, computer.compute(canonical)
+        tracks, tick = tracker.track(canonical).gpus.states, computer.compute(canonical)
         for position, device in enumerate(devices):
             entity = device.entity
             covered[entity] += tracks[position].decision.covered
@@ -283,7 +283,7 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
     third = Device(Entity("gpu", "2", "GPU-2"))
     devices = [GPU, OTHER, third]
     readings = [each._replace(temperature_celsius=40.0) for each in (IDLE, BUSY, MEMORY)]
-    computer = ComputeLayer(ComputeSettings())
+    computer = ComputeLayer(GpuTable())
     computer.compute(sample(0.0, *readings, devices=devices))
     for now in (1.0, 2.0):
         computer.compute(sample(now, readings[1], devices=[OTHER]))
@@ -299,15 +299,15 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
 
 
 def test_a_gpu_that_is_forgotten_before_any_tick_has_lost_nothing() -> None:
-    assert ComputeLayer(ComputeSettings()).absent == ()
+    assert ComputeLayer(GpuTable()).absent == ()
 
 
 def test_a_sample_that_the_source_repeats_has_the_results_of_new_settings() -> None:
-    computer = ComputeLayer(ComputeSettings())
+    computer = ComputeLayer(GpuTable())
     first, second = (computer.compute(sample(clock, BUSY)).results[0] for clock in (0.0, 1.0))
-    assert second.real_utilization is first.real_utilization
+    assert second.real_utilization == first.real_utilization
     weights = replace(ComputeSettings().real_utilization, preset="mem")
-    computer.reconfigure(ComputeSettings(real_utilization=weights))
+    computer.table.reconfigure(ComputeSettings(real_utilization=weights))
     third = computer.compute(sample(2.0, BUSY)).results[0]
     assert third.real_utilization == result_of(BUSY, ComputeSettings(real_utilization=weights)).real_utilization
     assert third.real_utilization != second.real_utilization

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import bounds_of
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
 from pulsed.compute.settings import ComputeSettings
@@ -151,7 +152,7 @@ def test_a_board_that_contradicts_its_instances_is_not_bounded_by_them(measured:
 
 
 def computed(page: str, settings: ComputeSettings | None = None) -> ComputedTick:
-    return ComputeLayer(settings or ComputeSettings()).compute(Translator().translate(page_tick(page)))
+    return ComputeLayer(GpuTable(settings)).compute(Translator().translate(page_tick(page)))
 
 
 def board(tick: ComputedTick) -> Result:

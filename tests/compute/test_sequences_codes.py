@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -34,7 +34,7 @@ class Exporter:
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
+        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(), "node")
         self.now = 0.0
 
     def poll(self, *gpus: Series, model: str = "NVIDIA H100 80GB HBM3") -> list[Health]:

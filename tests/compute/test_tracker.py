@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
@@ -32,8 +33,8 @@ def test_a_sample_covers_the_time_since_the_previous_one() -> None:
 
 
 def test_a_gpu_is_new_in_one_tick_only_although_the_devices_stay_the_same_object() -> None:
-    tracker, devices = Tracker(), (GPU,)
-    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).gpus.tracks
+    tracker, devices = Tracker(GpuTable()), (GPU,)
+    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).gpus.states
     statuses = [track.status]
     for clock in (2.0, 3.0):
         tracker.track(sample(clock, NOTHING, devices=devices))
@@ -153,15 +154,15 @@ rosters = st.sampled_from([(), (GPU,), (OTHER,), (GPU, OTHER), (WITHOUT_UUID, OT
 @given(st.lists(st.tuples(steps, st.floats(-100.0, 100.0), rosters), max_size=40))
 def test_no_time_is_counted_twice(stream: list[tuple[float, float, tuple[Device, ...]]]) -> None:
     target, time, elapsed = TrackedTarget(), DAY, 0.0
-    covered: dict[GpuTrack, float] = {}
-    before: dict[GpuTrack, float] = {}
+    covered: dict[GpuState, float] = {}
+    before: dict[GpuState, float] = {}
     for step, wall_step, devices in stream:
         time += wall_step
         roster, decision, *_ = target.tick(*devices, after=step, time=time)
         elapsed += decision.elapsed
-        assert [track.device for track in roster.tracks] == list(devices)
-        assert len({id(track) for track in (*roster.tracks, *roster.missing)}) == len(roster.tracks + roster.missing)
-        for track in roster.tracks:
+        assert [track.device for track in roster.states] == list(devices)
+        assert len({id(track) for track in (*roster.states, *roster.missing)}) == len(roster.states + roster.missing)
+        for track in roster.states:
             sample_decision = track.decision
             covered[track] = covered.get(track, 0.0) + sample_decision.covered
             assert covered[track] <= track.now + 1e-6
@@ -171,7 +172,7 @@ def test_no_time_is_counted_twice(stream: list[tuple[float, float, tuple[Device,
             assert (sample_decision.kind == "first") == (track not in before)
             assert (track.status == "new") == (track not in before)
             before.setdefault(track, 0.0)
-        for track in (*roster.tracks, *roster.missing):
+        for track in (*roster.states, *roster.missing):
             assert track.now >= before.get(track, 0.0)
             before[track] = track.now
             assert track.now <= elapsed + 1e-6

@@ -13,6 +13,7 @@ from pulsed.compute.bounds import MEDIA, PERCENT_ROUNDING
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.classifier import has_other_work
 from pulsed.compute.derived_results import Deriver, result_of
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
@@ -75,7 +76,7 @@ class Watched:
     """A GPU whose samples of 10 s go through the layer."""
 
     def __init__(self, device: Device, reading: Reading, owners: Owners | None, layout: Layout | None = None) -> None:
-        self.layer, self.device, self.reading = ComputeLayer(ComputeSettings()), replace(device, owners=owners), reading
+        self.layer, self.device, self.reading = ComputeLayer(GpuTable()), replace(device, owners=owners), reading
         self.layout = layout
         self.tick = self.after(0)
 
@@ -134,7 +135,7 @@ def test_any_instance_may_be_the_one_that_transcodes() -> None:
     parts = [Device(Entity("mig", "0", "GPU-0", str(at), "1g.10gb"), model=H100.model, owners=POD) for at in range(2)]
     still, works = Reading(**activity(0.0), memory_used_bytes=1e9), Reading(**activity(0.9))
     for board, used in ((TRANSCODING, [True, None, True]), (STILL, [False, False, True])):
-        layer = ComputeLayer(ComputeSettings())
+        layer = ComputeLayer(GpuTable())
         for clock in range(4):
             tick = layer.compute(sample(clock, board, still, works, devices=(H100, *parts)))
         assert [result.workload.used for result in tick.results] == used

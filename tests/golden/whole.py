@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import load
 from pulsed.errors import SourceEnded
 from pulsed.model.target_store import TargetStore
@@ -51,7 +52,7 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
     settings = config.compute_settings()
     store = TargetStore(NODE, [target_of(source, config)])
     (target,) = store.targets
-    pipeline = Pipeline(settings, NODE)
+    pipeline = Pipeline(GpuTable(settings), NODE)
     try:
         while True:
             target.accept(pipeline.process(await source.read()), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from tests.support.dmon_writer import ERAS, DmonWriter, Value
@@ -23,5 +23,5 @@ def capture(fields: Iterable[int], *ticks: Rows, era: str = "C1") -> list[RawTic
 
 def computed(raws: Iterable[RawTick], node: str = "here") -> Iterator[ComputedTick]:
     """These ticks of one target, taken through the layers."""
-    pipeline = Pipeline(ComputeSettings(), node)
+    pipeline = Pipeline(GpuTable(), node)
     return map(pipeline.process, raws)

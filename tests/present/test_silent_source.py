@@ -10,8 +10,8 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.health_log import log_health_change
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import DEFAULT_HEALTH
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.documents import gpus_document, health_document, sources_of
@@ -36,7 +36,7 @@ class Daemon:
     """A daemon that reads one exporter; only time and pages go in."""
 
     def __init__(self) -> None:
-        self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "n")
+        self.parser, self.pipeline = PageParser(), Pipeline(GpuTable(), "n")
         self.target = Target("exporter", "http://n:9400/metrics", INTERVAL, 3 * INTERVAL)
         self.store = TargetStore("n", [self.target])
         self.now = 100.0

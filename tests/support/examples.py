@@ -1,4 +1,4 @@
-"""How many examples property tests try: all of them in `make test-all`, a tenth in `make test`."""
+"""How many examples property tests try: all of them in `make nightly`, otherwise a tenth."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_every_file_names_this_version_and_image() -> None:
         with_references("deploy/container/Dockerfile", "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_command_makes_everything(clone: Path) -> None:
     fetched("helm")
     tool("rpmbuild", "rpm")
@@ -321,7 +321,7 @@ def programs_without(folder: Path, *names: str) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_partial_release_names_what_was_not_built(clone: Path) -> None:
     fetched("helm")
     tool("rpmbuild", "rpm")

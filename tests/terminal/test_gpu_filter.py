@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsed.terminal.model import GpuState
+from pulsed.terminal.model import GpuRow
 from pulsed.terminal.view_state import FilterError, gpu_filter
 from tests.gpu_filter_cases import FOUND, REFUSED
 from tests.terminal.fleet_model import model
 
 
-def passing(*tests: Callable[[GpuState], bool]) -> list[str]:
+def passing(*tests: Callable[[GpuRow], bool]) -> list[str]:
     return [gpu.name for gpu in model().gpus if any(test(gpu) for test in tests)]
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
@@ -167,7 +167,7 @@ def _mean_cost(server: Prometheus, ask: Callable[[], object]) -> float:
 
 async def _page() -> Sequence[Series]:
     """Return the series of a node."""
-    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "demo")
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(GpuTable(), "demo")
     store = TargetStore("demo", [Target("demo", "demo", 1.0, 1e6)])
     pages, text = Pages(store, Telemetry(store), PageSettings(catalog("lean"))), ""
     for second in range(PAGE_SECONDS):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
@@ -46,7 +46,7 @@ def _spent(stream: StreamName) -> dict[str, float]:
         spent[layer] += (time.process_time() - begun) * 1e3 / PAGES
         return result
 
-    parser, translator, computer = PageParser(), Translator("bench"), ComputeLayer(ComputeSettings())
+    parser, translator, computer = PageParser(), Translator("bench"), ComputeLayer(GpuTable())
     target = Target("exporter", "bench", 1.0, 10.0)
     store = TargetStore("bench", [target])
     page = Pages(store, Telemetry(store))

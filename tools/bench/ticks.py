@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -33,5 +33,5 @@ def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
 
 def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
     """Return the same pages, taken through Translate and Compute."""
-    pipeline = Pipeline(ComputeSettings(), "bench")
+    pipeline = Pipeline(GpuTable(), "bench")
     return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]

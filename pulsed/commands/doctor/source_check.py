@@ -11,6 +11,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
@@ -146,7 +147,7 @@ async def probe(
 
 async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:
     """Append ticks until the source has delivered what it can; return its error, if any."""
-    pipeline = Pipeline(config.compute_settings(), node_name(config), max_gpus=config.source.max_gpus)
+    pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
     async with read_loop(source, pipeline.process, is_logged=False) as outcomes:
         async for outcome in outcomes:
             if not isinstance(outcome, ComputedTick):

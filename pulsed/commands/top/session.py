@@ -13,7 +13,7 @@ from pulsed.errors import PulsedError
 from pulsed.terminal.charts import PLOT_FIELDS
 from pulsed.terminal.focus import HISTORY_FIELDS
 from pulsed.terminal.line import Line, Theme, ascii_line, escape_codes, palette
-from pulsed.terminal.model import Gpu, GpuState, Model, model_of
+from pulsed.terminal.model import Gpu, GpuRow, Model, model_of
 from pulsed.terminal.screen import render
 from pulsed.terminal.view_state import ViewState
 
@@ -67,7 +67,7 @@ class TopSession:
             history = self._history(mine, detail, selected)
             feed.want(Wanted(detail, history, view.view == "events", view.view == "job"))
 
-    def _history(self, mine: list[GpuState], detail: Gpu | None, selected: GpuState | None) -> HistoryWanted | None:
+    def _history(self, mine: list[GpuRow], detail: Gpu | None, selected: GpuRow | None) -> HistoryWanted | None:
         if detail is not None:
             return HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), self.view.window, POINTS)
         if self.view.view != "plot" or not mine:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
-from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
-from pulsed.compute.health.gpu import EnabledChecks, GpuHealth, NodeFacts
+from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
-from pulsed.compute.health.link_origins import LinkOrigins, faults_of
-from pulsed.compute.health.saved_state import SavedGpuState, dumped, restore, save, validated
-from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.saved_state import SavedGpuState, dumped, validated
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.tracker import TickGpus, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
@@ -40,7 +38,7 @@ MOST_WAITING_EVENTS = 1000
 class LostGpu:
     """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
 
-    track: GpuTrack
+    state: GpuState
     device: Device
     since: float
     last_seen: float
@@ -70,25 +68,17 @@ class HealthEvaluator:
     """Evaluates the health of all GPUs of one target, in the order of its ticks.
 
     Args:
-        settings: the checks and their thresholds.
+        table: the states of all GPUs.
         tracker: of the target; `restore` registers the GPUs of the saved state with it.
-        origins: the faults of NVLinks of all targets.
         here: the node of GPUs whose source does not name it.
     """
 
-    def __init__(
-        self, settings: HealthSettings, tracker: Tracker, origins: LinkOrigins | None = None, here: str = ""
-    ) -> None:
-        self._enabled = EnabledChecks(settings)
-        self._tracker = tracker
-        self._origins, self._here = origins or LinkOrigins(), here
-        self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
-        self._restored: dict[str, SavedGpuState] = {}
+    def __init__(self, table: GpuTable, tracker: Tracker, here: str = "") -> None:
+        self._table, self._tracker, self._here = table, tracker, here
+        self._saved: Mapping[str, SavedGpuState] = {}
         self._target = ""
-        self._tick_gpus: TickGpus | None = None
-        self._gpu_of_device: list[GpuHealth] = []
-        self._boards: list[tuple[int, GpuTrack, GpuHealth]] = []
-        self._missing: list[tuple[GpuTrack, GpuHealth]] = []
+        self._gpus = TickGpus((), (), ())
+        self._missing: list[GpuState] = []
         self._empty, self._empty_seconds = 0, 0.0
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
@@ -97,18 +87,7 @@ class HealthEvaluator:
     @property
     def latched(self) -> Mapping[str, int]:
         """By GPU a number; they change with everything that must survive a restart."""
-        return dict.fromkeys(self._restored, -1) | {track.key: gpu.latched for track, gpu in self._gpus.items()}
-
-    def reconfigure(self, settings: HealthSettings) -> None:
-        """Continue with other settings; latched states stay, rates and shares start again."""
-        if settings == self._enabled.settings:
-            return
-        self._enabled = EnabledChecks(settings)
-        for track, old in self._gpus.items():
-            new = self._gpus[track] = self._new_gpu(track, old.device)
-            restore(new, save(old), old.time)
-            new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
-        self._tick_gpus = None
+        return self._table.latched(self._tracker, self._saved)
 
     def evaluate(self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick) -> HealthTick:
         """Evaluate the health of all devices of a tick.
@@ -118,12 +97,9 @@ class HealthEvaluator:
             readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
         """
-        gpus, decision, removed, _ = tracked
-        for track in removed:
-            self._drop(track)
-        if gpus is not self._tick_gpus:
-            self._target = tick.target
-            self._enroll(gpus)
+        gpus, decision = tracked.gpus, tracked.decision
+        if gpus is not self._gpus:
+            self._enroll(tick.target, gpus)
         self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
         self._empty = 0 if tick.devices else self._empty + 1
         extras, events = tick.extras, self._due_events(tick, decision)
@@ -131,25 +107,24 @@ class HealthEvaluator:
         node = NodeFacts(
             tick.interval,
             tick.epoch,
-            has_peers=any([track.inputs.is_answered for track in gpus.tracks]),  # noqa: C419  # a hot path
+            has_peers=any([state.inputs.is_answered for state in gpus.states]),  # noqa: C419  # a hot path
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
         taken: list[tuple[int, GpuHealth]] = []
-        for position, track, gpu in self._boards:
-            gpu.take(
-                track,
-                decision if track.status == "back" else track.decision,  # it was taken while it was missing
-                readings[position],
-                node,
-                extras.get(position) if extras else None,
-                _events_of(events, track) if events else (),
-            )
+        for position, (state, board) in enumerate(zip(gpus.states, gpus.boards, strict=True)):
+            if state is not board or position in tracked.duplicates:
+                continue
+            gpu = self._table.health_of(state)
+            # One that is back was taken while it was missing.
+            sample = state.sample(decision if state.status == "back" else state.decision)
+            gpu.take(sample, readings[position], node, extras.get(position), _events_of(events, state))
             taken.append((position, gpu))
-        if self._missing and not self._is_empty_tolerated:
+        if not self._is_empty_tolerated:
             node = node._replace(has_peers=True, is_layout_new=False)
-            for track, gpu in self._missing:
-                gpu.take(track, decision, NOTHING, node, kernel_events=_events_of(events, track))
+            for state in self._missing:
+                gpu = self._table.health_of(state)
+                gpu.take(state.sample(decision), NOTHING, node, kernel_events=_events_of(events, state))
                 taken.append((-1, gpu))
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
@@ -176,26 +151,18 @@ class HealthEvaluator:
         self._waiting_events = events[-MOST_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
-    def forget(self, track: GpuTrack) -> HealthTick | None:
-        """Drop the state of an absent GPU that the tracker has forgotten; return the health of the others.
+    def forget(self, state: GpuState) -> HealthTick | None:
+        """Drop an absent GPU that the tracker has forgotten; return the health of the others.
 
         Returns:
             None if nothing was evaluated so far.
         """
-        self._drop(track)
-        self._missing = [one for one in self._missing if one[0] is not track]
+        self._missing = [one for one in self._missing if one is not state]
         return self._tick() if self._time else None
-
-    def _drop(self, track: GpuTrack) -> None:
-        self._gpus.pop(track, None)
-        for key in (track.key, *track.other_keys):
-            self._restored.pop(key, None)
-            self._origins.report(self._origin_key(key), ())
 
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
-        restored = dict(self._restored)
-        return dumped(self._target, restored | {track.key: save(gpu) for track, gpu in self._gpus.items()})
+        return dumped(self._target, self._table.save(self._tracker, self._saved))
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.
@@ -208,69 +175,54 @@ class HealthEvaluator:
             ValueError: it is something else, or of another version. Nothing was restored then.
         """
         saved = validated(document)
-        self._restored = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
+        recent = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
         self._target = saved.target
-        for key, gpu in self._restored.items():  # before any target is read: else a follower is an origin until then
-            faults = faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, self._here, ())
-            self._origins.report(self._origin_key(key), faults)
-        boards = [gpu for gpu in self._restored.values() if gpu.entity.kind == "gpu"]
+        self._saved = {self._key(key, gpu): gpu for key, gpu in recent.items()}
+        self._table.restore(self._saved, self._here)
         self._tracker.absence.expect(
-            saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards]
+            saved.target,
+            [
+                ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id)
+                for gpu in recent.values()
+                if gpu.entity.kind == "gpu"
+            ],
         )
 
-    def _enroll(self, gpus: TickGpus) -> None:
-        """Find the state of the GPUs of a tick; a part of a board shares the board's."""
-        self._tick_gpus = gpus
-        self._boards, health = [], {}
-        for position, track in enumerate(gpus.tracks):
-            if gpus.boards[position] is track:
-                health[track] = self._find(track)
-                self._boards.append((position, track, health[track]))
-        self._gpu_of_device = [health[board] for board in gpus.boards]
-        known = [track for track in gpus.missing if track in self._gpus or _saved_key(track, self._restored)]
-        self._missing = [(track, gpu) for track in known if (gpu := self._find(track)).reachability.last_seen]
+    def _key(self, key: str, gpu: SavedGpuState) -> str:
+        """Return the key of a saved GPU in the table: the file of an earlier version has none of this node."""
+        return f"{self._here}{key}" if key.startswith("|") and not gpu.entity.node else key
 
-    def _find(self, track: GpuTrack) -> GpuHealth:
-        gpu = self._gpus.get(track)
-        if gpu is None:
-            gpu = self._gpus[track] = self._new_gpu(track, track.device)
-            key = _saved_key(track, self._restored)
-            if key:
-                restore(gpu, self._restored.pop(key), track.time)
-                if key != track.key:
-                    self._origins.report(self._origin_key(key), ())
-        return gpu
-
-    def _new_gpu(self, track: GpuTrack, device: Device) -> GpuHealth:
-        return GpuHealth(self._enabled, device, self._origins, self._origin_key(track.key), self._here)
-
-    def _origin_key(self, key: str) -> str:
-        return f"{self._target} {key}"
+    def _enroll(self, target: str, gpus: TickGpus) -> None:
+        """Take other GPUs."""
+        self._target, self._gpus = target, gpus
+        known = [state for state in gpus.missing if state.health is not None or self._table.was_saved(state)]
+        self._missing = [state for state in known if self._table.health_of(state).reachability.last_seen]
 
     def _tick(self, changes: Sequence[HealthChange] = (), xids: Sequence[XidEvent] = ()) -> HealthTick:
+        boards = [self._table.health_of(board) for board in self._gpus.boards]
         return HealthTick(
-            tuple([gpu.health for gpu in self._gpu_of_device]),
-            tuple([_lost(track, gpu, self._time) for track, gpu in self._missing if gpu.is_lost]),
+            tuple([gpu.health for gpu in boards]),
+            tuple([lost for state in self._missing if (lost := _lost(state, self._time)) is not None]),
             tuple(changes),
-            tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device]),
+            tuple([gpu.inputs.clock_events.shares for gpu in boards]),
             tuple(xids),
         )
 
 
-def _events_of(events: tuple[KernelEvent, ...], track: GpuTrack) -> tuple[KernelEvent, ...]:
+def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:
     """Return the kernel's messages about a GPU, which they name by its PCI address."""
-    address = track.device.pci_bus_id
+    if not events:
+        return ()
+    address = state.device.pci_bus_id
     return tuple([event for event in events if event.pci_bus_id == address and event.kind in ("xid", "bus_loss")])
 
 
-def _saved_key(track: GpuTrack, saved: Mapping[str, SavedGpuState]) -> str:
-    """Return the key under which the state of a GPU was saved; empty if there is none."""
-    return next((key for key in (track.key, *track.other_keys) if key in saved), "")
-
-
-def _lost(track: GpuTrack, gpu: GpuHealth, time: float) -> LostGpu:
-    since, last_seen = gpu.reachability.missed_since, gpu.reachability.last_seen
-    return LostGpu(track, gpu.device, since or time, last_seen, gpu.health)
+def _lost(state: GpuState, time: float) -> LostGpu | None:
+    """Return a missing GPU that is lost; None if it may still be there."""
+    gpu = state.health
+    if gpu is None or not gpu.is_lost:
+        return None
+    return LostGpu(state, gpu.device, gpu.reachability.missed_since or time, gpu.reachability.last_seen, gpu.health)
 
 
 def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange]:

@@ -11,7 +11,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from pulsed.compute.bounds import activity_of
-from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
 from pulsed.compute.health.link_origins import LinkOrigins, faults_of
@@ -21,7 +20,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, SampleDecision, has_passed
+from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, TrackedSample, has_passed
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink, NvlinkFault
@@ -198,8 +197,7 @@ class GpuHealth:
 
     def take(
         self,
-        track: GpuTrack,
-        sample: SampleDecision,
+        sample: TrackedSample,
         reading: Reading,
         node: NodeFacts,
         extras: Extras | None = None,
@@ -207,29 +205,28 @@ class GpuHealth:
     ) -> None:
         """Take a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
         self.changes, self.xids, self.is_due = [], Counter(), False
-        if self._second is None:
-            sample = FIRST
-        elif sample.kind == "repeat":
+        decision = FIRST if self._second is None else sample.decision
+        if decision.kind == "repeat":
             return
-        inputs, freshness = self.inputs, track.inputs
+        inputs, freshness = self.inputs, sample.freshness
         previous = inputs.xids.begun if self._second is None else self.now
-        self.now, self.time = now, time = self.started + track.now, track.time
+        self.now, self.time = now, time = self.started + sample.now, sample.time
         if not freshness.is_same_measurement:
             inputs.measured_at = now
-        inputs.gap_seconds = sample.elapsed - sample.covered
+        inputs.gap_seconds = decision.elapsed - decision.covered
         inputs.extras = extras
-        if sample.is_interrupted:
-            self._interrupt(track.now)
-        self._take_device(track.device)
+        if decision.is_interrupted:
+            self._interrupt(sample.now)
+        self._take_device(sample.device)
         if kernel_events:
             self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
         if node.epoch != self._epoch:
             self._take_epoch(node.epoch, previous)
         answer = self._answer
-        self._take_answer(track, reading, node)
+        self._take_answer(sample, reading, node)
         activity = activity_of(reading)
-        is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), sample.covered, now)
-        inputs.is_part_complete = is_part_complete or sample.kind != "next"
+        is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
+        inputs.is_part_complete = is_part_complete or decision.kind != "next"
         inputs.values = reading + self._facts(freshness, reading, node, activity)
         if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
@@ -296,10 +293,10 @@ class GpuHealth:
         if restarted.exporter:
             self.inputs.xids.restart_totals()
 
-    def _take_answer(self, track: GpuTrack, reading: Reading, node: NodeFacts) -> None:
+    def _take_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts) -> None:
         """Find out whether the GPU answers, and whether its inputs are fresh."""
-        freshness = track.inputs
-        self.reachability.update(freshness.state, reading, node.has_peers, self.time, track.now)
+        freshness = sample.freshness
+        self.reachability.update(freshness.state, reading, node.has_peers, self.time, sample.now)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
             if node.is_layout_new:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
-from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.node_checks import NODE_CHECK_IDS, ExpectedGpus
@@ -29,6 +28,9 @@ from pulsed.settings import (
     one_of,
     setting,
 )
+
+FORGET_SECONDS = 0.0
+"""An absent GPU is forgotten after this time by default; 0: never, as a dead GPU must not turn silent by itself."""
 
 _R = TypeVar("_R", bound=Rule)
 

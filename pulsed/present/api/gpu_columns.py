@@ -59,7 +59,7 @@ _ROSTER = Shape(
 """The identities of GPUs."""
 
 _STATE = Shape(
-    "GpuState",
+    "GpuRow",
     Member(
         "sample_time",
         list[float],

@@ -7,10 +7,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import FRESH_INTERVALS, FRESH_SECONDS, VITAL
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
@@ -116,7 +116,7 @@ def broken_promises(seed: int, ticks: int = TICKS) -> Iterator[str]:
     """Yield what the run with degraded inputs concludes without reason."""
     rng = random.Random(seed)
     interval = rng.choice([1.0, 15.0, 30.0])
-    full, degraded = ComputeLayer(ComputeSettings()), ComputeLayer(ComputeSettings())
+    full, degraded = ComputeLayer(GpuTable()), ComputeLayer(GpuTable())
     boards = [_Board(rng) for _ in GPUS]
     now, late = 0.0, 0
     for number in range(ticks):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.model.gpu import Device, Entity
@@ -98,5 +100,6 @@ class Sim:
         self.health_evaluator.restore(document, self.time)
 
     def _start(self) -> None:
-        self.tracker = Tracker()
-        self.health_evaluator = HealthEvaluator(self.settings, self.tracker)
+        self.table = GpuTable(ComputeSettings(health=self.settings))
+        self.tracker = Tracker(self.table)
+        self.health_evaluator = HealthEvaluator(self.table, self.tracker)

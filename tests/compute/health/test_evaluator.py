@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import unobserved
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Epoch, KernelEvent
@@ -168,7 +170,7 @@ def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
 )
 def test_another_document_than_a_dump_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"saved state: (version|target|gpus)"):
-        HealthEvaluator(HealthSettings(), Tracker()).restore(document, 0.0)
+        HealthEvaluator(GpuTable(), Tracker(GpuTable())).restore(document, 0.0)
 
 
 def test_a_dump_is_small() -> None:
@@ -190,7 +192,7 @@ def test_new_settings_keep_latches() -> None:
     sim = Sim()
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 48.0})
-    sim.health_evaluator.reconfigure(HealthSettings(disabled=frozenset({"temp_gpu"})))
+    sim.table.reconfigure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
     health = sim.health(**{**ALIVE, "xid_last_code": 48.0})
     assert health.check("xid_critical").state == "crit"
     with pytest.raises(KeyError):
@@ -239,8 +241,9 @@ def test_the_end_of_a_problem_is_a_change() -> None:
 
 def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
     device = replace(GPU, pci_bus_id="00000000:3B:00.0")
-    tracker = Tracker()
-    evaluator = HealthEvaluator(HealthSettings(), tracker)
+    table = GpuTable()
+    tracker = Tracker(table)
+    evaluator = HealthEvaluator(table, tracker)
 
     def events_after(clock: float, *events: KernelEvent) -> set[int]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[device]), kernel_events=events)
@@ -255,9 +258,10 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
 
 @pytest.mark.parametrize(("events", "value"), [(None, None), ((), 1.0)])
 def test_the_kernel_log_is_an_input_while_it_is_read(events: tuple[()] | None, value: float | None) -> None:
-    tracker = Tracker()
+    table = GpuTable()
+    tracker = Tracker(table)
     tick = replace(sample(1.0, Reading(**ALIVE)), kernel_events=events)
-    evaluator = HealthEvaluator(HealthSettings(), tracker)
+    evaluator = HealthEvaluator(table, tracker)
     (health,) = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths
     assert dict(health.check("xid_critical").evidence).get("kernel_log") == value
 
@@ -293,8 +297,9 @@ def test_an_xid_from_before_the_start_is_no_event() -> None:
 
 def test_messages_of_the_kernel_are_events_with_their_own_time() -> None:
     gpu = replace(GPU, pci_bus_id="00000000:1B:00.0")
-    tracker = Tracker()
-    evaluator = HealthEvaluator(HealthSettings(), tracker)
+    table = GpuTable()
+    tracker = Tracker(table)
+    evaluator = HealthEvaluator(table, tracker)
 
     def xids(clock: float, *events: KernelEvent) -> list[tuple[int, float, int, int]]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[gpu]), kernel_events=events)

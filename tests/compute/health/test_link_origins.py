@@ -7,9 +7,9 @@ from itertools import permutations
 
 import pytest
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.health.link_origins import WINDOW, LinkOrigins, ReportedFault
-from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
@@ -96,15 +96,15 @@ def boards(node: str) -> list[Device]:
 
 
 class Node(Sim):
-    """A node of a rack: a target that shares the origins."""
+    """A node of a rack: a target of a process that reads several."""
 
-    def __init__(self, name: str, origins: LinkOrigins) -> None:
-        self.origins = origins
+    def __init__(self, name: str, table: GpuTable) -> None:
+        self.table = table
         super().__init__(devices=boards(name))
 
     def _start(self) -> None:
-        self.tracker = Tracker()
-        self.health_evaluator = HealthEvaluator(HealthSettings(), self.tracker, self.origins)
+        self.tracker = Tracker(self.table)
+        self.health_evaluator = HealthEvaluator(self.table, self.tracker)
 
     def look(self, *faults: tuple[int, int, LinkFault]) -> HealthTick:
         """Take a sample with messages about GPUs, by index."""
@@ -124,8 +124,8 @@ def check(tick: HealthTick, gpu: int) -> CheckState:
 
 
 def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_restart() -> None:
-    origins = LinkOrigins()
-    first, second = Node("n1", origins), Node("n2", origins)
+    table = GpuTable()
+    first, second = Node("n1", table), Node("n2", table)
     for node in (first, second):
         node.look()
     early = second.look((0, 145, SOURCE))
@@ -144,7 +144,7 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     found = late.healths[0].nvlink_fault
     assert found is not None
     assert (found.xid, found.link, found.is_origin, found.fabric) == (145, 3, False, "n2")
-    second.origins = first.origins = LinkOrigins()  # of a new process
+    second.table = first.table = GpuTable()  # of a new process
     second.restart()
     first.restart()
     assert check(second.look(), 0).state == "info", "its own target is read first"
@@ -152,8 +152,7 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
 
 
 def test_a_reset_of_the_origin_leaves_its_followers() -> None:
-    origins = LinkOrigins()
-    node = Node("n1", origins)
+    node = Node("n1", GpuTable())
     node.look()
     node.look((0, 145, SOURCE), (1, 149, DOWN))
     node.devices = (node.devices[0], replace(node.devices[1], driver_version="580.1"))
@@ -164,7 +163,7 @@ def test_a_reset_of_the_origin_leaves_its_followers() -> None:
 
 
 def test_followers_confirm_a_code_without_details() -> None:
-    node = Node("n1", LinkOrigins())
+    node = Node("n1", GpuTable())
     node.tick({"xid_last_code": 0.0}, {"xid_last_code": 0.0})
     tick = node.tick({"xid_last_code": 145.0}, {"xid_last_code": 149.0})
     assert [check(tick, gpu).state for gpu in range(2)] == ["info", "crit"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
-from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator
@@ -25,8 +25,9 @@ def _ticks(path: Path) -> list[RawTick]:
 @needs_samples
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_samples_can_be_judged(path: Path) -> None:
-    translator, tracker = Translator("n"), Tracker()
-    evaluator = HealthEvaluator(HealthSettings(), tracker)
+    translator, table = Translator("n"), GpuTable()
+    tracker = Tracker(table)
+    evaluator = HealthEvaluator(table, tracker)
     for raw in _ticks(path)[:200]:
         canonical = translator.translate(raw)
         tick = evaluator.evaluate(canonical, canonical.readings, tracker.track(canonical))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.collector.collector import Pipeline
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, WorkloadSettings
 from pulsed.errors import UsageError
 from pulsed.model.raw_tick import RawTick
@@ -57,7 +58,7 @@ def written(
     names = kempnerpulse.columns(columns)
     pulsed_csv.write_header(out, names)
     pipeline, writer = (
-        Pipeline(settings, "here"),
+        Pipeline(GpuTable(settings), "here"),
         kempnerpulse.Writer(out, names, settings.real_utilization.chosen_weights()),
     )
     for raw in raws:
@@ -90,7 +91,7 @@ def test_a_row_with_everything() -> None:
     out = io.StringIO(newline="")
     writer = kempnerpulse.Writer(out, NAMES, RealUtilizationSettings().chosen_weights())
     writer.write(
-        Pipeline(ComputeSettings(workload=WorkloadSettings("kempnerpulse")), "here").process(
+        Pipeline(GpuTable(ComputeSettings(workload=WorkloadSettings("kempnerpulse"))), "here").process(
             replace(raws[0], time=1767225600.126)
         )
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, form_of
@@ -89,7 +89,7 @@ def test_error_counters_and_limits_are_the_same_in_both() -> None:
 @pytest.mark.slow
 async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check_and_xid() -> None:
     """An hour of samples every second: GPU 7 has eight checks and three XIDs, GPU 2 an unknown class at times."""
-    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(GpuTable(), "n")
     store = TargetStore("n", [Target("demo", "demo", 1.0, 60.0)])
     pages = Pages(store, Telemetry(store), PageSettings(LEAN))
     most, most_of_all = Counter[str](), Counter[str]()

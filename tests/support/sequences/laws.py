@@ -10,10 +10,9 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.gpu_counters import CounterRegistry
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.sample import VITAL
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import GpuKey
@@ -60,13 +59,12 @@ def replay(steps: Sequence[Step], interval: float, wall_clock: Clock) -> Replay:
     done = Replay()
     accounting = OwnerAccounting(on_end=done.ended.append, on_return=done.ended.remove)
     pipelines: dict[str, Pipeline] = {}
-    settings, counters, store = ComputeSettings(), CounterRegistry(), TargetStore("node-1")
+    table, store = GpuTable(), TargetStore("node-1")
     for step in steps:
         ticks: dict[str, ComputedTick] = {}
         for target, shown in step.shown.items():
             if target not in pipelines:
-                elsewhere = store.has_reported
-                pipelines[target] = Pipeline(settings, "node-1", is_elsewhere=elsewhere, counters=counters)
+                pipelines[target] = Pipeline(table, "node-1")
                 store.targets.append(Target("exporter", target, interval, 10.0 * interval))
             raw = raw_tick(target, shown, step.clock, wall_clock(step.clock), interval)
             ticks[target] = pipelines[target].process(raw)

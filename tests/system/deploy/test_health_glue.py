@@ -230,6 +230,7 @@ def test_a_password_file_that_cannot_be_read_is_unknown(tmp_path: Path, client: 
     assert f"{tmp_path}/missing: No such file" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("client", ["curl", "wget"])
 def test_a_certificate_of_the_client(watcher: Watcher, tmp_path: Path, client: str) -> None:
     authority = make_authority(tmp_path)

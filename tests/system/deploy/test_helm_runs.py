@@ -26,6 +26,7 @@ from tests.support.daemon import Daemon, environment, free_port
 from tests.support.exporters import Exporter, exporting
 from tests.support.exporters import page as exporter_page
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.nightly import nightly_after
 from tests.support.waiting import SECONDS, until
 from tests.system.deploy.cases import HOST, WEB
 from tests.system.deploy.chart import Manifest, Values, config, container, environment_of, render
@@ -138,7 +139,7 @@ STOCK: dict[str, dict[str, Any]] = {
 """The exporter's pods of the stock installations, as they come."""
 
 
-@pytest.mark.parametrize("installation", STOCK)
+@pytest.mark.parametrize("installation", nightly_after(1, STOCK))
 def test_the_default_values_read_a_stock_installation(installation: str, tmp_path: Path) -> None:
     fake = FakeApiServer(tmp_path)
     page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"')

@@ -13,6 +13,7 @@ import pytest
 
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.ticks import export
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
@@ -42,7 +43,7 @@ async def of_source(source: Source, ticks: int) -> str:
     out = io.StringIO(newline="")
     names = rows.columns("all")
     rows.write_header(out, names)
-    pipeline = Pipeline(load(None, [], {}, {}).compute_settings(), "n1")
+    pipeline = Pipeline(GpuTable(load(None, [], {}, {}).compute_settings()), "n1")
     for _ in range(ticks):
         rows.write_tick(out, names, pipeline.process(await source.read()))
     await source.close()

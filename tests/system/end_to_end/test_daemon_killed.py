@@ -87,6 +87,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(daemons, server, alerts, Viewer(server, 60, 10))
 
 
+@pytest.mark.nightly
 def test_one_daemon_is_killed(cluster: Cluster) -> None:
     values = cluster.viewer.choose(FLEET)
 

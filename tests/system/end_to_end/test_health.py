@@ -17,7 +17,7 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient
 from pulsed.commands.health import health
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
 from tests.support.daemon import Daemon, pulsed, serving
@@ -46,7 +46,7 @@ def story(tmp_path: Path) -> Path:
 
 
 async def _write_story(path: Path) -> None:
-    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "node")
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(GpuTable(), "node")
     names = pulsed_csv.columns("all")
     with path.open("w", newline="") as out:
         pulsed_csv.write_header(out, names)

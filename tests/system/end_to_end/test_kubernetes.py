@@ -13,6 +13,7 @@ import pytest
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.exporters import Exporter, exporting, page
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.nightly import nightly_after
 from tests.support.waiting import until
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
@@ -83,7 +84,7 @@ TENANTS: dict[str, dict[str, Any]] = {
 XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-00000000-0000-4000-8000-000000000000",Hostname="node-a"} 79\n'
 
 
-@pytest.mark.parametrize("tenant", TENANTS)
+@pytest.mark.parametrize("tenant", nightly_after(2, TENANTS))
 def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, tenant: str) -> None:
     """Its page, with one more GPU of another namespace's pod, or its error changes no number that autoscalers read."""
     page_of_pod = page_of("node-a", sm_active=0.5).replace("gpu=", 'namespace="ml",pod="web-1",gpu=')

@@ -152,9 +152,9 @@ def test_switched_off_they_are_removed(cluster: Cluster) -> None:
     ("fault", "logged"),
     [
         ({"denied_paths": ("/nodes/",)}, "patch of nodes/status"),
-        ({"fault": 503}, "answered 503"),
-        ({"token": "another"}, "answered 401"),
-        ({"nodes": {}}, "node-a"),
+        pytest.param({"fault": 503}, "answered 503", marks=pytest.mark.nightly),
+        pytest.param({"token": "another"}, "answered 401", marks=pytest.mark.nightly),
+        pytest.param({"nodes": {}}, "node-a", marks=pytest.mark.nightly),
     ],
     ids=["forbidden", "down", "unauthorized", "unknown node"],
 )

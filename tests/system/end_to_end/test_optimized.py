@@ -15,6 +15,7 @@ REPLAY = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "command",
     [
@@ -36,6 +37,7 @@ def test_commands_print_the_same(command: tuple[str, ...]) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_the_daemon_serves_the_same_descriptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
     for level in ("0", "2"):

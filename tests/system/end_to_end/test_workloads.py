@@ -16,6 +16,7 @@ from pulsed.kubernetes.api_client import REQUEST_LIMITS
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.waiting import until
 
@@ -121,7 +122,7 @@ def test_a_workload_is_weighed_by_gpus_over_its_nodes(cluster: WorkloadCluster) 
     assert cluster.daemons["node-a"].get("/workloads").json()["workloads"] == []
 
 
-@pytest.mark.parametrize("fault", ["slow", "401", "403", "429", "500", "cut", "410", "token"])
+@pytest.mark.parametrize("fault", nightly_after(2, ["410", "500", "slow", "401", "403", "429", "cut", "token"]))
 def test_metrics_go_on_whatever_the_api_server_does(tmp_path: Path, fault: str) -> None:
     """Pods churn at 50 a second meanwhile; requests stay within the limits."""
     fake = FakeApiServer(tmp_path)

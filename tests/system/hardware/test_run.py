@@ -87,7 +87,7 @@ def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return driver
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin, tmp_path: Path) -> None:
     gpu = runner.find_gpu()
 
@@ -293,7 +293,7 @@ def test_the_known_kernels_on_this_gpu(tmp_path: Path) -> None:
     assert not any(each.problems for each in seen.values()), f"{document([(done, seen)])}\n{summary(seen)}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_price_of_sampling_on_the_stand_ins(cuda: CudaStandin, driver: NvmlStandin) -> None:
     cuda.set(round_ns=1000)
     started: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 from tests.system.systemd.ansible_role import follow_the_role
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_step_of_the_role_works_with_a_wheel(
     wheel: Path, newer_wheel: Path, locked_wheels: Path, tmp_path: Path
 ) -> None:

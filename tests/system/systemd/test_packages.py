@@ -41,7 +41,13 @@ def packages(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tree", "steps"), [(bookworm, DEB + RPM), (trixie, DEB)], ids=["debian12", "debian13"])
+@pytest.mark.parametrize(
+    ("tree", "steps"),
+    [
+        pytest.param(bookworm, DEB + RPM, id="debian12"),
+        pytest.param(trixie, DEB, id="debian13", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_step_works_under_systemd(
     packages: Path, tmp_path: Path, tree: Callable[[], Path], steps: list[str]
 ) -> None:
@@ -52,7 +58,7 @@ def test_every_step_works_under_systemd(
     assert [row["step"] for row in rows] == steps
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_step_of_the_ansible_role_works_with_a_deb(packages: Path, tmp_path: Path) -> None:
     old, new = (next((packages / name).glob("*.deb")) for name in ("old", "new"))
     follow_the_role(tmp_path / "check", old, new, tmp_path)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.daemon import Daemon
+from tests.support.nightly import nightly_after
 from tests.system.web.browser import THEMES, Theme, tab, url
 
 VIEWS = {
@@ -26,7 +27,7 @@ VIEWS = {
 """With something that each shows once it has its data."""
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", nightly_after(1, THEMES))
 @pytest.mark.parametrize("hash_", VIEWS)
 def test_no_violation_and_no_console_message(browser: Browser, demo: Daemon, theme: Theme, hash_: str) -> None:
     with tab(browser, url(demo), theme=theme) as opened:

@@ -15,6 +15,7 @@ from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page
 
 from tests.support.daemon import serving
+from tests.support.nightly import nightly_after
 from tests.support.tools import missing
 from tests.system.web.browser import THEMES, Theme, tab, url
 from tests.system.web.exporter_text import FULL, IDLE, NOTHING, PARTIAL, Row, exporter_text
@@ -29,7 +30,7 @@ VOLATILE = ".live, .totals > div:nth-child(5) dd, .sparkline, .class-name"
 """Ages, the host's load, and times of classes."""
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", nightly_after(1, THEMES))
 @pytest.mark.parametrize("view", ["tiles", "table", "map"])
 def test_the_look_of_the_fleet(browser: Browser, tmp_path: Path, theme: Theme, view: str) -> None:
     font = subprocess.run(["fc-match", "system-ui"], capture_output=True, text=True, check=True).stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import BadCapture
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Labels, RawTick
@@ -51,7 +51,7 @@ def _verify(data: bytes, outcome: Any) -> None:
 
 
 def _exported(ticks: Sequence[RawTick]) -> bytes:
-    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline = Pipeline(GpuTable(), "node")
     return _written("all", map(pipeline.process, ticks))
 
 

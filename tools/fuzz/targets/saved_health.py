@@ -10,7 +10,7 @@ from typing import Any
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.gpu_table import GpuTable
 from tools.bench.ticks import raw_ticks
 from tools.fuzz.json_mutator import mutate_json
 from tools.fuzz.target import FuzzTarget
@@ -29,7 +29,7 @@ def _read(data: bytes) -> bytes | None:
 
 
 def _result(saved: SavedHealth) -> bytes:
-    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline = Pipeline(GpuTable(), "node")
     saved.restore(_TARGET, pipeline.health_evaluator, _NOW)
     for tick in _TICKS:
         pipeline.process(tick)
@@ -43,13 +43,13 @@ def _verify(data: bytes, outcome: Any) -> None:
     if outcome is None:
         return
     documents: dict[str, Any] = json.loads(outcome)["targets"]
-    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline = Pipeline(GpuTable(), "node")
     pipeline.health_evaluator.restore(documents[_TARGET], _NOW + 3)
     assert pipeline.health_evaluator.dump() == documents[_TARGET], "another state after a restart"
 
 
 def _seeds() -> Iterator[bytes]:
-    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline = Pipeline(GpuTable(), "node")
     for tick in raw_ticks(2, 8):
         pipeline.process(tick)
     saved = SavedHealth(StateFile(_FILE))

@@ -1,0 +1,212 @@
+"""The states of all GPUs of the process.
+
+A GPU that several targets show has one state, which the samples of one target update: its owner. Another target takes
+over when the owner is late, is gone, or does not show the GPU any more. Only this module decides which GPU a device of
+a tick is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Mapping
+from itertools import islice
+
+from pulsed.compute.derived_results import Deriver
+from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
+from pulsed.compute.health.link_origins import LinkOrigins, faults_of
+from pulsed.compute.health.saved_state import SavedGpuState, restore, save
+from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.workload import ClassDebouncer
+from pulsed.model.gpu import Device, Entity, EntityLocation
+
+MAX_UNREAD = 1024
+"""GPUs whose target is gone that are remembered: an exporter that is replaced is another target."""
+
+
+def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
+    """Return the key of a device among those of all targets, then others under which it may have been saved.
+
+    Args:
+        here: the node of a device whose source does not name it.
+    """
+    return tuple([key if entity.node else f"{here}{key}" for key in entity.saved_keys])
+
+
+class GpuTable:
+    """The states of all GPUs, by key.
+
+    Args:
+        settings: of all stages.
+
+    Attributes:
+        deriver: derives the results of a sample by these settings.
+        origins: the faults of NVLinks of all GPUs.
+    """
+
+    def __init__(self, settings: ComputeSettings | None = None) -> None:
+        self.settings = settings or ComputeSettings()
+        self.deriver = Deriver(self.settings)
+        self.origins = LinkOrigins()
+        self._checks = EnabledChecks(self.settings.health)
+        self._by_key: dict[str, GpuState] = {}
+        """Those absent for longest come first."""
+        self._by_location: dict[EntityLocation, GpuState] = {}
+        self._saved: dict[str, SavedGpuState] = {}
+
+    def __contains__(self, state: GpuState) -> bool:
+        return self._by_key.get(state.key) is state
+
+    def reconfigure(self, settings: ComputeSettings) -> None:
+        """Apply new settings from the next tick on; counters and latched health continue."""
+        is_health_new = settings.health != self.settings.health
+        self.settings, self.deriver = settings, Deriver(settings)
+        if is_health_new:
+            self._checks = EnabledChecks(settings.health)
+        for state in self._by_key.values():
+            state.debouncer.reconfigure(settings.workload.hold)
+            state.plausibility.reconfigure(settings.plausibility)
+            if state.counters is not None:
+                state.counters.reconfigure(settings.real_utilization.histogram, settings.idle.held_memory)
+            if is_health_new and (old := state.health) is not None:
+                new = state.health = self._new_health(state)
+                restore(new, save(old), old.time)
+                new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
+
+    def find(self, device: Device, here: str, owner: object, taken: Collection[str], now: float) -> GpuState:
+        """Return the state of a device of a tick, a new one if it is unknown.
+
+        Args:
+            here: the node of a device whose source does not name it.
+            owner: the target of the tick.
+            taken: the keys of the states of other devices of the tick.
+            now: seconds of the clock of the ticks.
+        """
+        keys = keys_of(device.entity, here)
+        while keys[0] in taken:  # the source does not distinguish two devices
+            keys = (f"{keys[0]}|again",)
+        state = self._by_key.pop(keys[0], None)
+        if state is None:
+            state = self._find_at_location(device.entity, here, owner, taken, now)
+            if state is None:
+                state = self._new(device, here, keys, now)
+            else:
+                del self._by_key[state.key]
+                state.other_keys = (state.key, *state.other_keys)
+                state.key = keys[0]
+        if state.owner is owner or state.is_free(now):
+            self._leave_location(state)
+            state.device = device
+        self._add(state)
+        return state
+
+    def add(self, device: Device, here: str, now: float) -> GpuState | None:
+        """Return the new state of a GPU that is in no tick; None if it is known."""
+        keys = keys_of(device.entity, here)
+        if keys[0] in self._by_key:
+            return None
+        state = self._new(device, here, keys, now)
+        self._add(state)
+        return state
+
+    def absent(self, owner: object, keys: Container[str]) -> list[GpuState]:
+        """Return the states of an owner with other keys, those absent for longest first."""
+        return [state for key, state in self._by_key.items() if state.owner is owner and key not in keys]
+
+    def release(self, owner: object) -> None:
+        """Let other targets continue the GPUs of a target that is gone. Too many of them are forgotten."""
+        for state in self._by_key.values():
+            if state.owner is owner:
+                state.owner = None
+        unread = [state for state in self._by_key.values() if state.owner is None]
+        for state in islice(unread, max(0, len(unread) - MAX_UNREAD)):
+            self.forget(state)
+
+    def forget(self, state: GpuState) -> None:
+        """Forget a GPU, and if it is a board its MIG instances and vGPUs. If it returns, it is another one."""
+        is_board = state.device.entity.kind == "gpu"
+        parts = [part for key, part in self._by_key.items() if is_board and key.startswith(f"{state.key}|")]
+        for forgotten in (state, *parts):
+            for key in (forgotten.key, *forgotten.other_keys):
+                self._saved.pop(key, None)
+                self.origins.report(key, ())
+            self._by_key.pop(forgotten.key, None)
+            self._leave_location(forgotten)
+
+    def health_of(self, state: GpuState) -> GpuHealth:
+        """Return the health of a board; that of an earlier run continues."""
+        if state.health is None:
+            state.health = self._new_health(state)
+            for key in (state.key, *state.other_keys):
+                if (saved := self._saved.pop(key, None)) is not None:
+                    restore(state.health, saved, state.time)
+                    if key != state.key:
+                        self.origins.report(key, ())
+                    break
+        return state.health
+
+    def was_saved(self, state: GpuState) -> bool:
+        """Return whether the health of an earlier run waits for a GPU."""
+        return not self._saved.keys().isdisjoint((state.key, *state.other_keys))
+
+    def save(self, owner: object, saved: Mapping[str, SavedGpuState]) -> dict[str, SavedGpuState]:
+        """Return what must survive a restart of the GPUs of an owner, by key.
+
+        Args:
+            saved: of the owner, from an earlier run; what no GPU has continued yet stays.
+        """
+        waiting = {key: gpu for key, gpu in saved.items() if key in self._saved}
+        return waiting | {state.key: save(health) for state, health in self._healths(owner)}
+
+    def latched(self, owner: object, saved: Mapping[str, SavedGpuState]) -> dict[str, int]:
+        """Return by GPU a number; they change with everything that `save` returns."""
+        waiting = dict.fromkeys([key for key in saved if key in self._saved], -1)
+        return waiting | {state.key: health.latched for state, health in self._healths(owner)}
+
+    def restore(self, saved: Mapping[str, SavedGpuState], here: str) -> None:
+        """Continue with GPUs of an earlier run, by key, when they are seen."""
+        self._saved.update(saved)
+        for key, gpu in saved.items():  # before any target is read: otherwise a follower is an origin until then
+            self.origins.report(key, faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ()))
+
+    def _healths(self, owner: object) -> Iterator[tuple[GpuState, GpuHealth]]:
+        for state in self._by_key.values():
+            if state.owner is owner and state.health is not None:
+                yield state, state.health
+
+    def _new(self, device: Device, here: str, keys: tuple[str, ...], now: float) -> GpuState:
+        settings = self.settings
+        return GpuState(
+            keys[0],
+            keys[1:],
+            device,
+            device.entity.node or here,
+            now,
+            PlausibilityFilter(settings.plausibility),
+            ClassDebouncer(settings.workload.hold),
+        )
+
+    def _new_health(self, state: GpuState) -> GpuHealth:
+        return GpuHealth(self._checks, state.device, self.origins, state.key, state.node)
+
+    def _add(self, state: GpuState) -> None:
+        self._by_key[state.key] = state
+        self._by_location[_location(state)] = state
+
+    def _leave_location(self, state: GpuState) -> None:
+        if self._by_location.get(location := _location(state)) is state:
+            del self._by_location[location]
+
+    def _find_at_location(
+        self, entity: Entity, here: str, owner: object, taken: Container[str], now: float
+    ) -> GpuState | None:
+        """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
+        state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None
+        if state is None or state.key in taken or (state.device.entity.uuid and entity.uuid):
+            return None
+        return state if state.owner is owner or state.is_free(now) else None
+
+
+def _location(state: GpuState) -> EntityLocation:
+    kind, _, *rest = state.device.entity.location
+    return (kind, state.node, *rest)  # type: ignore[return-value]  # three texts
