@@ -99,8 +99,12 @@ class Pipeline:
         return None if self._kernel_log is None else self._kernel_log.error
 
     def close(self) -> None:
-        """Close the kernel log, and let other targets continue the GPUs of this one."""
+        """Close the kernel log."""
         self._set_kernel_log("")
+
+    def forget(self) -> None:
+        """Close the kernel log, and let other targets continue the GPUs of this one."""
+        self.close()
         self.computer.close()
 
     def _set_kernel_log(self, path: str) -> None:

@@ -293,7 +293,7 @@ class CollectorPool:
         """Forget a target that has not returned."""
         if self._gone.get(key) is removed:
             del self._gone[key]
-            removed.pipeline.close()
+            removed.pipeline.forget()
 
     def _start(self, config: Config, source: Source, old: _Running | None) -> _Running:
         """Start to collect a source in place of an old one, whose state is kept if the host of the GPUs is the same."""
@@ -305,7 +305,7 @@ class CollectorPool:
             target.continue_from(old.target)
         else:
             if old is not None:
-                old.pipeline.close()
+                old.pipeline.forget()
             pipeline = Pipeline(
                 self._table,
                 node,
