@@ -14,6 +14,7 @@
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute and translate that the unit tests must notice
+#   make trace               each function that a warm page of an exporter, and a row of dmon, run through to /metrics
 PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
@@ -25,7 +26,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test test-all nightly lint format bench hardware kubernetes fuzz mutants invariants docs mixin vendor dist release release-files constraints audit pins clean
+.PHONY: run test test-all nightly lint format bench hardware kubernetes fuzz mutants invariants trace docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -88,6 +89,9 @@ mutants: $(VENV)/.dev
 
 invariants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.invariants $(COMMIT)
+
+trace: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.trace_path
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.references
