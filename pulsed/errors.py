@@ -209,6 +209,10 @@ class NoSourceWorks(SourceError, reason="no_source"):
     """The source `auto` found none that delivers; the message has the error of each."""
 
 
+class InternalError(SourceError, reason="internal"):
+    """A tick met a mistake of pulsed itself."""
+
+
 class SourceEnded(SourceError, reason="ended"):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
 

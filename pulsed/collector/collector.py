@@ -11,11 +11,12 @@ from socket import gethostname
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.owner_lookup import OwnerLookup
-from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
+from pulsed.collector.source_log import SourceLog
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
+from pulsed.errors import SourceEnded, SourceError
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
@@ -23,7 +24,7 @@ from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
-from pulsed.reader.source import Source
+from pulsed.reader.source import Source, internal_error
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator
 
@@ -180,32 +181,43 @@ class Collector:
     ) -> None:
         self._source, self._pipeline, self._target = source, pipeline, target
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
+        self._log = SourceLog(is_logged=is_logged)
         self._restarts = target.restarts
 
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
-        target = self._target
-        async with read_loop(
-            self._source, self._process, is_empty=lambda tick: not tick.devices, is_logged=self._is_logged
-        ) as outcomes:
-            async for outcome in outcomes:
-                if isinstance(outcome, ReadFailure):
-                    target.fail(outcome.reason, outcome.message)
-                elif isinstance(outcome, EndOfSource):
-                    target.end(outcome.message)
+        async with self._source as source:
+            async for outcome in source:
+                if isinstance(outcome, SourceError):
+                    self._fail(outcome)
                 else:
-                    target.accept(outcome, time.monotonic())
-                    self._on_tick(outcome)
-                if self._until(target):
+                    self._take(outcome)
+                if self._until(self._target):
                     return
 
-    def _process(self, raw: RawTick) -> ComputedTick:
+    def _take(self, raw: RawTick) -> None:
+        """Process a tick and store the result. An error costs this tick only."""
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        computed = self._pipeline.process(raw)
-        self._note_kernel_log(self._pipeline.kernel_log_error)
-        return computed
+        try:
+            tick = self._pipeline.process(raw)
+            self._note_kernel_log(self._pipeline.kernel_log_error)
+        except SourceError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 (logged with its traceback)
+            self._fail(internal_error(error, source.target))
+        else:
+            self._log.worked(raw, is_empty=not tick.devices)
+            target.accept(tick, time.monotonic())
+            self._on_tick(tick)
+
+    def _fail(self, error: SourceError) -> None:
+        self._log.failed(self._source.target, error)
+        if isinstance(error, SourceEnded):
+            self._target.end(str(error))
+        else:
+            self._target.fail(error.reason, str(error))
 
     def _note_kernel_log(self, error: str | None) -> None:
         """Store why the kernel log cannot be used, and log when that begins and ends."""

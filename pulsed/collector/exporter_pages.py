@@ -23,7 +23,7 @@ _SERVICE_REMEDY = (
 )
 
 
-class OwnNodeExporter:
+class OwnNodeExporter(Source):
     """An exporter whose pages should be those of one node, though its address may lead to another.
 
     Args:
@@ -35,7 +35,6 @@ class OwnNodeExporter:
 
     kind = "exporter"
     failures: tuple[type[SourceError], ...] = (*ExporterSource.failures, OtherNode)
-    restarts = 0
 
     def __init__(self, source: Source, node: str, what: str = "", remedy: str = _SERVICE_REMEDY) -> None:
         self._source, self.target, self.interval = source, source.target, source.interval

@@ -65,11 +65,10 @@ class Discovery(Protocol):
         """Return why there is no target."""
 
 
-class MissingExporter:
+class MissingExporter(Source):
     """In place of exporters that are not there: every read fails with the reason."""
 
     kind = "exporter"
-    restarts = 0
 
     def __init__(
         self, target: str, interval: float, discovery: Discovery, failures: tuple[type[SourceError], ...]
@@ -86,9 +85,6 @@ class MissingExporter:
         if self not in self._discovery.sources:
             await asyncio.Event().wait()  # until this read is cancelled: what was found is about to take its place
         raise self._discovery.problem()
-
-    async def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 class TargetDiscovery:

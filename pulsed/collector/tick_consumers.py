@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from pulsed.collector.read_loop import REMIND_SECONDS
+from pulsed.collector.source_log import REMIND_SECONDS
 from pulsed.model.computed_tick import ComputedTick
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pulsed import __version__
-from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
+from pulsed.collector.source_log import SourceLog
 from pulsed.collector.this_host import node_name
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
-from pulsed.errors import BadCapture, UsageError
+from pulsed.errors import BadCapture, SourceError, UsageError
 from pulsed.json_text import rfc3339
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record_file import STDOUT, RecordFailed, RecordFile, open_record
@@ -152,12 +152,15 @@ class Recorder:
             self._file.flush()
 
     async def _record(self, source: Source) -> None:
-        async with read_loop(source, _unchanged) as outcomes:
-            async for outcome in outcomes:
-                if isinstance(outcome, RawTick):
-                    self._write(outcome)
+        lines = SourceLog()
+        async with source:
+            async for outcome in source:
+                if isinstance(outcome, SourceError):
+                    lines.failed(source.target, outcome)
+                    self._failed(source, str(outcome))
                 else:
-                    self._failed(source, outcome.message)
+                    lines.worked(outcome)
+                    self._write(outcome)
                 if self._done.is_set():
                     return
 
@@ -175,7 +178,3 @@ class Recorder:
         self._errors[source] = message
         if not self.recorded and len(self._errors) == len(self._sources):
             self._done.set()  # no source works: end with an error
-
-
-def _unchanged(tick: RawTick) -> RawTick:
-    return tick

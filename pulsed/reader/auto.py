@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.pauses import Backoff
-from pulsed.reader.source import LimitedSource, Source
+from pulsed.reader.source import Source
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ SECOND_LOOK_SECONDS = 300.0
 
 
 SourceCandidate = Callable[[], Source]
-"""Makes a source that may work here. One that is a `LimitedSource` may be left for another."""
+"""Makes a source that may work here. A limited one may be left for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class _Trial:
     tick: RawTick
 
 
-class AutoSource:
-    """The first candidate that delivers a tick, else a limited one."""
+class AutoSource(Source):
+    """The first candidate that delivers a tick, otherwise a limited one; described as the chosen one is."""
 
     failures = (NoSourceWorks,)
 
@@ -64,21 +64,7 @@ class AutoSource:
         self._search: asyncio.Task[_Trial | None] | None = None
         self._failed = 0
         self._restarts = 0
-
-    @property
-    def kind(self) -> str:
-        """That of the chosen source, `auto` while there is none."""
-        return self._chosen.kind if self._chosen else "auto"
-
-    @property
-    def target(self) -> str:
-        """That of the chosen source."""
-        return self._chosen.target if self._chosen else "this node"
-
-    @property
-    def interval(self) -> float:
-        """That of the chosen source."""
-        return self._chosen.interval if self._chosen else 1.0
+        self._describe(None)
 
     @property
     def restarts(self) -> int:
@@ -122,7 +108,7 @@ class AutoSource:
         if self._search is not None or self._clock() < self._look_at:
             return
         self._look_at = self._clock() + SECOND_LOOK_SECONDS
-        if self._chosen is not None and _is_limited(self._chosen):
+        if self._chosen is not None and self._chosen.is_limited:
             others = [candidate for candidate in self._candidates if candidate is not self._candidate]
             self._search = asyncio.create_task(_first_that_works(others, [], limited=False), name="auto: second look")
 
@@ -141,11 +127,17 @@ class AutoSource:
 
     def _take(self, trial: _Trial) -> RawTick:
         self._chosen, self._candidate = trial.source, trial.candidate
+        self._describe(trial.source)
         log.info("source chosen", extra={"source": self.kind, "target": self.target})
         self._pause, self._failed = 0.0, 0
         self._pauses.reset()
         self._look_at = self._clock() + SECOND_LOOK_SECONDS
         return trial.tick
+
+    def _describe(self, source: Source | None) -> None:
+        self.kind, self.target, self.interval = (
+            (source.kind, source.target, source.interval) if source else ("auto", "this node", 1.0)
+        )
 
     async def _drop(self) -> None:
         search, self._search = self._search, None
@@ -155,6 +147,7 @@ class AutoSource:
             if isinstance(trial, _Trial):
                 await trial.source.close()
         chosen, self._chosen = self._chosen, None
+        self._describe(None)
         if chosen is not None:
             self._restarts += chosen.restarts
             await chosen.close()
@@ -175,7 +168,7 @@ async def _first_that_works(
             except (SourceError, ConfigError) as error:
                 reasons.append(str(error))
                 continue
-            if not _is_limited(trial.source):
+            if not trial.source.is_limited:
                 return trial
             limited_trials.append(trial)
         return limited_trials.pop(0) if limited and limited_trials else None
@@ -191,7 +184,3 @@ async def _try(candidate: SourceCandidate) -> _Trial:
     except BaseException:
         await source.close()
         raise
-
-
-def _is_limited(source: Source) -> bool:
-    return isinstance(source, LimitedSource) and source.is_limited

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from types import TracebackType
+from typing import ClassVar, Self
 
-from pulsed.errors import SourceError
+from pulsed.errors import InternalError, SourceEnded, SourceError
 from pulsed.model.raw_tick import MAX_GPUS, RawTick
 from pulsed.settings import Settings
 
+log = logging.getLogger(__name__)
 
-class Source(Protocol):
-    """A source of ticks of one target. One folder per kind; no source depends on another."""
+RETRY_SECONDS = 1.0
+"""Shortest time between two attempts after a failure; a source with a shorter interval is retried after that."""
 
-    @property
-    def kind(self) -> str:
-        """`source.kind` of the configuration: `exporter`, `replay`, `demo`."""
 
-    @property
-    def target(self) -> str:
-        """What is read, in human-readable form; the label `target` of `pulsed_source_info`."""
+class Source(AsyncIterator[RawTick | SourceError]):
+    """A source of ticks of one target: `async with source: async for outcome in source`.
 
-    @property
-    def interval(self) -> float:
-        """Nominal seconds between two ticks."""
+    An outcome is a tick, or the error of an attempt that delivered none, which is followed by a pause and the next
+    attempt. `SourceEnded` is the last outcome. One folder per kind; no source depends on another.
 
-    @property
-    def failures(self) -> Collection[type[SourceError]]:
-        """The errors that this source may raise: their counters start at 0."""
+    Attributes:
+        kind: `source.kind` of the configuration: `exporter`, `replay`, `demo`.
+        target: what is read, in human-readable form; the label `target` of `pulsed_source_info`.
+        interval: nominal seconds between two ticks.
+        failures: the errors that this source may raise: their counters start at 0.
+    """
+
+    kind: str
+    target: str
+    interval: float
+    failures: Collection[type[SourceError]] = ()
+
+    _attempt_at = 0.0
+    _has_ended = False
 
     @property
     def restarts(self) -> int:
         """Restarts of the source's child process; 0 where there is none."""
+        return 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it may deliver less than another kind of source could here; known after its first tick."""
+        return False
+
+    @abstractmethod
     async def read(self) -> RawTick:
-        """Wait for the next tick.
+        """Wait for the next tick: one attempt.
 
         Raises:
             SourceError: this attempt failed; calling again is allowed and is how a source recovers.
@@ -45,14 +64,42 @@ class Source(Protocol):
     async def close(self) -> None:
         """Close files, sockets and children. Safe to call twice."""
 
+    async def __anext__(self) -> RawTick | SourceError:
+        """Return the next outcome. Other tasks run between any two."""
+        if self._has_ended:
+            raise StopAsyncIteration
+        await asyncio.sleep(max(0.0, self._attempt_at - time.monotonic()))
+        self._attempt_at = time.monotonic() + min(RETRY_SECONDS, self.interval)
+        try:
+            tick = await self.read()
+        except SourceError as error:
+            self._has_ended = isinstance(error, SourceEnded)
+            return error
+        except Exception as error:  # noqa: BLE001 (logged with its traceback)
+            return internal_error(error, self.target)
+        self._attempt_at = 0.0
+        return tick
 
-@runtime_checkable
-class LimitedSource(Protocol):
-    """A source that may deliver less than another kind of source could here."""
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        return self
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether it does; known after its first tick."""
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the source; a cancellation takes effect when it is closed, so that no child process is left running."""
+        closing = asyncio.ensure_future(self.close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait({closing})
+            raise
+
+
+def internal_error(error: Exception, target: str) -> InternalError:
+    """Log a mistake of pulsed itself with its traceback; return it as the outcome of an attempt."""
+    log.error("internal error in a tick; please report it", exc_info=error, extra={"target": target})
+    return InternalError(f"internal error: {error!r}", "Please report it")
 
 
 @dataclass(frozen=True, slots=True)

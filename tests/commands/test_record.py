@@ -46,11 +46,8 @@ __all__ = ["standin"]
 NAMES = ["record", "record.gz"]
 
 
-class Taped:
+class Taped(Source):
     """A source whose ticks are remembered."""
-
-    failures = ()
-    restarts = 0
 
     def __init__(self, source: Source, tape: list[RawTick], then: Callable[[], object] = lambda: None) -> None:
         self._source, self._tape, self._then = source, tape, then

@@ -9,16 +9,17 @@ import pytest
 from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource
+from pulsed.reader.source import Source
 
 LAYOUT = Layout("exporter", ())
 
 
-class Scripted:
+class Scripted(Source):
     """A source that works or fails as it is told from outside."""
 
     failures = (ScrapeFailed,)
-    restarts = 0
     interval = 5.0
+    is_limited = False
 
     def __init__(self, kind: str, works: dict[str, SourceError | None], *, is_limited: bool) -> None:
         self.is_limited = is_limited

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
 import pytest
 
 from pulsed.errors import SourceEnded
-from pulsed.model.raw_tick import RawTick
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
@@ -47,6 +47,25 @@ class FakeClock:
             await asyncio.Event().wait()
         self.slept.append(seconds)
         self.now += seconds
+
+
+class Scripted(Source):
+    """A source with a fixed sequence of ticks and errors; a number is an empty tick of that time."""
+
+    kind, target, interval = "demo", "here", 0.001
+
+    def __init__(self, script: Sequence[RawTick | float | Exception]) -> None:
+        self._script = list(script)
+        self.closed = 0
+
+    async def read(self) -> RawTick:
+        step = self._script.pop(0) if self._script else SourceEnded("it is over")
+        if isinstance(step, Exception):
+            raise step
+        return step if isinstance(step, RawTick) else RawTick("here", step, step, 1.0, Layout("exporter", ()), ())
+
+    async def close(self) -> None:
+        self.closed += 1
 
 
 async def ticks_of(source: Source, most: int = 10_000) -> list[RawTick]:

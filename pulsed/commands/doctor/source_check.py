@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
-from pulsed.collector.collector import Pipeline
-from pulsed.collector.read_loop import read_loop
+from pulsed.collector.collector import Collector, Pipeline
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import Target
 from pulsed.model.vocabulary import NOTHING
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import described, versions
@@ -120,43 +121,42 @@ async def probe(
         patience: timeout in seconds.
         given: version of the dcgm-exporter; None to conclude it from its page.
     """
-    ticks: list[ComputedTick] = []
-    version = error = ""
+    target = Target(source.kind, source.target, source.interval, inf)
+    version = ""
     try:
         if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
             version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
+        pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
         async with asyncio.timeout(patience):
-            error = await _read(source, config, ticks)
+            await Collector(source, pipeline, target, until=_is_complete, is_logged=False).run()
     except SourceError as failure:
-        error = str(failure)
+        target.error = str(failure)
         await source.close()
     except TimeoutError:
-        error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
+        target.error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
     errors = dict(source.profiling_errors) if isinstance(source, NvmlSource) else {}
-    if not ticks:
-        return SourceCheck(source.kind, source.target, error, version)
+    tick = target.tick
+    if tick is None:
+        return SourceCheck(source.kind, source.target, target.error, version)
     exporters = None
-    if source.kind in ("exporter", "replay") and ticks[-1].layout.dialect == "exporter":
-        exporters = versions_of(ticks[-1].layout)
+    if source.kind in ("exporter", "replay") and tick.layout.dialect == "exporter":
+        exporters = versions_of(tick.layout)
     if exporters:
         exporters = (given, given) if given else exporters
         version = f"dcgm-exporter {in_words(*exporters)}"
-    return SourceCheck(source.kind, source.target, "", version, exporters, ticks[-1], lost, why, errors)
+    return SourceCheck(source.kind, source.target, "", version, exporters, tick, lost, why, errors)
 
 
-async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:
-    """Append ticks until the source has delivered what it can; return its error, if any."""
-    pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
-    async with read_loop(source, pipeline.process, is_logged=False) as outcomes:
-        async for outcome in outcomes:
-            if not isinstance(outcome, ComputedTick):
-                return outcome.message
-            ticks.append(outcome)
-            is_complete = all(result.real_utilization.coverage == 1 for result in outcome.results)
-            if source.kind not in ("dcgmi", "nvml") or is_complete or len(ticks) == TICKS:
-                break
-    return ""
+def _is_complete(target: Target) -> bool:
+    """Return whether the source has delivered what it can, or failed."""
+    return (
+        target.tick is None
+        or not target.up
+        or target.kind not in ("dcgmi", "nvml")
+        or target.samples == TICKS
+        or all(result.real_utilization.coverage == 1 for result in target.tick.results)
+    )
 
 
 def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:

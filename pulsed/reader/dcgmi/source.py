@@ -43,7 +43,7 @@ from pulsed.reader.dcgmi.discovery import (
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
-from pulsed.reader.source import SourceRequest
+from pulsed.reader.source import Source, SourceRequest
 from pulsed.translate.fields import fields_to_watch, superchip_fields
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ _LEAST_UPKEEP_SECONDS = 5.0
 """From one look at what changed to the next, also where entities come and go all the time."""
 
 
-class DcgmiSource:
+class DcgmiSource(Source):
     """The GPUs of one host engine, read by `dcgmi dmon`; `starts` counts successful starts of the fast fields' stream.
 
     Raises `ConfigError` if no field is requested.

@@ -16,7 +16,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.demo.settings import DemoSettings
 from pulsed.reader.demo.simulated_gpu import FIXED, PROFILED, SimulatedGpu, demo_layout, demo_values, owner_labels
-from pulsed.reader.source import SourceRequest
+from pulsed.reader.source import Source, SourceRequest
 
 
 class Node:
@@ -34,7 +34,7 @@ class Node:
         return demo_values(readings)
 
 
-class DemoSource:
+class DemoSource(Source):
     """Delivers the demo's ticks, one per interval; tick `n` shows the story at `n * interval` seconds.
 
     A reader that comes late gets the tick that is due; those it missed are skipped, never delivered in a burst.
@@ -49,8 +49,6 @@ class DemoSource:
     """
 
     kind = "demo"
-    failures = ()
-    restarts = 0
     target = "demo"
 
     def __init__(
@@ -99,9 +97,6 @@ class DemoSource:
         if (owners := owner_labels(elapsed, self._seed)) != self._owners:
             self._owners, self._layout = owners, demo_layout(self._name, owners)
         return RawTick(self.target, when, due, self.interval, self._layout, self._node.sample(elapsed))
-
-    async def close(self) -> None:
-        """Nothing is held, so nothing is let go of."""
 
 
 def open_sources(settings: DemoSettings, request: SourceRequest) -> Sequence[DemoSource]:

@@ -23,7 +23,7 @@ from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
-from pulsed.reader.source import SourceRequest
+from pulsed.reader.source import Source, SourceRequest
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular
 
 PROCESS_START = "process_start_time_seconds"
@@ -64,7 +64,7 @@ _LARGE_PAGE = 128 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-class ExporterSource:
+class ExporterSource(Source):
     """One exporter, or one saved page, read at a fixed cadence.
 
     Args:
@@ -82,7 +82,6 @@ class ExporterSource:
 
     kind = "exporter"
     failures = (ScrapeFailed, BadPage, TooManyGpus)
-    restarts = 0
 
     def __init__(
         self,

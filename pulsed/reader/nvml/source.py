@@ -29,7 +29,7 @@ from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.pauses import next_multiple
 from pulsed.reader.nvml.session import TARGET, DriverSession
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
-from pulsed.reader.source import SourceRequest
+from pulsed.reader.source import Source, SourceRequest
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ def driver_thread() -> DaemonThread:
     return DaemonThread("nvml")
 
 
-class NvmlSource:
+class NvmlSource(Source):
     """The GPUs of this machine, read from the driver at a fixed cadence.
 
     Args:
@@ -69,7 +69,6 @@ class NvmlSource:
         NvmlError,
         TooManyGpus,
     )
-    restarts = 0
 
     def __init__(
         self,

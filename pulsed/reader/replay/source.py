@@ -40,7 +40,7 @@ from pulsed.reader.replay.recording import (
     unreadable,
 )
 from pulsed.reader.replay.settings import ReplaySettings
-from pulsed.reader.source import SourceRequest
+from pulsed.reader.source import Source, SourceRequest
 
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
@@ -53,14 +53,17 @@ _Sample = DmonTick | Page | RawTick | SourceError
 _Samples = Generator[_Sample | None, None, str]
 
 
-class ReplaySource:
+class ReplaySource(Source):
     """One target of a recording. Made by `replay_sources`.
 
     The sources of a record take turns in the recorded order, so one that is neither read nor closed holds up the rest.
+
+    Args:
+        intervals: nominal seconds between two ticks by target; of a record, the longest of all its sessions. Those of
+            another recording may change when it is opened again.
     """
 
     kind = "replay"
-    restarts = 0
 
     def __init__(
         self,
@@ -70,11 +73,7 @@ class ReplaySource:
         failures: tuple[type[SourceError], ...] = (BadCapture, TooManyGpus),
     ) -> None:
         self._playback, self.target, self._intervals, self.failures = playback, target, intervals, failures
-
-    @property
-    def interval(self) -> float:
-        """Nominal seconds between two ticks; of a record, the longest of all its sessions."""
-        return self._intervals[self.target]
+        self.interval = intervals[target]
 
     async def read(self) -> RawTick:
         """Wait for the next tick of the recording.
@@ -85,7 +84,9 @@ class ReplaySource:
             TooManyGpus: a page or tick has more GPUs than the limit.
             SourceEnded: the recording is over.
         """
-        return await self._playback.next(self.target)
+        tick = await self._playback.next(self.target)
+        self.interval = self._intervals[self.target]
+        return tick
 
     async def close(self) -> None:
         """Leave the recording to its other targets; the last one closes the file. Safe to call twice."""

@@ -13,6 +13,7 @@ from pulsed.commands.doctor.source_check import SourceCheck, choose, probe
 from pulsed.errors import ScrapeFailed, SourceEnded
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
+from pulsed.reader.source import Source
 from tests.commands.doctor.setting import configured
 
 LAYOUT = Layout("exporter", ())
@@ -22,7 +23,7 @@ HELD = MappingProxyType({"profiling_held": (1001,)})
 
 
 @dataclass
-class Scripted:
+class Scripted(Source):
     """A source that fails as it is told, or hangs."""
 
     error: Exception | None = None
@@ -60,7 +61,7 @@ async def test_what_a_source_raises_is_found_and_not_raised(error: Exception | N
 
 
 async def test_a_mistake_of_pulsed_itself_costs_one_source_only(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.CRITICAL, "pulsed.collector.read_loop"):
+    with caplog.at_level(logging.CRITICAL, "pulsed.reader.source"):
         found = await probe(Scripted(ZeroDivisionError("oops")), configured())
     assert "internal error: ZeroDivisionError" in found.error
 
