@@ -1,7 +1,7 @@
 """A running `dcgmi dmon` as a stream of ticks, each stamped when its rows arrived.
 
-Cuts the output to lines, lets the parser cut those to ticks, and decides when a tick is whole and when each of several
-that come at once was printed. Does the work in the callback that brings the data: nothing is awaited per line.
+Cuts the output to lines as it arrives, lets the parser cut those to ticks, and decides when a tick is whole and when
+each of several that come at once was printed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from pulsed.reader.dmon.parser import DmonParser, DmonTick
 _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
 interval: dcgmi writes a tick at once, in a few pieces if it is large."""
-
-_TURNS = 2
-"""A complete tick counts as whole after so many turns of the loop without more output: what already waits in the pipe
-has then been read. Timers would do, but waking up costs as much as reading a tick."""
 
 _LONGEST_LINE = 2**14
 _MOST_UNPARSED_BYTES = 2 * 2**20
@@ -54,17 +50,13 @@ class DmonStream:
         self._rest = b""
         self._stamp = (wall(), clock())
         self._unparsed = 0
-        self._chunks = 0
-        self._received = 0.0
-        self._timer: asyncio.TimerHandle | None = None
         self._parsed: list[RawTick] = []
         self._waiting: deque[RawTick] = deque()
-        self._delivered_at = clock()
+        self._dated_at = clock()
         self._unreported: Counter[str] = Counter()
-        self._ticks = 0
-        self._over = False
+        self._is_over = False
         self._refusal: SourceError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._news = self._loop.create_future()
         self.late = 0
 
     async def start(self) -> None:
@@ -82,29 +74,26 @@ class DmonStream:
 
         Raises `SourceError` if the process ended, or hung: no tick for `patience` seconds.
         """
+        end = self._loop.time() + patience
         while not self._waiting:
-            if self._over:
-                raise self._failure()
-            ticks = self._ticks
-            self._waiter = self._loop.create_future()
-            await asyncio.wait({self._waiter}, timeout=patience)
-            if not self._waiter.done():
-                # Perhaps it was pulsed that stood still: let in what waits in the pipe before judging.
-                await asyncio.sleep(2 * self._quiet)
-                if ticks == self._ticks and not self._over:
-                    raise self._hung(patience)
+            if self._refusal is not None:
+                raise self._refusal
+            if not self._is_over and await self._has_output(self._pause(end)) and self._loop.time() < end:
+                continue
+            if self._end_tick():
+                end = self._loop.time() + patience
+            else:
+                raise self._failure() if self._is_over else self._hung(patience)
         return self._waiting.popleft()
 
     async def end(self) -> None:
         """End the process in order; if it does not want to, by force."""
-        self._cancel_timer()
         if self._child is not None:
             # It sleeps out its delay first. Nothing is lost if not: the engine drops the watches of a closed client.
             await self._child.end(_ORDERLY_SECONDS if self._interval < _ORDERLY_SECONDS else _SHORT_ORDERLY_SECONDS)
 
     async def end_now(self) -> None:
         """Kill the process."""
-        self._cancel_timer()
         if self._child is not None:
             await self._child.end_now()
 
@@ -112,6 +101,8 @@ class DmonStream:
         now = self._wall(), self._clock()
         if self._refusal is not None:
             return
+        if now[1] - self._stamp[1] >= self._quiet:
+            self._end_tick()  # nobody was waiting for it
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         lines = whole.decode("utf-8", "replace").split("\n") if newline else []
         if len(self._rest) > _LONGEST_LINE:
@@ -130,31 +121,24 @@ class DmonStream:
         if self._unparsed > _MOST_UNPARSED_BYTES:
             name = f"{self._command[0]} dmon"
             self._refuse(StreamHung(f"{name} does not print a dmon table", "See what source.dcgmi.path runs"))
-            return
-        self._chunks += 1
-        self._received = self._loop.time()
+        self._wake()
+
+    def _pause(self, end: float) -> float:
+        """Return the seconds without output after which the tick in progress is whole; without one, those until `end`.
+
+        After a complete tick nothing is waited for but what is in the pipe already.
+        """
         if self._parser.complete:
-            self._loop.call_soon(self._take_turn, self._chunks, _TURNS)
-        elif self._timer is None:
-            self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
+            return 0.0
+        return self._quiet if self._parsed or self._parser.begun else end - self._loop.time()
 
-    def _take_turn(self, chunks: int, turns: int) -> None:
-        """Wait for more that is already there, without sleeping."""
-        if chunks != self._chunks or self._over:
-            return
-        if turns:
-            self._loop.call_soon(self._take_turn, chunks, turns - 1)
-            return
-        self._cancel_timer()
-        self._deliver()
-
-    def _settle(self) -> None:
-        """Take the rest if it has been quiet for long enough."""
-        self._timer = None
-        if self._loop.time() - self._received < self._quiet / 2:
-            self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
-            return
-        self._deliver()
+    async def _has_output(self, seconds: float) -> bool:
+        """Wait for more output or its end; return whether there was any in time."""
+        self._news = self._loop.create_future()
+        await asyncio.wait({self._news}, timeout=seconds)
+        if not self._news.done():
+            await asyncio.sleep(0)  # uvloop's timers come before what waits in the pipe
+        return self._news.done()
 
     def _take(self, tick: DmonTick | None) -> None:
         if tick is None:
@@ -162,31 +146,29 @@ class DmonStream:
         self._parsed.append(
             RawTick(self._command[0], *self._stamp, self._interval, tick.layout, tick.values, tick.rejected)
         )
-        if len(self._parsed) > _MOST_WAITING:
-            self._leave_out([self._parsed.pop(0)])
+        if len(self._waiting) + len(self._parsed) > _MOST_WAITING:
+            self._leave_out([self._waiting.popleft() if self._waiting else self._parsed.pop(0)])
         self._unparsed = 0
 
-    def _deliver(self) -> None:
-        """Take the tick in progress as whole, and hand over the parsed ticks."""
+    def _end_tick(self) -> bool:
+        """Take the tick in progress as whole, and let the parsed ticks be read; return whether there was any."""
         self._take(self._parser.finish())
         ticks, self._parsed = self._parsed, []
         if not ticks:
-            return
-        self._ticks += len(ticks)
+            return False
         newest = ticks[-1].clock
-        gap, self._delivered_at = newest - self._delivered_at, newest
+        gap, self._dated_at = newest - self._dated_at, newest
         if len(ticks) > 1 and 2 * len(ticks) * self._interval < gap:
             # They waited for pulsed, and are fewer than the time has room for: the pipe was full, and dmon stood still
             # with it. Even the newest is old, by an unknown time. The next one is at most an interval away.
             self._leave_out(ticks)
-            return
+            return True
         self._waiting.extend(_spread(ticks, min(self._interval, gap / len(ticks))))
-        self._leave_out([self._waiting.popleft() for _ in range(len(self._waiting) - _MOST_WAITING)])
         if self._unreported:
             first = self._waiting[0]
             self._waiting[0] = replace(first, rejected=self._unreported + Counter(first.rejected))
-            self._unreported = Counter()
-        self._wake()
+            self._unreported.clear()
+        return True
 
     def _leave_out(self, late: Sequence[RawTick]) -> None:
         """Forget ticks, but for what was rejected with them."""
@@ -196,23 +178,19 @@ class DmonStream:
 
     def _refuse(self, error: SourceError) -> None:
         self._refusal = error
-        self._finish()
+        self._wake()
 
     def _finish(self) -> None:
         """Take the end of the output."""
-        self._cancel_timer()
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
             self._take(self._parser.feed_rest(rest))
-            self._deliver()
-        self._over = True
+        self._is_over = True
         self._wake()
 
-    def _failure(self) -> Exception:
+    def _failure(self) -> SourceError:
         assert self._child is not None
         name = f"{self._command[0]} dmon"
-        if self._refusal is not None:
-            return self._refusal
         texts = [message.text for message in self._parser.drain_messages()]
         return failure_of(name, self._child.status, texts + self._child.stderr)
 
@@ -224,13 +202,8 @@ class DmonStream:
         )
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if not self._news.done():
+            self._news.set_result(None)
 
 
 def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:

@@ -102,12 +102,17 @@ class DmonParser:
         self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
 
     @property
+    def begun(self) -> bool:
+        """Whether a tick is in progress."""
+        return bool(self._rows)
+
+    @property
     def complete(self) -> bool:
         """Whether the tick in progress already holds every entity of the tick before it.
 
         A live reader may then take it by `finish`, after a pause in which a new entity's row would arrive.
         """
-        return bool(self._rows) and bool(self._previous) and not self._awaited
+        return self.begun and bool(self._previous) and not self._awaited
 
     @property
     def rejected(self) -> Mapping[str, int]:
