@@ -11,7 +11,6 @@ from socket import gethostname
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.owner_lookup import OwnerLookup
-from pulsed.collector.source_log import SourceLog
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
@@ -24,7 +23,7 @@ from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
-from pulsed.reader.source import Source, internal_error
+from pulsed.reader.source import Source, SourceLog, internal_error
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.attribution.source import EXPORTED
 from pulsed.collector.connections import exporter_settings
-from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
+from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, gpus_of
 from pulsed.collector.target_discovery import MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.configuration import Config
@@ -248,7 +248,7 @@ class DiscoveredExporter(OwnNodeExporter):
     def __init__(self, endpoint: ExporterEndpoint, node: str, source: ExporterSource, claims: GpuClaims) -> None:
         remedy = "See which host engine the exporter reads (`-r`), and its variable NODE_NAME"
         super().__init__(source, node, f"{endpoint.url} of pod {endpoint.pod}", remedy)
-        self.endpoint, self.target, self._claims, self._gpus = endpoint, endpoint.target, claims, PageGpus(node)
+        self.endpoint, self.target, self._claims = endpoint, endpoint.target, claims
 
     async def read(self) -> RawTick:
         """Read the page, with the node in place of other hosts.
@@ -260,7 +260,7 @@ class DiscoveredExporter(OwnNodeExporter):
         finally:
             self._claims.tried(self.target)
         pod = f"{self.endpoint.namespace}/{self.endpoint.pod}"
-        await self._claims.claim(self.target, pod, self._gpus.of(tick))
+        await self._claims.claim(self.target, pod, gpus_of(tick, self._node))
         return tick
 
     def _host(self, labels: Mapping[str, str]) -> str:

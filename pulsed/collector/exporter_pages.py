@@ -103,31 +103,18 @@ class GpuName(NamedTuple):
     number: str
 
 
-class PageGpus:
-    """The GPUs on the pages of one exporter.
+def gpus_of(tick: RawTick, node: str) -> frozenset[GpuName]:
+    """Return the GPUs of an exporter's page, also those of which it has MIG instances only.
 
     Args:
         node: of the exporter.
     """
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-        self._layout: Layout | None = None
-        self._series: dict[GpuName, list[int]] = {}
-
-    def of(self, tick: RawTick) -> frozenset[GpuName]:
-        """Return the GPUs of a page, also those of which it has MIG instances only."""
-        if tick.layout is not self._layout:
-            self._layout, self._series = tick.layout, {}
-            for subject in exporter_entities(blocks_of(tick.layout), self._node):
-                name = GpuName(subject.entity.uuid, subject.entity.gpu)
-                self._series.setdefault(name, []).extend(position for position, _ in subject.series)
-        # A layout keeps series that are gone.
-        return frozenset(
-            name
-            for name, series in self._series.items()
-            if any(tick.values[position] is not None for position in series)
-        )
+    # A layout keeps series that are gone.
+    return frozenset(
+        GpuName(subject.entity.uuid, subject.entity.gpu)
+        for subject in exporter_entities(blocks_of(tick.layout), node)
+        if any(tick.values[position] is not None for position, _ in subject.series)
+    )
 
 
 class _Claim(NamedTuple):

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from pulsed.collector.source_log import REMIND_SECONDS
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.reader.source import REMIND_SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from pulsed import __version__
 from pulsed.collector.source_factory import found_sources
-from pulsed.collector.source_log import SourceLog
 from pulsed.collector.this_host import node_name
 from pulsed.commands.arguments import configuration
 from pulsed.configuration import Config
@@ -26,7 +25,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record_file import STDOUT, RecordFailed, RecordFile, open_record
 from pulsed.reader.record_lines import RecordWriter, Session
 from pulsed.reader.replay.recording import look
-from pulsed.reader.source import Source
+from pulsed.reader.source import Source, SourceLog
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pulsed.collector.exporter_pages import KEPT_SECONDS, GpuClaims, GpuName, PageGpus
+from pulsed.collector.exporter_pages import KEPT_SECONDS, GpuClaims, GpuName, gpus_of
 from pulsed.errors import DuplicateGpu
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
@@ -152,9 +152,9 @@ async def test_gpus_are_the_same_by_uuid_else_by_number(one: GpuName, other: Gpu
 
 def names(*pages: str) -> list[set[GpuName]]:
     """Return the GPUs of pages of one exporter."""
-    parser, gpus = PageParser(), PageGpus("node-a")
+    parser = PageParser()
     parsed = [parser.parse(page.encode()) for page in pages]
-    return [set(gpus.of(RawTick("x", 1.0, 1.0, 1.0, page.layout, page.values))) for page in parsed]
+    return [set(gpus_of(RawTick("x", 1.0, 1.0, 1.0, page.layout, page.values), "node-a")) for page in parsed]
 
 
 def test_the_gpus_of_a_page() -> None:

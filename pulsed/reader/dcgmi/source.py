@@ -268,22 +268,26 @@ class DcgmiSource(Source):
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
     def _tick(self, arrival: RawTick) -> RawTick:
-        self._maintain(arrival)
         slow_layout, slow_values = self._slow.latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
             self._parts, self._layout = parts, merged_layout(*parts)
+            self._note_entities(_entities(arrival.layout))
+        self._maintain()
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
 
-    def _maintain(self, arrival: RawTick) -> None:
+    def _note_entities(self, entities: frozenset[Labels]) -> None:
+        """Look for changes of the GPUs soon if rows came or went."""
+        if entities != self._entities:
+            self._entities = entities
+            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
+
+    def _maintain(self) -> None:
         """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
-        if arrival.layout is not self._parts[0] and (entities := _entities(arrival.layout)) != self._entities:
-            self._entities = entities
-            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
         if self._upkeep is not None and self._upkeep.done():
             self._upkeep.result()
             self._upkeep = None

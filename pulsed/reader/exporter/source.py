@@ -32,29 +32,18 @@ _REPUBLISHED = "pulsed_"
 """Prefix of metrics on the page of another pulsed, whose process is not the one that counts."""
 
 
-class PageEpoch:
-    """Finds the start of the process on the pages of one target."""
-
-    def __init__(self) -> None:
-        self._layout: Layout | None = None
-        self._position: int | None = None
-        self._epoch = UNKNOWN_EPOCH
-
-    def of(self, layout: Layout, values: Sequence[RawValue]) -> Epoch:
-        """Return the epoch of a page, the same object until it changes; that of the page before if it has none."""
-        if layout is not self._layout:
-            self._layout, self._position = layout, _position(layout)
-        value = None if self._position is None else values[self._position]
-        if isinstance(value, float) and isfinite(value) and (start := repr(value)) != self._epoch.exporter:
-            self._epoch = Epoch(exporter=start)
-        return self._epoch
-
-
-def _position(layout: Layout) -> int | None:
+def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epoch:
+    """Return the start of the process on a page; that of the page before, as the same object, if it has no other."""
     if any(series.name.startswith(_REPUBLISHED) for series in layout.series):
-        return None
-    found = (at for at, series in enumerate(layout.series) if series.name == PROCESS_START and not series.labels)
-    return next(found, None)
+        return before
+    starts = (
+        value
+        for series, value in zip(layout.series, values, strict=True)
+        if series.name == PROCESS_START and not series.labels
+    )
+    value = next(starts, None)
+    is_new = isinstance(value, float) and isfinite(value) and repr(value) != before.exporter
+    return Epoch(exporter=repr(value)) if is_new else before
 
 
 _AT_ONCE = 8
@@ -101,7 +90,7 @@ class ExporterSource(Source):
         self.interval = self._settings.interval
         self._scraper: Scraper | None = scraper or Scraper(self._settings)
         self._scraper.retain()
-        self._parser, self._epoch = PageParser(limits_for(self._settings.max_gpus)), PageEpoch()
+        self._parser, self._epoch = PageParser(limits_for(self._settings.max_gpus)), UNKNOWN_EPOCH
         self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
         self._start: float | None = None
         self._slot = -1
@@ -149,6 +138,7 @@ class ExporterSource(Source):
         if parsed.samples == 0:
             raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
         spent = time.perf_counter() - begun
+        self._epoch = page_epoch(parsed.layout, parsed.values, self._epoch)
         return RawTick(
             self.target,
             arrival,
@@ -158,7 +148,7 @@ class ExporterSource(Source):
             parsed.values,
             parsed.rejected,
             spent,
-            epoch=self._epoch.of(parsed.layout, parsed.values),
+            epoch=self._epoch,
             target_labels=self.labels,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch
-from pulsed.reader.exporter.source import PageEpoch
+from pulsed.reader.exporter.source import page_epoch
 from pulsed.reader.exposition.parser import PageParser
 
 GPU = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0"} 40\n'
@@ -25,14 +25,13 @@ START = "process_start_time_seconds 1.767e+09\n"
 )
 def test_the_start_of_the_process_is_the_epoch(page: str, epoch: Epoch) -> None:
     read = PageParser().parse(page.encode())
-    assert PageEpoch().of(read.layout, read.values) == epoch
+    assert page_epoch(read.layout, read.values, UNKNOWN_EPOCH) == epoch
 
 
 def test_the_epoch_is_the_same_object_until_it_changes() -> None:
-    parser, epoch = PageParser(), PageEpoch()
-    found = []
+    parser, found = PageParser(), [UNKNOWN_EPOCH]
     for start in (START, START, "", START, "process_start_time_seconds 1.8e+09\n"):
         read = parser.parse((GPU + start).encode())
-        found.append(epoch.of(read.layout, read.values))
-    assert all(each is found[0] for each in found[:4])
-    assert found[4] == Epoch(exporter="1800000000.0")
+        found.append(page_epoch(read.layout, read.values, found[-1]))
+    assert all(each is found[1] for each in found[1:5])
+    assert found[5] == Epoch(exporter="1800000000.0")

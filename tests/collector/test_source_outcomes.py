@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from pulsed.collector.collector import Collector, Pipeline
-from pulsed.collector.source_log import SourceLog
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import InternalError, ScrapeFailed, SourceEnded
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target
+from pulsed.reader.source import SourceLog
 from tests.support.sources import Scripted
 from tools.bench.ticks import raw_ticks
 
@@ -74,7 +74,7 @@ async def test_outcomes_are_stored_and_logged_once(caplog: pytest.LogCaptureFixt
 def test_a_source_that_still_has_no_data_is_logged_each_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, most: int
 ) -> None:
-    monkeypatch.setattr("pulsed.collector.source_log.REMIND_SECONDS", seconds)
+    monkeypatch.setattr("pulsed.reader.source.REMIND_SECONDS", seconds)
     log = SourceLog()
     for _ in range(3):
         log.failed("here", REFUSED)
