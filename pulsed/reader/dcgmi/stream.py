@@ -56,7 +56,7 @@ class DmonStream:
         self._unreported: Counter[str] = Counter()
         self._is_over = False
         self._refusal: SourceError | None = None
-        self._news = self._loop.create_future()
+        self._news: asyncio.Future[None] | None = None  # while `next` waits for output
         self.late = 0
 
     async def start(self) -> None:
@@ -101,8 +101,8 @@ class DmonStream:
         now = self._wall(), self._clock()
         if self._refusal is not None:
             return
-        if now[1] - self._stamp[1] >= self._quiet:
-            self._end_tick()  # nobody was waiting for it
+        if self._news is None and now[1] - self._stamp[1] >= self._quiet:
+            self._end_tick()  # no reader waits for it
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         lines = whole.decode("utf-8", "replace").split("\n") if newline else []
         if len(self._rest) > _LONGEST_LINE:
@@ -134,11 +134,14 @@ class DmonStream:
 
     async def _has_output(self, seconds: float) -> bool:
         """Wait for more output or its end; return whether there was any in time."""
-        self._news = self._loop.create_future()
-        await asyncio.wait({self._news}, timeout=seconds)
-        if not self._news.done():
-            await asyncio.sleep(0)  # uvloop's timers come before what waits in the pipe
-        return self._news.done()
+        self._news = news = self._loop.create_future()
+        try:
+            await asyncio.wait({news}, timeout=seconds)
+            if not news.done():
+                await asyncio.sleep(0)  # uvloop's timers come before what waits in the pipe
+            return news.done()
+        finally:
+            self._news = None
 
     def _take(self, tick: DmonTick | None) -> None:
         if tick is None:
@@ -202,7 +205,7 @@ class DmonStream:
         )
 
     def _wake(self) -> None:
-        if not self._news.done():
+        if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
 
