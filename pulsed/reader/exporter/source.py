@@ -34,16 +34,13 @@ _REPUBLISHED = "pulsed_"
 
 def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epoch:
     """Return the start of the process on a page; that of the page before, as the same object, if it has no other."""
-    if any(series.name.startswith(_REPUBLISHED) for series in layout.series):
-        return before
-    starts = (
-        value
-        for series, value in zip(layout.series, values, strict=True)
-        if series.name == PROCESS_START and not series.labels
-    )
-    value = next(starts, None)
-    is_new = isinstance(value, float) and isfinite(value) and repr(value) != before.exporter
-    return Epoch(exporter=repr(value)) if is_new else before
+    start = before.exporter
+    for series, value in zip(layout.series, values, strict=True):
+        if series.name.startswith(_REPUBLISHED):
+            return before
+        if series.name == PROCESS_START and not series.labels and isinstance(value, float) and isfinite(value):
+            start = repr(value)
+    return before if start == before.exporter else Epoch(exporter=start)
 
 
 _AT_ONCE = 8
@@ -102,29 +99,28 @@ class ExporterSource(Source):
 
         Raises `ScrapeFailed` if no page came, `BadPage` if nothing on it can be read, `TooManyGpus` for too many GPUs.
         """
-        if self._scraper is None:
+        scraper = self._scraper
+        if scraper is None:
             raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
         await self._next_moment()
-        if not self._url:
-            return await self._tick(await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes))
-        page = await self._scraper.fetch(self._url, self._login, self._settings.scrape_timeout)
-        return await self._tick(page)
+        if self._url:
+            page = await scraper.fetch(self._url, self._login, self._settings.scrape_timeout)
+        else:
+            page = await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
+        self.answered = clock = self._clock()
+        arrival = self._wall()
+        if not page or page.isspace():
+            raise BadPage(f"{self.target}: empty page", self._empty_remedy())
+        if len(page) <= _LARGE_PAGE:
+            return self._parse(page, arrival, clock)
+        async with scraper.large_pages:
+            return await asyncio.to_thread(self._parse, page, arrival, clock)
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""
         scraper, self._scraper = self._scraper, None
         if scraper is not None:
             await scraper.release()
-
-    async def _tick(self, page: bytes) -> RawTick:
-        self.answered = clock = self._clock()
-        arrival = self._wall()
-        if not page or page.isspace():
-            raise BadPage(f"{self.target}: empty page", self._empty_remedy())
-        if len(page) <= _LARGE_PAGE or self._scraper is None:
-            return self._parse(page, arrival, clock)
-        async with self._scraper.large_pages:
-            return await asyncio.to_thread(self._parse, page, arrival, clock)
 
     def _parse(self, page: bytes, arrival: float, clock: float) -> RawTick:
         begun = time.perf_counter()
