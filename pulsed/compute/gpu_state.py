@@ -72,6 +72,19 @@ class GpuState:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
+    def change_owner(self, owner: object, device: Device, inputs: Freshness | None) -> None:
+        """Continue with the samples of another target.
+
+        Args:
+            inputs: freshness of the samples of this target so far; None if it had none.
+        """
+        self.owner, self.device = owner, device
+        if inputs is not None:
+            inputs.continue_from(self.inputs)
+            self.inputs = inputs
+        if self.health is not None:
+            self.health.change_source()
+
     def is_free(self, now: float) -> bool:
         """Return whether another target may update it from this moment of the clock of the ticks on."""
         return self.owner is None or self.status == "gone" or self.counters is None or now > self.claimed_until

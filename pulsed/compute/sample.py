@@ -206,6 +206,11 @@ class Freshness:
         """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
         return self._counts_energy and self.state in ("repeated", "stale")
 
+    def continue_from(self, before: Freshness) -> None:
+        """Take what the samples of another source have shown of the GPU: whether its energy counter works."""
+        self._counts_energy |= before._counts_energy
+        self._energy_moved |= before._energy_moved
+
     def update(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
         """Take the next sample.
 

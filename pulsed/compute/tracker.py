@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pulsed.compute.absence import AbsenceTracker
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, SampleClock, SampleDecision
+from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Freshness, SampleClock, SampleDecision
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device
@@ -80,6 +80,8 @@ class Tracker:
         self._devices: tuple[Device, ...] | None = None
         self._gpus = TickGpus((), (), ())
         self._is_settled = True
+        self._duplicates: dict[str, Freshness] = {}
+        """By GPU that another target updates, the freshness of its inputs here."""
 
     def forget(self, state: GpuState) -> Removal:
         """Forget an absent GPU by request; if it returns, it is another one."""
@@ -106,9 +108,10 @@ class Tracker:
         for position, (state, reading) in enumerate(zip(self._gpus.states, tick.readings, strict=True)):
             if state.owner is not self:
                 if not is_new or not state.is_free(now):
+                    self._duplicate(state, reading, tick, is_new=is_new)
                     duplicates.append(position)
                     continue
-                self._take_over(state, tick.devices[position], tick.interval)
+                self._take_over(state, tick.devices[position], tick.interval, decision.covered)
             elif are_devices_new and state.last_sample.tick != before.tick:
                 state.decision = self._clock.decide_since(state.last_sample, tick.interval)
             else:
@@ -118,6 +121,13 @@ class Tracker:
             self._advance(state, NOTHING, tick, is_new=is_new)
         return TrackedTick(self._gpus, decision, self.absence.pop_removed(), now, frozenset(duplicates))
 
+    def _duplicate(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
+        """Take the freshness of the inputs of a GPU that another target updates."""
+        if is_new:
+            now = self._clock.now - state.started
+            inputs = self._duplicates.setdefault(state.key, Freshness())
+            inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
+
     def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
         """Take the time of the tick, and the freshness of the inputs."""
         state.now, state.time, state.interval = self._clock.now - state.started, self._clock.time, tick.interval
@@ -125,8 +135,12 @@ class Tracker:
         if is_new:
             state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
 
-    def _take_over(self, state: GpuState, device: Device, interval: float) -> None:
-        """Become the owner of a GPU; its time continues, whatever clock the owner before had."""
+    def _take_over(self, state: GpuState, device: Device, interval: float, covered: float) -> None:
+        """Become the owner of a GPU; its time continues, whatever clock the owner before had.
+
+        Args:
+            covered: seconds since the tick before, if that was not long ago: it may have had a duplicate.
+        """
         now, newest = self._clock.now, state.started + state.now
         elapsed = now - (state.last_sample.now if state.status == "gone" else newest)
         if state.counters is None:
@@ -134,13 +148,14 @@ class Tracker:
         else:
             if elapsed <= 0.0:  # another clock
                 state.decision = SampleDecision("restart")
-            elif elapsed <= GAP_INTERVALS * max(interval, state.interval) + ROUNDING:
+            elif elapsed <= GAP_INTERVALS * max(interval, state.interval) + covered + ROUNDING:
                 state.decision = SampleDecision("next", elapsed, elapsed)
             else:
                 state.decision = SampleDecision("gap", elapsed)
             state.status = "back" if state.status == "gone" else "present"
         state.started += min(now - newest, 0.0)
-        state.owner, state.device, self._is_settled = self, device, False
+        state.change_owner(self, device, self._duplicates.pop(state.key, None))
+        self._is_settled = False
 
     def _leave_tick(self) -> None:
         """Note the time of the newest sample of all GPUs of the tick, which is that of the newest tick."""
@@ -166,6 +181,7 @@ class Tracker:
             states[state.key] = state
             if device.entity.kind == "gpu":
                 boards[device.entity.board] = state
+        self._duplicates = {key: inputs for key, inputs in self._duplicates.items() if key in states}
         absent = self._table.absent(self, states)
         self.absence.update(tick, states, absent, restarted, now)
         found = tuple(states.values())

@@ -237,6 +237,11 @@ class GpuHealth:
             rule.observe(state, inputs, now)
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
+    def change_source(self) -> None:
+        """Take another source of the same GPU from the next sample on."""
+        self.inputs.xids.change_source()
+        self.restarts.change_source()
+
     def evaluate(self) -> None:
         """Evaluate all checks on the newest sample."""
         inputs, is_first = self.inputs, self._second is None

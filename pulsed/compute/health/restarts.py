@@ -110,6 +110,10 @@ class Restarts:
     signs: Resets = field(default_factory=Resets)
     absent: int = 0
 
+    def change_source(self) -> None:
+        """Take another source of the same GPU: it has its own engine and exporter, and may be some time behind."""
+        self.epoch, self.signs = self.epoch._replace(engine="", exporter=""), Resets()
+
     def take_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
         """Take another epoch.
 

@@ -156,6 +156,10 @@ class XidLog:
         """Take another list of fields: what is there now may be old."""
         self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
 
+    def change_source(self) -> None:
+        """Take another source of the same GPU: what it has now is not new, and it has counts of its own."""
+        self._gauge, self._has_none, self.totals, self._counts = None, False, None, None
+
     def update(self, gauge: float | None, extras: Extras | None, programs: Programs, now: float) -> Mapping[int, int]:
         """Return the codes that happened since the sample before, the follower 45 included, and how often.
 

@@ -197,12 +197,15 @@ def _xids_are_counted(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[
 
 
 def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
-    """Repeated values are certainly old only with power and an energy counter that has moved before."""
+    """Repeated values are certainly old only with power and an energy counter that has moved before. A GPU that another
+    target updates is ok by the values of that one."""
     fresh_at: dict[tuple[str, str], float] = {}
     measured: Counter[tuple[str, str]] = Counter()
     for at, (step, ticks) in enumerate(zip(sequence, done.ticks, strict=True)):
         for target, tick in ticks.items():
-            for device, result, reading in zip(tick.devices, tick.results, tick.readings, strict=True):
+            for position, (device, result, reading) in enumerate(
+                zip(tick.devices, tick.results, tick.readings, strict=True)
+            ):
                 key = (target, device.entity.uuid)
                 has_proof = bool(reading.energy_joules_total) and reading.power_watts is not None
                 if device.entity.uuid in step.shown[target].fresh:
@@ -212,7 +215,7 @@ def _ok_needs_vitals(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[i
                     if any(getattr(reading, name) is not None for name in VITAL):
                         fresh_at[key] = step.clock  # for all that can be known
                     continue
-                if measured[key] < 2:
+                if measured[key] < 2 or position in tick.standby:
                     continue
                 age = step.clock - fresh_at.get(key, step.clock)
                 if result.health.state == "ok" and age > max(
