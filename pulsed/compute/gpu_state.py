@@ -72,16 +72,10 @@ class GpuState:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
-    def change_owner(self, owner: object, device: Device, inputs: Freshness | None) -> None:
-        """Continue with the samples of another target.
-
-        Args:
-            inputs: freshness of the samples of this target so far; None if it had none.
-        """
-        self.owner, self.device = owner, device
-        if inputs is not None:
-            inputs.continue_from(self.inputs)
-            self.inputs = inputs
+    def change_owner(self, owner: object, device: Device, inputs: Freshness) -> None:
+        """Continue with the samples of another target, whose inputs so far had this freshness."""
+        inputs.continue_from(self.inputs)
+        self.owner, self.device, self.inputs = owner, device, inputs
         if self.health is not None:
             self.health.change_source()
 

@@ -80,8 +80,8 @@ class Tracker:
         self._devices: tuple[Device, ...] | None = None
         self._gpus = TickGpus((), (), ())
         self._is_settled = True
-        self._duplicates: dict[str, Freshness] = {}
-        """By GPU that another target updates, the freshness of its inputs here."""
+        self._inputs: dict[str, Freshness] = {}
+        """By GPU, the freshness of its inputs in this target, also while another one updates it."""
 
     def forget(self, state: GpuState) -> Removal:
         """Forget an absent GPU by request; if it returns, it is another one."""
@@ -103,11 +103,11 @@ class Tracker:
             for state in self._gpus.states:
                 if state.owner is self:
                     state.status = "present"
-        now, is_new = self._clock.now, decision.kind != "repeat"
+        is_new = decision.kind != "repeat"
         duplicates = []
         for position, (state, reading) in enumerate(zip(self._gpus.states, tick.readings, strict=True)):
             if state.owner is not self:
-                if not is_new or not state.is_free(now):
+                if not is_new or not self._may_take_over(state):
                     self._duplicate(state, reading, tick, is_new=is_new)
                     duplicates.append(position)
                     continue
@@ -119,13 +119,17 @@ class Tracker:
             self._advance(state, reading, tick, is_new=is_new)
         for state in self._gpus.missing:
             self._advance(state, NOTHING, tick, is_new=is_new)
-        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), now, frozenset(duplicates))
+        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates))
+
+    def _may_take_over(self, state: GpuState) -> bool:
+        """Return whether this target may update a GPU of another one: that one is late, or has only old values."""
+        inputs = self._inputs.get(state.key)
+        return state.is_free(self._clock.now) or (inputs is not None and inputs.is_fresh and not state.inputs.is_fresh)
 
     def _duplicate(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
         """Take the freshness of the inputs of a GPU that another target updates."""
         if is_new:
-            now = self._clock.now - state.started
-            inputs = self._duplicates.setdefault(state.key, Freshness())
+            now, inputs = self._clock.now - state.started, self._inputs.setdefault(state.key, Freshness())
             inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
 
     def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
@@ -154,7 +158,7 @@ class Tracker:
                 state.decision = SampleDecision("gap", elapsed)
             state.status = "back" if state.status == "gone" else "present"
         state.started += min(now - newest, 0.0)
-        state.change_owner(self, device, self._duplicates.pop(state.key, None))
+        state.change_owner(self, device, self._inputs.setdefault(state.key, Freshness()))
         self._is_settled = False
 
     def _leave_tick(self) -> None:
@@ -174,15 +178,16 @@ class Tracker:
         for device in tick.devices:
             state = self._table.find(device, self._here, self, states.keys(), now)
             if state.owner is None and state.counters is None:
-                state.owner = self
+                state.owner, self._inputs[state.key] = self, state.inputs
             if state.owner is self:
                 is_first = not state.last_sample.tick  # since the restart
                 state.status = "new" if is_first else "back" if state.status == "gone" else "present"
             states[state.key] = state
             if device.entity.kind == "gpu":
                 boards[device.entity.board] = state
-        self._duplicates = {key: inputs for key, inputs in self._duplicates.items() if key in states}
         absent = self._table.absent(self, states)
+        remembered = states.keys() | {state.key for state in absent}
+        self._inputs = {key: inputs for key, inputs in self._inputs.items() if key in remembered}
         self.absence.update(tick, states, absent, restarted, now)
         found = tuple(states.values())
         self._gpus = TickGpus(
