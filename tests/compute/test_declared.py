@@ -29,10 +29,9 @@ from pulsed.errors import ConfigError
             "health.clock_events",
             {
                 "PART": 5,
-                "FINE": 60,
-                "LONGEST": 600,
+                "MAX_WINDOW": 600,
                 "SHARES_WINDOW": 60,
-                "FEWEST_SAMPLES": 3,
+                "MIN_SAMPLES": 3,
                 "SW_THERMAL_BIT": 0x20,
                 "HW_THERMAL_BIT": 0x40,
                 "POWER_BRAKE_BIT": 0x80,

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from math import ceil
+from operator import attrgetter
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
-from pulsed.model.health import STATES, CheckState, State
+from pulsed.model.health import SEVERITY, STATES, CheckState, State
 
 JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""
@@ -19,7 +20,7 @@ JITTER = 0.5
 HISTORY_SECONDS = 30 * DAY
 """For so long it is remembered that a check was raised."""
 
-MOST_REMEMBERED = 8
+MAX_REMEMBERED = 8
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ class Check:
         """The inputs that decide."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
 
+    def applies_to(self, inputs: GpuInputs, is_guest: bool) -> bool:
+        """Return whether it makes sense for a GPU without any of its inputs."""
+        return not (
+            self.optional
+            or (is_guest and not self.guest)
+            or all(name.startswith(missing_from_model(inputs.model)) for name in self.inputs)
+            or any(inputs.value(name) is not None for name in self.unless)
+        )
+
     @property
     def applicability(self) -> tuple[str, ...]:
         """The readings whose presence decides whether it applies."""
@@ -115,77 +125,66 @@ class GpuCheck:
         self.events = 0
         self.history: tuple[float, ...] = ()
 
-    def severity(self, inputs: GpuInputs) -> int:
-        """Return the severity that its rules have now; -1 for unknown."""
-        return -1 if self._is_superseded(inputs) else max([rule.severity for rule in self.rules])
-
-    def evaluate(self, inputs: GpuInputs, now: float) -> None:
-        """Evaluate its rules, at a moment of the GPU's clock."""
-        for rule, state in zip(self.check.rules, self.rules, strict=True):
-            rule.evaluate(state, inputs, now)
-            if state.events:
-                self.events, state.events = self.events + state.events, 0
-
-    def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> None:
+    def evaluate(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> None:
         """Update the state from its rules.
 
-        A guest is a GPU that is a share of a board. The time of the sample is in Unix seconds, and by the GPU's clock.
+        Args:
+            inputs: of the newest sample.
+            is_guest: whether the GPU is a share of a board.
+            time: of the sample, in Unix seconds.
+            now: the same by the GPU's clock.
         """
-        check, old = self.check, self.state
-        covered = True in [rule.is_covered for rule in self.rules]
-        severities = [rule.severity for rule in self.rules]
-        severity = max(severities)
-        worst = severities.index(severity)
-        applies = covered or not (
-            check.optional
-            or (is_guest and not check.guest)
-            or all(name.startswith(missing_from_model(inputs.model)) for name in check.inputs)
-            or any(inputs.value(name) is not None for name in check.unless)
-        )
-        if self._is_superseded(inputs):
-            severity, covered, applies = -1, False, False
-        rule, state = self.rules[worst], STATES[severity + 1]
+        for rule, rule_state in zip(self.check.rules, self.rules, strict=True):
+            rule.evaluate(rule_state, inputs, now)
+            if rule_state.events:
+                self.events, rule_state.events = self.events + rule_state.events, 0
+        old = self.state
+        worst = max(self.rules, key=attrgetter("severity"))  # the first of equal ones
+        severity, covered = worst.severity, any(rule.is_covered for rule in self.rules)
+        applies = covered or self.check.applies_to(inputs, is_guest)
+        if self.check.superseded_by and inputs.value(self.check.superseded_by) is not None:
+            severity, covered, applies = SEVERITY["unknown"], False, False
+        state = STATES[severity + 1]
         last_event = self._last_event(time, now)
-        ignored = rule.ignored if severity == 0 else ""
-        is_same = state == old.state
+        message = worst.ignored if severity == 0 else ""
         if severity > 0:
-            self._count(worst, now)
-        elif is_same and (covered, applies, last_event, ignored) == (
-            old.covered,
-            old.applies,
-            old.last_event,
-            old.message,
+            if old.severity <= 0:
+                self._record_raise(worst, now)
+            message = self._message(worst, time, now)
+        elif (state, covered, applies, last_event, message) == (
+            *(old.state, old.covered, old.applies, old.last_event, old.message),
         ):
             return
-        evidence = check.rules[worst].evidence(rule, inputs) if severity >= 0 else ()
-        if is_same and old.evidence and not (severity > 0 and covered and evidence):
+        evidence = self._rule_of(worst).evidence(worst, inputs) if severity >= 0 else ()
+        if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of ok when it was entered, of a raised state when it was covered last
         self.state = CheckState(
-            id=check.id,
+            id=self.check.id,
             state=state,
-            since=old.since if is_same else time,
+            since=old.since if state == old.state else time,
             last_event=last_event,
-            message=self._message(rule, time, now) if severity > 0 else ignored,
+            message=message,
             evidence=evidence,
-            remedy=_remedy(check, worst, state, rule, evidence, len(self.history) > 1) if severity > 0 else "",
+            remedy=self._remedy(worst, state, evidence) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
 
-    def _count(self, worst: int, now: float) -> None:
-        """Count an event and remember it, if the check is raised only now."""
-        if self.state.severity > 0:
-            return
-        if not self.check.rules[worst].counts_events:
+    def _rule_of(self, state: RuleState) -> Rule:
+        return self.check.rules[self.rules.index(state)]
+
+    def _record_raise(self, worst: RuleState, now: float) -> None:
+        """Count an event, and remember that the check is raised now."""
+        if not self._rule_of(worst).counts_events:
             self.events += 1
         if self.check.recurs:
-            known = [at for at in self.history if now - at < HISTORY_SECONDS]
-            self.history = (*known[1 - MOST_REMEMBERED :], now)
+            recent = [at for at in self.history if now - at < HISTORY_SECONDS]
+            self.history = (*recent[1 - MAX_REMEMBERED :], now)
 
-    def _message(self, rule: RuleState, time: float, now: float) -> str:
-        detail = rule.detail or ("" if rule.xid is None else f"XID {rule.xid}, {xid_of(rule.xid).description}")
+    def _message(self, worst: RuleState, time: float, now: float) -> str:
+        detail = worst.detail or ("" if worst.xid is None else f"XID {worst.xid}, {xid_of(worst.xid).description}")
         title = f"{self.check.title}: {detail}" if detail else self.check.title
-        cause = f"; each time of {_either(rule.suspects)}" if rule.suspects else ""
+        cause = f"; each time of {' or '.join(worst.suspects)}" if worst.suspects else ""
         return f"{title}{cause}{self._before(time, now)}"
 
     def _before(self, time: float, now: float) -> str:
@@ -196,35 +195,23 @@ class GpuCheck:
         date = datetime.fromtimestamp(time - (now - self.history[-2]), UTC)
         return f" (raised {len(self.history)} times within {max(1, ceil(days))} d, before on {date:%Y-%m-%d})"
 
-    def _is_superseded(self, inputs: GpuInputs) -> bool:
-        return bool(self.check.superseded_by) and inputs.value(self.check.superseded_by) is not None
+    def _remedy(self, worst: RuleState, state: State, evidence: tuple[tuple[str, float], ...]) -> str:
+        if worst.suspects:
+            programs = " or ".join(worst.suspects)
+            return f"XID {worst.xid} repeats with one program: look for its error in the log of {programs}."
+        advice = worst.advice or (advice_on(worst.xid, state) if worst.xid is not None else "")
+        numbers: dict[str, float | str] = {**dict(evidence), **({"advice": advice} if advice else {})}
+        recurs = f" {self.check.recurs}" if len(self.history) > 1 else ""
+        try:
+            return self.check.remedy_at(state).format_map(numbers) + recurs
+        except KeyError:  # held after its inputs have disappeared
+            return f"{self.check.title}: check the GPU again, its readings are gone."
 
     def _last_event(self, time: float, now: float) -> float | None:
         moments = [rule.event_at for rule in self.rules if rule.event_at is not None]
-        if not moments:
-            return None
-        return without_jitter(time - (now - max(moments)), self.state.last_event)
+        return without_jitter(time - (now - max(moments)), self.state.last_event) if moments else None
 
 
 def without_jitter(time: float, before: float | None) -> float:
     """Return the time of an event in Unix seconds: the one before if that is the same event."""
     return before if before is not None and abs(time - before) < JITTER else time
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join(names)
-
-
-def _remedy(
-    check: Check, worst: int, state: State, rule: RuleState, evidence: tuple[tuple[str, float], ...], recurs: bool
-) -> str:
-    if rule.suspects:
-        return f"XID {rule.xid} repeats with one program: look for its error in the log of {_either(rule.suspects)}."
-    advice = check.rules[worst].advice(rule, dict(evidence))
-    numbers: dict[str, float | str] = dict(evidence) | ({"advice": advice} if advice else {})
-    if rule.xid is not None:
-        numbers["advice"] = advice or advice_on(rule.xid, state)
-    try:
-        return check.remedy_at(state).format_map(numbers) + (f" {check.recurs}" if recurs else "")
-    except KeyError:  # held after its inputs have disappeared
-        return f"{check.title}: check the GPU again, its readings are gone."

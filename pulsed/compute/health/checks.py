@@ -12,26 +12,25 @@ from operator import eq, gt, lt
 
 from pulsed.compute.health.check import Check, check
 from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
-from pulsed.compute.health.dcgm_rule import MILD_RESULT, DcgmResult, LinkOutlier, LinksDown
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.rule import DAY, HOUR, MINUTE, When, duration
-from pulsed.compute.health.rule_kinds import (
+from pulsed.compute.health.measures import (
+    MILD_RESULT,
     PCIE_LIMIT_INPUTS,
-    Codes,
-    Duty,
-    Increase,
-    Level,
+    dcgm_result,
     difference,
     distance,
     faults,
+    links_down,
     of_data_centre,
+    outlier_recoveries,
     pcie_replay_limit,
     pcie_width_ratio,
     ratio,
-    step,
     total,
 )
-from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
+from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Measure, Rule, When, duration
+from pulsed.compute.health.rule_kinds import Codes, Duty, Increase, step
+from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
 from pulsed.compute.health.xids import ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.model.health import State
@@ -43,34 +42,55 @@ _RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")
 _SOURCE = "NVML's clocks event reasons"
 
 
-def _event_count(reason: str, state: State) -> Level:
+def _pending(name: str, text: str) -> Rule:
+    """Return a rule for a repair that waits for a reset: it is kept for a day while its input is absent."""
+    return Rule(name, {"warn": 1}, text, number="", lasts=DAY)
+
+
+def _defect(name: str, state: State, text: str) -> Rule:
+    """Return a rule for a defect that no reset repairs: it is kept for a day while its input is absent."""
+    return Rule(name, {state: 1}, text, number="", lasts=DAY, ends_with_reset=False)
+
+
+def _above(name: str, levels: Mapping[State, float], limit: str, inputs: tuple[str, str], fallback: str) -> Rule:
+    """Return a rule for a temperature relative to a limit of the device, otherwise of its model."""
+    text = f"°C relative to the {limit}"
+    return Rule(
+        name, levels, text, inputs, number="from {:+g}", by=difference, fallback=fallback, enter=30.0, clear=3.0
+    )
+
+
+def _slowdown(reason: str, levels: Mapping[State, float], text: str, bits: int) -> Duty:
+    """Return a rule for clocks that are reduced for a reason with a counter of its own."""
+    return Duty(f"{reason}_ratio", levels, text, (f"{reason}_slowdown_seconds_total",), bits=bits)
+
+
+def _event_count(reason: str, state: State) -> Rule:
     """Return a rule for dcgm-exporter's count of a clock event, for pages without `clocks_event_reasons`."""
-    return Level(
+    return Rule(
         f"clock_event_{reason}", {state: 3}, "samples with it in dcgm-exporter's window", enter=MINUTE, hold=5 * MINUTE
     )
 
 
-_BRAKE = Duty(
-    "power_brake_ratio",
-    {"warn": 0.05},
-    "the power brake",
-    ("power_brake_slowdown_seconds_total",),
-    bits=POWER_BRAKE_BIT,
-)
+def _below_maximum(quantity: str, levels: Mapping[State, float], text: str, by: Measure) -> Rule:
+    """Return a rule for a PCIe link that has less than it can while the GPU is active.
 
-
-def _defect(name: str, state: State, text: str) -> Level:
-    """Return a rule for a defect that no reset repairs: it is kept for a day while its input is absent."""
-    return Level(name, {state: 1}, text, number="", lasts=DAY, ends_with_reset=False)
-
-
-def _above(name: str, levels: Mapping[State, float], limit: str, inputs: tuple[str, str], fallback: str) -> Level:
-    """Return a rule for a temperature relative to a limit of the device, else of its model."""
-    text = f"°C relative to the {limit}"
-    return Level(
-        name, levels, text, inputs, number="from {:+g}", by=difference, fallback=fallback, enter=30.0, clear=3.0
+    An idle link has a lower generation, and on some boards fewer lanes.
+    """
+    return Rule(
+        f"pcie_{quantity}_ratio",
+        levels,
+        f"of the device's {text} in P0 and while active",
+        (f"pcie_link_{quantity}", f"pcie_link_{quantity}_max"),
+        number="below {:.0%}",
+        by=by,
+        below=True,
+        when=(When("performance_state", eq, 0), When(ACTIVITY, gt, 0)),
+        enter=MINUTE,
     )
 
+
+_BRAKE = _slowdown("power_brake", {"warn": 0.05}, "the power brake", POWER_BRAKE_BIT)
 
 _REPLAYS = Increase(
     "pcie_replays_over_limit",
@@ -86,17 +106,12 @@ _REPLAYS = Increase(
     hold=10 * MINUTE,
 )
 
-_RECOVERED = "nvlink_link_recoveries_successful_total"
-
-_LOADED = (When("performance_state", eq, 0), When(ACTIVITY, gt, 0))
-"""An idle link has a lower generation, and on some boards fewer lanes."""
-
 CHECKS: tuple[Check, ...] = (
     # Whether the GPU and its readings are available, what the driver requests, and the errors that it reports.
     check(
         "gpu_lost",
         "The GPU does not answer",
-        Level(
+        Rule(
             "polls_missed",
             {"crit": 2},
             f"polls in a row without the GPU although its source delivers; until it answered for {duration(MINUTE)}",
@@ -133,14 +148,14 @@ CHECKS: tuple[Check, ...] = (
     check(
         "telemetry",
         "Readings are blank or frozen",
-        Level(
+        Rule(
             "inputs_blank_ratio",
             {"warn": 0.5},
             "of the inputs that the GPU once had blank",
             number="with {:.0%}",
             enter=30.0,
         ),
-        Level(
+        Rule(
             "inputs_age_seconds",
             {"warn": FRESH_SECONDS},
             "and 3 intervals without a current temperature, power, clock, utilization or energy",
@@ -157,7 +172,7 @@ CHECKS: tuple[Check, ...] = (
         "xid_critical",
         "An XID that needs a reset or a restart",
         XidRule(
-            inputs=(*XID_INPUTS, *CORROBORATION),
+            inputs=SEVERITY_INPUTS,
             text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
             choose="critical",
             keep={"crit": CRITICAL_SECONDS},
@@ -172,7 +187,7 @@ CHECKS: tuple[Check, ...] = (
         "xid_warning",
         "An XID that affected work on this GPU",
         XidRule(
-            inputs=(*XID_INPUTS, *CORROBORATION),
+            inputs=SEVERITY_INPUTS,
             text="after an XID of that severity, or until a reset",
             choose="warning",
             keep={"info": 10 * MINUTE, "warn": HOUR},
@@ -201,7 +216,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "ecc_uncorrectable",
         "Uncorrected memory errors",
-        Level("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
+        Rule("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
         step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
         remedy="Uncorrected memory errors may have spoiled results: warn the owner, drain the node, reset the GPU, "
         "then check row remapping.",
@@ -252,8 +267,8 @@ CHECKS: tuple[Check, ...] = (
     check(
         "row_remap_pending",
         "A memory repair waits for a reset",
-        Level("row_remap_pending", {"warn": 1}, "while a row remapping waits for a reset", number="", lasts=DAY),
-        Level("retired_pages_pending", {"warn": 1}, "while a page retirement waits for a reset", number="", lasts=DAY),
+        _pending("row_remap_pending", "while a row remapping waits for a reset"),
+        _pending("retired_pages_pending", "while a page retirement waits for a reset"),
         remedy=f"A memory repair waits for a reset: {RESET_LATER}.",
         source="NVIDIA's memory error management",
     ),
@@ -261,7 +276,7 @@ CHECKS: tuple[Check, ...] = (
         "row_remap_growth",
         "Memory rows were replaced",
         step("remapped_rows_uncorrectable_total", "warn", "rows replaced for uncorrected errors", DAY, lifetime=True),
-        Level(
+        Rule(
             "remapped_rows_uncorrectable",
             {"crit": 512},
             "replaced rows in all",
@@ -280,7 +295,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "retired_pages",
         "Many retired memory pages",
-        Level(
+        Rule(
             "retired_pages",
             {"warn": 48, "crit": 63},
             "retired pages",
@@ -307,13 +322,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "thermal_hw",
         "Hardware cuts the clocks because of heat",
-        Duty(
-            "hardware_thermal_ratio",
-            {"hot": 0.05, "crit": 0.5},
-            "the hardware because of heat",
-            ("hardware_thermal_slowdown_seconds_total",),
-            bits=HW_THERMAL_BIT,
-        ),
+        _slowdown("hardware_thermal", {"hot": 0.05, "crit": 0.5}, "the hardware because of heat", HW_THERMAL_BIT),
         _event_count("hw_thermal", "hot"),
         remedy="Hardware protection cuts the clocks: check fans, airflow, coolant and nearby nodes now.",
         source=_SOURCE,
@@ -321,13 +330,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "thermal_sw",
         "The driver lowers the clocks because of heat",
-        Duty(
-            "software_thermal_ratio",
-            {"hot": 0.1},
-            "the driver because of heat",
-            ("software_thermal_slowdown_seconds_total",),
-            bits=SW_THERMAL_BIT,
-        ),
+        _slowdown("software_thermal", {"hot": 0.1}, "the driver because of heat", SW_THERMAL_BIT),
         Duty(
             "thermal_violation_ratio",
             {"hot": 0.1},
@@ -342,7 +345,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "temp_margin",
         "Close to the GPU's own temperature limit",
-        Level(
+        Rule(
             "temperature_margin_celsius",
             {"warn": 5, "hot": 0, "crit": -2},
             "below the limit",
@@ -440,28 +443,8 @@ CHECKS: tuple[Check, ...] = (
     check(
         "pcie_link",
         "The PCIe link is narrower or slower than it can be",
-        Level(
-            "pcie_width_ratio",
-            {"warn": 0.999, "crit": 0.499},
-            "of the device's lanes in P0 and while active",
-            ("pcie_link_width", "pcie_link_width_max"),
-            number="below {:.0%}",
-            by=pcie_width_ratio,
-            below=True,
-            when=_LOADED,
-            enter=MINUTE,
-        ),
-        Level(
-            "pcie_generation_ratio",
-            {"warn": 0.999},
-            "of the device's PCIe generation in P0 and while active",
-            ("pcie_link_generation", "pcie_link_generation_max"),
-            number="below {:.0%}",
-            by=ratio,
-            below=True,
-            when=_LOADED,
-            enter=MINUTE,
-        ),
+        _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
+        _below_maximum("generation", {"warn": 0.999}, "PCIe generation", ratio),
         remedy="The GPU runs on a narrower or slower PCIe link than it can: reseat it and check the slot and BIOS.",
         source="the device's own maximum; links idle at a lower generation",
     ),
@@ -482,19 +465,19 @@ CHECKS: tuple[Check, ...] = (
         step("nvlink_receive_errors_total", "warn", "receive errors", 10 * MINUTE),
         step("nvlink_link_recoveries_total", "warn", "link recoveries", 10 * MINUTE),
         step("nvlink_link_recoveries_failed_total", "crit", "failed link recoveries", 10 * MINUTE),
-        Level(
+        Rule(
             "nvlink_effective_bit_error_ratio",
             {"warn": 1.000001e-12, "crit": 1.000001e-6},
             "effective bit errors per bit",
             number="above {:g}",
             hold=10 * MINUTE,
         ),
-        LinkOutlier(
+        Rule(
             "nvlink_recoveries_of_one_link",
             {"info": 1, "warn": 100},
             "recoveries of one link while no other has any: it may fail within days",
             ("nvlink_counters",),
-            quantities=("nvlink_link_recoveries_total", "nvlink_recovery_errors_total", _RECOVERED),
+            by=outlier_recoveries,
         ),
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
         critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",
@@ -503,11 +486,12 @@ CHECKS: tuple[Check, ...] = (
     check(
         "nvlink_down",
         "NVLinks are not up",
-        LinksDown(
+        Rule(
             "nvlinks_down",
             {"crit": 1},
             "NVLinks that have been up, or that all boards of the model have, not up",
             ("nvlink_states",),
+            by=links_down,
             number="with {:g} or more",
             other_inputs=("mig_mode",),
             enter=MINUTE,
@@ -521,7 +505,7 @@ CHECKS: tuple[Check, ...] = (
         "nvlink_fault",
         "NVLink fault",
         XidRule(
-            inputs=(*XID_INPUTS, *CORROBORATION),
+            inputs=SEVERITY_INPUTS,
             text="after one of the XIDs 144 to 150, or until a reset",
             choose="nvlink",
             keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
@@ -541,7 +525,7 @@ CHECKS: tuple[Check, ...] = (
         "The NVLink fabric is not usable",
         Codes("fabric_manager_status", text="fabric manager status", codes={"crit": (1, 4, 5, 6)}, enter=MINUTE),
         Codes("fabric_manager_status", text="fabric manager status", codes={"warn": (2,)}, enter=5 * MINUTE),
-        Level(
+        Rule(
             "fabric_health_mask",
             {"crit": 1},
             "faults in the fabric's health mask",
@@ -556,11 +540,12 @@ CHECKS: tuple[Check, ...] = (
     check(
         "dcgm_health",
         "A DCGM health watch reports a problem",
-        DcgmResult(
+        Rule(
             "dcgm_health_result",
             {"info": MILD_RESULT, "warn": 10},
             f"of a DCGM health watch (10 warning, 20 failure; {MILD_RESULT:g} for codes that are only info)",
             ("health_watches",),
+            by=dcgm_result,
             number="at result {:g} or more",
             other_inputs=("recovery_action",),
             enter=5 * MINUTE,
@@ -574,8 +559,8 @@ CHECKS: tuple[Check, ...] = (
     check(
         "config_drift",
         "Unexpected GPU settings",
-        Level("inforom_valid", {"warn": 0}, "while the InfoROM is invalid", number="", below=True),
-        Level(
+        Rule("inforom_valid", {"warn": 0}, "while the InfoROM is invalid", number="", below=True),
+        Rule(
             "ecc_mode_pending_change",
             {"warn": 1},
             "while an ECC mode waits for a reset",
@@ -583,10 +568,10 @@ CHECKS: tuple[Check, ...] = (
             number="",
             by=distance,
         ),
-        Level(
+        Rule(
             "ecc_mode", {"warn": 0}, "while ECC is off on a data-centre GPU", number="", by=of_data_centre, below=True
         ),
-        Level("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
+        Rule("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
         remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with those of the other GPUs.",
         source="DCGM's InfoROM watch, fleet practice",
         optional=True,
@@ -594,7 +579,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "hot_idle",
         "Hot while idle",
-        Level(
+        Rule(
             "temperature_celsius",
             {"warn": 70},
             "with less than 10% activity",
@@ -610,7 +595,7 @@ CHECKS: tuple[Check, ...] = (
     check(
         "smoothing_wear",
         "The power smoothing circuit wears out",
-        Level(
+        Rule(
             "power_smoothing_lifetime_remaining_ratio",
             {"warn": 0.1, "crit": 0},
             "of its life left",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from pulsed.compute.health.clock_events import FEWEST_SAMPLES
+from pulsed.compute.health.clock_events import MIN_SAMPLES
 from pulsed.compute.sample import has_passed
 
 _PARTS = 60
@@ -23,7 +23,7 @@ class CounterIncrease:
         lifetime: the counter never falls: only values above its peak are an increase.
         last: the newest value; None before the first.
         peak: the highest value.
-        parts: time and amount of each increase within the window; mostly empty, which needs no memory.
+        parts: time and amount of each increase within the window; mostly empty.
         settled: whether two values were seen.
         grown: time of the last increase; None for never.
     """
@@ -47,7 +47,7 @@ class CounterIncrease:
         """
         if value == self.last and self.settled and not self.parts:
             return 0.0
-        self._expire(now)
+        self.parts = tuple([part for part in self.parts if not has_passed(self.seconds, part[0], now)])
         last, self.last = self.last, value
         peak, self.peak = self.peak, max(self.peak, value)
         if last is None:
@@ -56,7 +56,12 @@ class CounterIncrease:
         increase = max(value - (peak if self.lifetime or value >= peak else last), 0.0)
         increase *= self.seconds / max(gap, self.seconds)
         if increase:
-            self._add(now, increase)
+            self.grown, parts = now, self.parts
+            if parts and now - parts[-1][0] < self.seconds / _PARTS:
+                begun, amount = parts[-1]
+                self.parts = (*parts[:-1], (begun, amount + increase))
+            else:
+                self.parts = (*parts, (now, increase))
         return increase
 
     @property
@@ -72,19 +77,6 @@ class CounterIncrease:
     def drop_before(self, moment: float) -> None:
         """Drop the increases before a moment."""
         self.parts = tuple([part for part in self.parts if part[0] >= moment])
-
-    def _add(self, now: float, increase: float) -> None:
-        parts = self.parts
-        if parts and now - parts[-1][0] < self.seconds / _PARTS:
-            when, amount = parts[-1]
-            self.parts = (*parts[:-1], (when, amount + increase))
-        else:
-            self.parts = (*parts, (now, increase))
-        self.grown = now
-
-    def _expire(self, now: float) -> None:
-        while self.parts and has_passed(self.seconds, self.parts[0][0], now):
-            self.parts = self.parts[1:]
 
 
 MICROSECONDS = 1e3
@@ -116,7 +108,7 @@ class DutyCounter:
         if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2 / MICROSECONDS:
             self.is_proven = True
         points.append((now, value))
-        while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
+        while len(points) > MIN_SAMPLES and now - points[1][0] >= window:
             del points[0]
-        if len(points) >= FEWEST_SAMPLES:
+        if len(points) >= MIN_SAMPLES:
             self.share = (value - points[0][1]) / max(now - points[0][0], window)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
@@ -17,13 +16,14 @@ from pulsed.compute.health.link_origins import LinkOrigins, faults_of
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import health_of
+from pulsed.compute.health.summary import with_checks
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
+from pulsed.compute.health.xids import xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, TrackedSample, has_passed
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, CheckState, Health, Nvlink, NvlinkFault
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, Nvlink, NvlinkFault, XidLast
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
@@ -173,13 +173,13 @@ class GpuHealth:
             device.model,
             enabled.settings.severity_of,
             enabled.settings.pcie_width_max,
-            partial(_severity_of, self._by_id),
             origins=origins,
             key=key,
             xids=XidLog(enabled.critical_xids),
         )
         self._enabled, self._here = enabled, here
-        self._in_turn = sorted(self.checks, key=lambda check: any(rule.reads_checks for rule in check.check.rules))
+        # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
+        self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
         self._rules = [each for check in self.checks for each in zip(check.check.rules, check.rules, strict=True)]
         self._observers = [each for each in self._rules if isinstance(each[0], (Increase, Duty))]
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
@@ -231,7 +231,7 @@ class GpuHealth:
         if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
         self._take_xids(reading, answer)
-        inputs.take_links()
+        inputs.update_links()
         self._report_faults()
         for rule, state in self._observers:
             rule.observe(state, inputs, now)
@@ -247,32 +247,43 @@ class GpuHealth:
         inputs, is_first = self.inputs, self._second is None
         self._second = int(self.now + ROUNDING)
         self.is_lost = self.reachability.is_lost
+        before = [check.state for check in self.checks]
         for check in self._in_turn:
-            check.evaluate(inputs, self.now)
-        for check in self.checks:
-            old = check.state
-            check.conclude(inputs, self.device.guest, self.time, self.now)
-            if check.state.state != old.state:
+            check.evaluate(inputs, self.device.guest, self.time, self.now)
+            inputs.severities[check.check.id] = check.state.severity
+        for old, new in zip(before, [check.state for check in self.checks], strict=True):
+            if new.state != old.state:
                 self.latched += 1
-                if not is_first or check.state.severity > 0:
-                    self.changes.append((old, check.state))
-        health = health_of(
-            self.checks,
-            inputs.xids,
-            epoch=self.epoch,
-            before=self.health,
-            is_fresh=self._is_fresh,
+                if not is_first or new.severity > 0:
+                    self.changes.append((old, new))
+        health = with_checks(self._health(), tuple([check.state for check in self.checks]), self._is_fresh)
+        if health != self.health:
+            self.health = health
+
+    def _health(self) -> Health:
+        """Return the health as far as it does not follow from the states of the checks."""
+        xids, last = self.inputs.xids, None
+        counts = dict.fromkeys(xids.critical, 0) | {code: record.count for code, record in xids.records.items()}
+        others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
+        if xids.last is not None:
+            record = xids.records[xids.last]
+            before = self.health.xid_last.time if self.health.xid_last is not None else None
+            time = without_jitter(self.epoch + record.last, before) if record.dated else None
+            last = XidLast(xids.last, time, xid_of(xids.last).description)
+        return replace(
+            NOT_EVALUATED,
+            events=tuple([(check.check.id, check.events) for check in self.checks]),
+            xid_events=(*sorted(counts.items()), *others),
+            xid_last=last,
             last_reset=self.last_reset,
             nvlinks=self._nvlinks(),
             nvlink_fault=self._nvlink_fault(),
         )
-        if health != self.health:
-            self.health = health
 
     def _interrupt(self, now: float) -> None:
         """Take a gap: no level was reached without a break, and the source may have other fields since."""
         for _, state in self._rules:
-            state.reached_since = None
+            state.reached_since.clear()
         self._most_present = 0
         self.reachability.resume(now)
         self._resumed = self.now
@@ -281,14 +292,14 @@ class GpuHealth:
         """Take the newest description of the GPU."""
         self.device = device
         self.inputs.model = device.model or self.inputs.model
-        if self.restarts.take_driver(device.driver_version):
+        if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
     def _take_epoch(self, epoch: Epoch, previous: float) -> None:
         """Take another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
         self._epoch = epoch
         known = self.restarts.epoch
-        restarted = self.restarts.take_epoch(epoch, previous, self.now, self.time)
+        restarted = self.restarts.update_epoch(epoch, previous, self.now, self.time)
         if self.restarts.epoch != known:
             self.latched += 1
         if restarted.gpu is not None:
@@ -395,11 +406,6 @@ class GpuHealth:
                 for link in sorted(states.keys() | counters.keys())
             ]
         )
-
-
-def _severity_of(checks: Mapping[str, GpuCheck], id_: str, inputs: GpuInputs) -> int:
-    """Return the severity of a check by its id; -1 while it is unknown or disabled."""
-    return checks[id_].severity(inputs) if id_ in checks else -1
 
 
 def _programs(device: Device) -> Programs:

@@ -17,7 +17,7 @@ ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization."""
 
 IN_EXTRAS = ("health_watches", "nvlink_states", "nvlink_counters")
-"""Inputs that are no numbers, but in `GpuInputs.extras`."""
+"""Inputs that are not numbers: they are in `GpuInputs.extras`."""
 
 FACTS = (
     "polls_missed",
@@ -48,7 +48,7 @@ class GpuInputs:
         model: product name.
         severity_of: returns the severity of an XID.
         pcie_width_max: lanes that the riser provides; 0: as the device reports.
-        severity_of_check: returns the severity of a check by its id and these inputs; -1 while it is unknown.
+        severities: by check, its severity at this evaluation, of those that are evaluated before `dcgm_health`.
         values: the newest reading followed by `FACTS`, by `INPUT_POSITION`.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
@@ -64,7 +64,7 @@ class GpuInputs:
     model: str = ""
     severity_of: Callable[[int], XidSeverity] = severity_of
     pcie_width_max: int = 0
-    severity_of_check: Callable[[str, GpuInputs], int] = lambda id_, inputs: -1
+    severities: dict[str, int] = field(default_factory=dict)
     values: tuple[Value, ...] = NO_INPUTS
     extras: Extras | None = None
     measured_at: float = 0.0
@@ -79,8 +79,8 @@ class GpuInputs:
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
 
-    def take_links(self) -> None:
-        """Find out which NVLinks are not up and should be.
+    def update_links(self) -> None:
+        """Update which NVLinks are not up and should be.
 
         These are links that have been up, and on products whose links are all wired, the others once one is up. Links
         are off by design on boards without a bridge, in a partition of one GPU, and with MIG.
@@ -95,7 +95,7 @@ class GpuInputs:
         self.links_down = tuple(sorted(down))
 
     def link_of(self, code: int) -> int | None:
-        """Return the link that an XID is about: that of the kernel's message, else the only one that is down."""
+        """Return the link that an XID is about: that of the kernel's message, otherwise the only one that is down."""
         fault = self.xids.records[code].fault
         if fault is not None and fault.link is not None:
             return fault.link
@@ -111,12 +111,12 @@ def link_counts(extras: Extras | None, quantities: Collection[str]) -> list[tupl
     if extras is None or extras.nvlink_counters is None:
         return None
     kinds = {name.removeprefix("nvlink_").removesuffix("_total") for name in quantities}
-    known = [
+    links = [
         (link, max(counts))
         for link, counters in extras.nvlink_counters
         if (counts := [count for kind, count in counters if kind in kinds])
     ]
-    return sorted(known, key=lambda each: -each[1]) or None
+    return sorted(links, key=lambda link: -link[1]) or None
 
 
 def links_text(counts: Iterable[tuple[int, float]]) -> str:

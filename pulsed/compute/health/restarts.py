@@ -1,4 +1,4 @@
-"""What was restarted: a GPU with its driver and node, and the processes that keep its codes and counters.
+"""Restarts of a GPU with its driver and node, and of the processes that keep its codes and counters.
 
 The one place where epochs are compared. Where a source does not deliver its epoch signs replace it: another version of
 the driver, counters that fall, and a last XID that is absent.
@@ -7,16 +7,15 @@ the driver, counters that fall, and a last XID that is absent.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, is_another
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
-RESET_SIGNS = (
-    "energy_joules_total",
-    "pcie_replays_total",
-    "ecc_sbe_volatile_total",
-    "ecc_dbe_volatile_total",
-)
+_SIGNS = [
+    POSITION[name]
+    for name in ("energy_joules_total", "pcie_replays_total", "ecc_sbe_volatile_total", "ecc_dbe_volatile_total")
+]
 """Counters that fall when the GPU is reset or the driver is reloaded. The first changes with every sample."""
 
 RESET_SECONDS = 60.0
@@ -28,7 +27,6 @@ ABSENT_SAMPLES = 2
 DCGM 4.5 and newer omit it until the first one. An engine that has one never omits it.
 """
 
-_SIGNS = [POSITION[name] for name in RESET_SIGNS]
 _XID = POSITION["xid_last_code"]
 
 
@@ -47,7 +45,7 @@ class ResetSign:
     since: float = 0.0
 
     def update(self, value: float, now: float, seconds: float) -> float | None:
-        """Take a sample; return the time of a reset once the value was lower twice and for so many seconds."""
+        """Return the time of a reset, once the value was lower twice and for this number of seconds."""
         if self.highest is None or value >= self.highest:
             self.highest, self.falls = value, 0
             return None
@@ -61,7 +59,7 @@ class ResetSign:
 
 @dataclass(slots=True)
 class Resets:
-    """The signs of one GPU, in the order of `RESET_SIGNS`."""
+    """The signs of one GPU, by counter."""
 
     energy: ResetSign = field(default_factory=ResetSign)
     replays: ResetSign = field(default_factory=ResetSign)
@@ -69,7 +67,7 @@ class Resets:
     dbe: ResetSign = field(default_factory=ResetSign)
 
     def update(self, reading: Reading, now: float) -> float | None:
-        """Take a measurement that is not repeated; return the time of the newest reset that it shows, None for none."""
+        """Return the time of the newest reset that a measurement shows, None for none; repeated ones do not count."""
         moments: list[float] = []
         for sign, position in zip((self.energy, self.replays, self.sbe, self.dbe), _SIGNS, strict=True):
             value = reading[position]
@@ -79,8 +77,7 @@ class Resets:
         return max(moments, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Restarted:
+class Restarted(NamedTuple):
     """What a new epoch shows to be restarted.
 
     Attributes:
@@ -114,8 +111,8 @@ class Restarts:
         """Take another source of the same GPU: it has its own engine and exporter, and may be some time behind."""
         self.epoch, self.signs = self.epoch._replace(engine="", exporter=""), Resets()
 
-    def take_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
-        """Take another epoch.
+    def update_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
+        """Return what another epoch shows.
 
         Args:
             epoch: of the newest tick.
@@ -124,34 +121,26 @@ class Restarts:
             time: the same in Unix seconds.
         """
         before = self.epoch
-        self.epoch = Epoch(
-            epoch.boot or before.boot,
-            epoch.driver or before.driver,
-            epoch.engine or before.engine,
-            epoch.exporter or before.exporter,
-            epoch.booted or before.booted,
-        )
-        if is_another(epoch.boot, before.boot) or is_another(epoch.driver, before.driver):
+        self.epoch = Epoch._make(new or old for new, old in zip(epoch, before, strict=True))
+        is_booted, is_loaded = is_another(epoch.boot, before.boot), is_another(epoch.driver, before.driver)
+        if is_booted or is_loaded:
             self.signs = Resets()  # its counters begin again
-        if is_another(epoch.boot, before.boot):
+        if is_booted:
             booted = now - (time - epoch.booted) if epoch.booted else now
             return Restarted(min(max(booted, previous), now), engine=True, exporter=True)
-        return Restarted(
-            now if is_another(epoch.driver, before.driver) else None,
-            is_another(epoch.engine, before.engine),
-            is_another(epoch.exporter, before.exporter),
-        )
+        engine, exporter = is_another(epoch.engine, before.engine), is_another(epoch.exporter, before.exporter)
+        return Restarted(now if is_loaded else None, engine, exporter)
 
-    def take_driver(self, version: str) -> bool:
-        """Take the version of the driver; return whether it is another one than before."""
-        known, self.driver_version = self.driver_version, version or self.driver_version
-        if not is_another(version, known):
-            return False
-        self.signs = Resets()
-        return True
+    def update_driver(self, version: str) -> bool:
+        """Return whether the version of the driver is another one than before."""
+        is_new = is_another(version, self.driver_version)
+        self.driver_version = version or self.driver_version
+        if is_new:
+            self.signs = Resets()
+        return is_new
 
     def has_no_xid(self, gauge: int | None) -> bool:
-        """Take a sample with which the GPU answers without a last XID; return whether the host engine has none.
+        """Return whether another sample with which the GPU answers without a last XID proves that the engine has none.
 
         Args:
             gauge: the last XID before; None for none so far. Of an engine whose epoch is known it is only unread now.
@@ -160,21 +149,20 @@ class Restarts:
         return self.absent >= ABSENT_SAMPLES and (gauge is None or not self.epoch.engine)
 
     def has_other_fields(self, reading: Reading, before: Reading | None) -> bool:
-        """Take a reading that has the last XID; return whether it comes with other fields that were not there before.
+        """Return whether the last XID comes back together with other fields that were not there before.
 
         Then the source has another list of fields, and the code may be old.
 
         Args:
-            reading: the newest one.
+            reading: the newest one, with a last XID.
             before: the last one with which the GPU answered.
         """
         absent, self.absent = self.absent, 0
-        return absent >= ABSENT_SAMPLES and before is not None and _has_new_fields(before, reading)
-
-
-def _has_new_fields(before: Reading, reading: Reading) -> bool:
-    """Return whether a reading has values that the one before had not, other than the last XID."""
-    return any(
-        old is None is not value and position != _XID
-        for position, (old, value) in enumerate(zip(before, reading, strict=True))
-    )
+        return (
+            absent >= ABSENT_SAMPLES
+            and before is not None
+            and any(
+                old is None is not value and position != _XID
+                for position, (old, value) in enumerate(zip(before, reading, strict=True))
+            )
+        )

@@ -12,7 +12,7 @@ from functools import cache
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pulsed.compute.health.check import HISTORY_SECONDS, MOST_REMEMBERED
+from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
 from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.restarts import Resets, Restarts
@@ -111,7 +111,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         last_xid=xids.last,
         xids=xids.records,
         increases={
-            name: {each: increase for each, increase in zip(rule.inputs, state.increases, strict=True) if increase}
+            name: state.increases
             for name, (rule, state) in rules.items()
             if isinstance(rule, Increase) and rule.window >= HOUR and state.increases
         },
@@ -161,10 +161,11 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
-            state.increases = [
-                replace(found[each], seconds=rule.window, lifetime=rule.lifetime) if each in found else None
-                for each in rule.inputs
-            ]
+            state.increases = {
+                counter: replace(increase, seconds=rule.window, lifetime=rule.lifetime)
+                for counter, increase in found.items()
+                if counter in rule.inputs
+            }
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
@@ -173,7 +174,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             state.severity, state.kept_until = latched[0], min(latched[1], gpu.now + rule.lasts)
     for check in gpu.checks:
         before = [at for at in saved.history.get(check.state.id, ()) if 0.0 <= saved.now - at < HISTORY_SECONDS]
-        check.history = tuple(before[-MOST_REMEMBERED:])
+        check.history = tuple(before[-MAX_REMEMBERED:])
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 

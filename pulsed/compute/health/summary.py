@@ -1,79 +1,39 @@
-"""Health of a whole GPU from its checks, with its declaration."""
+"""Health of a whole GPU: the worst of its checks that apply and are known, with its declaration."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
-from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.xid_log import XidLog
-from pulsed.compute.health.xids import xid_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.health import (
-    NOT_EVALUATED,
-    OTHER_XIDS,
-    SEVERITY,
-    STATES,
-    CheckState,
-    Health,
-    Nvlink,
-    NvlinkFault,
-    XidLast,
-)
+from pulsed.model.health import SEVERITY, STATES, CheckState, Health
 from pulsed.model.vocabulary import QUANTITIES
 
 
-def health_of(
-    checks: Sequence[GpuCheck],
-    xids: XidLog,
-    *,
-    epoch: float,
-    before: Health,
-    is_fresh: bool,
-    last_reset: float | None,
-    nvlinks: tuple[Nvlink, ...] = (),
-    nvlink_fault: NvlinkFault | None = None,
-) -> Health:
-    """Return the health of a GPU: the worst of the checks that apply and are known.
+def with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
+    """Return the health with these checks.
 
     Args:
-        epoch: Unix seconds at time 0 of `xids`.
-        before: the health so far.
-        is_fresh: whether its vital inputs are fresh. Without them the GPU is unknown, unless another check than
+        health: what does not follow from the checks.
+        checks: all of them; those that do not apply do not count.
+        is_fresh: whether the vital inputs are fresh. Without them the GPU is unknown, unless another check than
             `telemetry` is a warning or worse.
-        last_reset: in Unix seconds.
-        nvlinks: those that the source has one by one.
-        nvlink_fault: the one that is raised.
     """
-    counts = dict.fromkeys(xids.critical, 0) | {code: record.count for code, record in xids.records.items()}
-    others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
-    xid_events: tuple[tuple[int | str, int], ...] = (*sorted(counts.items()), *others)
-    last = None
-    if xids.last is not None:
-        record = xids.records[xids.last]
-        known = before.xid_last.time if before.xid_last is not None else None
-        time = without_jitter(epoch + record.last, known) if record.dated else None
-        last = XidLast(xids.last, time, xid_of(xids.last).description)
-    return _with_checks(
-        replace(
-            NOT_EVALUATED,
-            events=tuple([(check.check.id, check.events) for check in checks]),
-            xid_events=xid_events,
-            xid_last=last,
-            last_reset=last_reset,
-            nvlinks=nvlinks,
-            nvlink_fault=nvlink_fault,
-        ),
-        tuple([check.state for check in checks]),
-        is_fresh,
-    )
+    severities = [check.severity for check in checks if check.applies]
+    severity = max(severities, default=-1)
+    if not is_fresh:
+        severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
+        severity = severity if severity >= SEVERITY["warn"] else -1
+    evaluated = sum([severity >= 0 for severity in severities])
+    coverage = evaluated / len(severities) if severities else 0.0
+    return replace(health, state=STATES[severity + 1], coverage=coverage, checks=checks)
 
 
 def limited_to(health: Health, checks: Collection[str]) -> Health:
     """Return the health by these checks alone: the worst if one is raised, else unknown if any or the GPU is."""
-    limited = _with_checks(health, tuple([check for check in health.checks if check.id in checks]))
+    limited = with_checks(health, tuple([check for check in health.checks if check.id in checks]))
     is_known = limited.severity > 0 or (limited.coverage == 1.0 and health.state != "unknown")
     return limited if is_known else replace(limited, state="unknown")
 
@@ -98,18 +58,7 @@ def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
         elif check.severity <= 0 or not (check.last_event or any(rule.lasts > age for rule in BY_ID[check.id].rules)):
             check = CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
         checks.append(check)
-    return _with_checks(health, tuple(checks), is_fresh=False)
-
-
-def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
-    severities = [check.severity for check in checks if check.applies]
-    severity = max(severities, default=-1)
-    if not is_fresh:
-        severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
-        severity = severity if severity >= SEVERITY["warn"] else -1
-    known = sum([one >= 0 for one in severities])
-    coverage = known / len(severities) if severities else 0.0
-    return replace(health, state=STATES[severity + 1], coverage=coverage, checks=checks)
+    return with_checks(health, tuple(checks), is_fresh=False)
 
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:

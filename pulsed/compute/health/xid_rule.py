@@ -9,20 +9,23 @@ from typing import Literal
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
-from pulsed.compute.health.rule import Rule, RuleState, duration
+from pulsed.compute.health.rule import DAY, Rule, RuleState, duration
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
 from pulsed.model.health import SEVERITY, STATES, State
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
-CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
-"""Inputs above 0 that confirm an XID of unknown age."""
 
-_CONFIRMS = dict(zip(CORROBORATION, ("", "memory", "nvlink"), strict=True))
+_CONFIRMS = {"recovery_action": "", "ecc_dbe_volatile_total": "memory", "nvlink_link_recoveries_failed_total": "nvlink"}
 """By input, the scope of the XIDs that it confirms; empty for all."""
 
+CORROBORATION = tuple(_CONFIRMS)
+"""Inputs above 0 that confirm an XID of unknown age."""
 
-CRITICAL_SECONDS = 86400.0
+SEVERITY_INPUTS = (*XID_INPUTS, *CORROBORATION)
+"""Inputs of rules that depend on the severity of a code."""
+
+CRITICAL_SECONDS = DAY
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
 
 
@@ -61,17 +64,13 @@ class XidRule(Rule):
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
 
-    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
-        """Return the code that decides; None for none."""
-        return None if state.xid is None else float(state.xid)
-
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU."""
         state.xid, state.suspects, state.detail, state.advice = None, (), "", ""
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
+        state.measure = None if state.xid is None else float(state.xid)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
-        state.measure = self.measure(state, inputs, now)
-        state.severity = severity if severity > 0 or state.is_covered else -1
+        state.severity = severity if severity > 0 or state.is_covered else SEVERITY["unknown"]
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
@@ -97,14 +96,12 @@ class XidRule(Rule):
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf
-        confirmed = inputs.confirmed_xids
         for name, scope in _CONFIRMS.items():  # a GPU that fails leaves them blank, which takes nothing back
             if (value := inputs.value(name)) is not None:
-                confirmed = confirmed | {scope} if value > 0 else confirmed - {scope}
-        inputs.confirmed_xids = confirmed
+                others = inputs.confirmed_xids - {scope}
+                inputs.confirmed_xids = others | {scope} if value > 0 else others
         for code, record in inputs.xids.records.items():
-            is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
-            raised = self._raised(code, record, is_corroborated, inputs, now)
+            raised = self._raised(code, record, inputs, now)
             if raised is not None and (SEVERITY[raised], record.last) > (worst, newest):
                 worst, newest, state.xid = SEVERITY[raised], record.last, code
                 state.event_at = record.last if record.dated else None
@@ -112,9 +109,7 @@ class XidRule(Rule):
             _describe(state, state.xid, inputs, STATES[worst + 1])
         return worst
 
-    def _raised(
-        self, code: int, record: XidRecord, is_corroborated: bool, inputs: GpuInputs, now: float
-    ) -> State | None:
+    def _raised(self, code: int, record: XidRecord, inputs: GpuInputs, now: float) -> State | None:
         """Return the state that a code means in this rule; None for none."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
@@ -122,6 +117,7 @@ class XidRule(Rule):
         if is_of_link is not (self.choose == "nvlink"):
             return None
         severity = inputs.severity_of(code)
+        is_corroborated = "" in inputs.confirmed_xids or xid_of(code).scope in inputs.confirmed_xids
         if is_of_link:
             severity, verdict = link_severity(code, severity, record.fault), inputs.origins.verdict(inputs.key, code)
             is_corroborated = is_corroborated or verdict.followers > 0
@@ -130,16 +126,15 @@ class XidRule(Rule):
         if severity == "warn" and code in CORROBORABLE and is_corroborated and record.fault is None:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
-        if is_of_link and is_critical and now < record.last + CRITICAL_SECONDS:
-            return self._kept(None if record.cleared else "crit", record, now)
-        if self.choose == "critical":
-            return self._kept("crit" if is_critical and not record.cleared else None, record, now)
-        if is_critical:  # without a reset its cause remains
-            is_over = record.cleared or inputs.xids.gauge == 0
-            return None if is_over or now < record.last + CRITICAL_SECONDS else "warn"
-        if code == FOLLOWER or severity == "ok" or record.cleared:
+        if is_critical and self.choose != "critical" and (now >= record.last + CRITICAL_SECONDS or not is_of_link):
+            # Another rule raises it for a day; without a reset its cause remains.
+            is_over = record.cleared or inputs.xids.gauge == 0 or now < record.last + CRITICAL_SECONDS
+            return None if is_over else "warn"
+        if self.choose == "critical" and not is_critical:
             return None
-        return self._kept("info" if severity == "info" else "warn", record, now)
+        if record.cleared or severity == "ok" or (code == FOLLOWER and not is_critical):
+            return None
+        return self._kept("crit" if is_critical else "info" if severity == "info" else "warn", record, now)
 
     def _kept(self, state: State | None, record: XidRecord, now: float) -> State | None:
         """Return a state; None once it has ended."""
@@ -151,7 +146,7 @@ class XidRule(Rule):
 
 
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:
-    """Set what message and remedy name of an XID about an NVLink, beside its description."""
+    """Set what message and remedy name of an XID about an NVLink, in addition to its description."""
     fault, link = inputs.xids.records[code].fault, inputs.link_of(code)
     reason, (origin, followers) = down_reason(code, fault), inputs.origins.verdict(inputs.key, code)
     state.detail = fault_text(code, fault, link)

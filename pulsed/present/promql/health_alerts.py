@@ -12,7 +12,7 @@ from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
 from pulsed.compute.health.link_faults import LINK_DOWN
 from pulsed.compute.health.node_checks import NODE_CHECKS, NodeCheck
-from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty, Level
+from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS, advice_on
@@ -185,7 +185,7 @@ def _with_code(remedy: str, actions: Mapping[int, str], other: str) -> str:
 
 def _readings(check: Check) -> str:
     """Return a sentence for each reading that a check uses; those without a value are left out."""
-    fallbacks = {rule.inputs[1]: rule.fallback for rule in check.rules if isinstance(rule, Level) and rule.fallback}
+    fallbacks = {rule.inputs[1]: rule.fallback for rule in check.rules if rule.fallback}
     is_of_xid = any(isinstance(rule, XidRule) for rule in check.rules)
     said = {"xid_last_code"} if "{xid" in check.remedy else set(_PLACEHOLDER.findall(check.remedy))
     texts = []

@@ -8,12 +8,13 @@ import pytest
 
 from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule_kinds import Level, step
+from pulsed.compute.health.rule import Rule
+from pulsed.compute.health.rule_kinds import step
 from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
 
-WARM = Level("temperature_celsius", {"warn": 50, "crit": 90}, hold=5.0)
+WARM = Rule("temperature_celsius", {"warn": 50, "crit": 90}, hold=5.0)
 CHECK = check("warm", "Too warm", WARM, remedy="Cool it: {temperature_celsius:g} °C.", source="a test")
 
 
@@ -26,7 +27,7 @@ class Follower:
 
     @property
     def severity(self) -> int:
-        return self.check.severity(self.inputs)
+        return self.check.state.severity
 
     def state(self, now: float = 0.0, /, *, is_guest: bool = False, **values: float | None) -> CheckState:
         """Return the state after another sample."""
@@ -34,8 +35,7 @@ class Follower:
         self.inputs.measured_at = now
         for rule, state in zip(self.check.check.rules, self.check.rules, strict=True):
             rule.observe(state, self.inputs, now)
-        self.check.evaluate(self.inputs, now)
-        self.check.conclude(self.inputs, is_guest, DAY + now, now)
+        self.check.evaluate(self.inputs, is_guest, DAY + now, now)
         return self.check.state
 
 
@@ -73,7 +73,7 @@ def test_a_superseded_check_does_not_apply_whatever_its_rules_hold() -> None:
 
 
 def test_the_severity_is_that_of_the_worst_rule() -> None:
-    follower = Follower(replace(CHECK, rules=(WARM, Level("row_remap_pending", {"warn": 1}))))
+    follower = Follower(replace(CHECK, rules=(WARM, Rule("row_remap_pending", {"warn": 1}))))
     assert follower.severity == -1
     for pending, severity in ((None, -1), (0.0, 0), (1.0, 2)):
         follower.state(0.0, row_remap_pending=pending)
@@ -138,7 +138,7 @@ def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: fl
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
         follower.state(float(now), ecc_dbe_aggregate_total=value)
-    follower.check.conclude(follower.inputs, False, DAY + 3.0 + shift, 3.0)
+    follower.check.evaluate(follower.inputs, False, DAY + 3.0 + shift, 3.0)
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 
@@ -164,7 +164,7 @@ def test_a_remedy_without_its_numbers_names_the_check() -> None:
 
 
 def test_the_parts_of_a_check_in_words() -> None:
-    many = replace(CHECK, rules=(WARM, Level("ecc_mode", {"warn": 1}, text="of mode")), note="a note")
+    many = replace(CHECK, rules=(WARM, Rule("ecc_mode", {"warn": 1}, text="of mode")), note="a note")
     assert many.rule == f"{WARM.sentence}; {many.rules[1].sentence}; a note"
     assert many.states == ("warn", "crit")
     assert many.inputs == ("temperature_celsius", "ecc_mode")

@@ -11,7 +11,7 @@ import pytest
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.rule import Rule, duration
+from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import SEVERITY
@@ -266,13 +266,13 @@ def test_a_level_is_reached_at_its_threshold_and_kept_within_its_margin(rule: Ru
     worse = -1.0 if rule.below else 1.0
     for state, at in rule.levels.items():
         severity, margin = SEVERITY[state], rule.clear + abs(at) * rule.clear_share
-        assert rule.grade(at)[0] == severity
-        assert rule.grade(at + worse * 1e-9 * max(abs(at), 1e-3))[0] >= severity
-        milder = rule.grade(at - worse * 1e-9 * max(abs(at), 1e-3))
+        assert rule.severities(RuleState(), at)[0] == severity
+        assert rule.severities(RuleState(), at + worse * 1e-9 * max(abs(at), 1e-3))[0] >= severity
+        milder = rule.severities(RuleState(), at - worse * 1e-9 * max(abs(at), 1e-3))
         assert milder[0] < severity
         assert (milder[1] >= severity) is (margin > 0.0)
-        assert rule.grade(at - worse * margin * 0.999)[1] >= severity
-        assert rule.grade(at - worse * (margin * 1.001 + 1e-9 * abs(at) + 1e-15))[1] < severity
+        assert rule.severities(RuleState(), at - worse * margin * 0.999)[1] >= severity
+        assert rule.severities(RuleState(), at - worse * (margin * 1.001 + 1e-9 * abs(at) + 1e-15))[1] < severity
 
 
 def test_a_sentence_names_the_window_and_the_margin_of_its_rule() -> None:

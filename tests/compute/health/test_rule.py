@@ -10,15 +10,14 @@ import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
-from pulsed.compute.health.rule_kinds import Level
 from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)
 LEVELS = {"info": 10, "warn": 20, "hot": 30, "crit": 40}
 
 
-def level(**times: float) -> Level:
-    return Level("temperature_celsius", LEVELS, **times)  # type: ignore[arg-type]
+def level(**times: float) -> Rule:
+    return Rule("temperature_celsius", LEVELS, **times)  # type: ignore[arg-type]
 
 
 class Follower:
@@ -55,7 +54,7 @@ def test_without_times_a_severity_follows_the_measure() -> None:
     values = [0.0, 10.0, 20.0, 30.0, 40.0, 39.0, 9.0, None, 9.0, None, 40.0, None]
     expected = [OK, INFO, WARN, HOT, CRIT, HOT, OK, UNKNOWN, OK, UNKNOWN, CRIT, UNKNOWN]
     assert held(level(), values) == expected
-    assert held(Level("temperature_celsius", {"warn": 5, "crit": -2}, below=True), [6.0, 5.0, 0.0, -2.0, -1.0]) == [
+    assert held(Rule("temperature_celsius", {"warn": 5, "crit": -2}, below=True), [6.0, 5.0, 0.0, -2.0, -1.0]) == [
         *(OK, WARN, WARN, CRIT, WARN)
     ]
 
@@ -98,7 +97,7 @@ def test_a_severity_is_left_after_it_was_not_reached_for_a_time() -> None:
 
 def test_a_margin_keeps_a_severity_that_is_held_and_raises_none() -> None:
     assert held(level(clear=3.0), [18.0, 20.0, 18.0, 17.0, 16.9, 18.0]) == [INFO, WARN, WARN, WARN, INFO, INFO]
-    rule = Level("temperature_celsius", {"warn": 20}, clear_share=0.5)
+    rule = Rule("temperature_celsius", {"warn": 20}, clear_share=0.5)
     assert held(rule, [15.0, 20.0, 10.0, 9.9, 15.0]) == [OK, WARN, WARN, OK, OK]
 
 
@@ -121,14 +120,14 @@ def test_a_held_severity_without_inputs_is_not_covered() -> None:
 def test_a_condition_matters_while_a_level_is_reached_or_held(
     before: tuple[float, float], celsius: float, state: float | None, expected: int
 ) -> None:
-    follower = Follower(Level("temperature_celsius", {"info": 10}, when=(When("performance_state", eq, 0),)))
+    follower = Follower(Rule("temperature_celsius", {"info": 10}, when=(When("performance_state", eq, 0),)))
     follower.take(before[0], 0.0, performance_state=before[1])
     others = {} if state is None else {"performance_state": state}
     assert follower.take(celsius, 1.0, **others) == expected
 
 
 def test_by_default_a_rule_has_no_times_and_no_margin() -> None:
-    rule = Level("temperature_celsius", {"warn": 20})
+    rule = Rule("temperature_celsius", {"warn": 20})
     assert (rule.enter, rule.hold, rule.release, rule.clear, rule.clear_share, rule.below) == (*[0.0] * 5, False)
     assert rule.inputs == rule.uses == ("temperature_celsius",)
     assert not rule.counts_events

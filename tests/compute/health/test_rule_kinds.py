@@ -9,8 +9,9 @@ import pytest
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.device_counters import DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import RuleState, When, duration
-from pulsed.compute.health.rule_kinds import Codes, Duty, Level, difference, distance, pcie_replay_limit, ratio, total
+from pulsed.compute.health.measures import difference, distance, pcie_replay_limit, ratio, total
+from pulsed.compute.health.rule import Rule, RuleState, When, duration
+from pulsed.compute.health.rule_kinds import Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.canonical_tick import Extras
 from tests.compute.health.sim import Sim, give
@@ -74,7 +75,7 @@ def test_faults_of_the_fabrics_health_mask(mask: int, faults: int) -> None:
     (rule,) = (rule for rule in BY_ID["fabric_link"].rules if rule.name == "fabric_health_mask")
     inputs = GpuInputs()
     give(inputs, fabric_health_mask=float(mask))
-    assert rule.measure(RuleState(), inputs, 0.0) == faults
+    assert rule.measure(RuleState(), inputs) == faults
 
 
 def test_a_disabled_check_does_not_stand_in_for_a_watch_of_dcgm() -> None:
@@ -112,23 +113,23 @@ def test_evidence_names_a_limit_of_the_model(values: dict[str, float], evidence:
 def test_the_difference_of_two_inputs(values: tuple[float | None, float | None], measure: float | None) -> None:
     inputs = GpuInputs("NVIDIA L40S")
     give(inputs, ecc_mode=values[0], ecc_mode_pending=values[1])
-    rule = Level("change", {"warn": 1}, "", ("ecc_mode", "ecc_mode_pending"), by=difference)
-    assert difference(rule, inputs) == measure
-    assert distance(rule, inputs) == (None if measure is None else abs(measure))
-    assert total(rule, inputs) == (None if None in values else sum(filter(None, values)))
-    assert ratio(rule, inputs) == (None if None in values else values[0] / values[1])  # type: ignore[operator]
+    rule = Rule("change", {"warn": 1}, "", ("ecc_mode", "ecc_mode_pending"), by=difference)
+    assert difference(rule, RuleState(), inputs) == measure
+    assert distance(rule, RuleState(), inputs) == (None if measure is None else abs(measure))
+    assert total(rule, RuleState(), inputs) == (None if None in values else sum(filter(None, values)))
+    assert ratio(rule, RuleState(), inputs) == (None if None in values else values[0] / values[1])  # type: ignore[operator]
 
 
 def test_a_ratio_to_0_is_unknown() -> None:
     inputs = GpuInputs()
     give(inputs, ecc_mode=1.0, ecc_mode_pending=0.0)
-    assert ratio(Level("ratio", {}, "", ("ecc_mode", "ecc_mode_pending")), inputs) is None
+    assert ratio(Rule("ratio", {}, "", ("ecc_mode", "ecc_mode_pending")), RuleState(), inputs) is None
 
 
 def test_codes_beyond_the_table_have_a_state_of_their_own() -> None:
     rule = Codes("recovery_action", codes={"warn": (2,), "crit": (4, 5)}, beyond="info")
     assert rule.states == ("warn", "crit", "info")
-    assert [rule.grade(code)[0] for code in (0.0, 2.0, 3.0, 4.0, 5.0, 6.0)] == [0, 2, 0, 4, 4, 1]
+    assert [rule.severities(RuleState(), code)[0] for code in (0.0, 2.0, 3.0, 4.0, 5.0, 6.0)] == [0, 2, 0, 4, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
     celsius: float | None, state: float | None, held: int
 ) -> None:
-    rule = Level("temperature_celsius", {"info": 50}, when=(When("performance_state", eq, 0),))
+    rule = Rule("temperature_celsius", {"info": 50}, when=(When("performance_state", eq, 0),))
     inputs, rule_state = GpuInputs(), RuleState()
     given = {"temperature_celsius": celsius, "performance_state": state}
     give(inputs, **given)
@@ -198,7 +199,7 @@ def measures(rule: Duty, *samples: tuple[float | None, float | None]) -> list[fl
         give(inputs, **dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
         inputs.clock_events.update(mask, False, 10.0, number * 10.0)
         rule.observe(state, inputs, number * 10.0)
-        found.append(rule.measure(state, inputs, number * 10.0))
+        found.append(rule.measure(state, inputs))
     return found
 
 
@@ -233,7 +234,7 @@ def test_the_largest_share_of_several_counters_counts() -> None:
     for now in (0.0, 10.0, 20.0):
         give(facts, hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
         rule.observe(state, facts, now)
-        found = rule.measure(state, facts, now)
+        found = rule.measure(state, facts)
     assert found == 0.5
 
 

@@ -1,0 +1,160 @@
+"""Measures of rules: functions of a rule, its state and the inputs of one sample. They return None while inputs are
+missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
+from pulsed.compute.health.rule import Measure, Rule, RuleState
+from pulsed.compute.products import is_data_centre
+from pulsed.model.vocabulary import Value
+
+MILD_RESULT, FAILURE = 5.0, 20.0
+"""Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
+
+IMEX_RECOVERY = 5.0
+"""Recovery action of the driver."""
+
+MIN_LINKS = 4
+"""With fewer links, one that has recovered is no outlier."""
+
+LINK_RECOVERIES = (
+    "nvlink_link_recoveries_total",
+    "nvlink_recovery_errors_total",
+    "nvlink_link_recoveries_successful_total",
+)
+
+PCIE_LIMIT_INPUTS = ("pcie_link_generation_max", "pcie_link_width", "pcie_link_width_max")
+_GENERATION, _WIDTH, _WIDTH_MAX = (INPUT_POSITION[name] for name in PCIE_LIMIT_INPUTS)
+_UNKNOWN_GENERATION, _UNKNOWN_WIDTH = 5, 16
+
+# Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer
+# would do with less, as links correct more; DCGM scales them all alike.
+_REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
+
+_TRAFFIC = (
+    "nvlink_transmit_bytes_per_second",
+    "nvlink_receive_bytes_per_second",
+    "nvlink_bandwidth_bytes_per_second",
+    "nvlink_transmit_bytes_total",
+    "nvlink_receive_bytes_total",
+)
+
+
+def total(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the sum of the inputs."""
+    values = [inputs.values[position] for position in rule.positions]
+    return None if None in values else sum(filter(None, values))
+
+
+def ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the ratio of the first input to the second."""
+    first, second = rule.positions
+    return _ratio(inputs.values[first], inputs.values[second])
+
+
+def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
+    first, second = rule.positions
+    return _ratio(inputs.values[first], inputs.pcie_width_max or inputs.values[second])
+
+
+def _ratio(first: Value, second: Value) -> float | None:
+    return None if first is None or not second else first / second
+
+
+def difference(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the first input less the second, or less the limit of the model where the second is missing."""
+    first, second = [inputs.values[position] for position in rule.positions]
+    second = rule.limit_of_model(inputs) if second is None else second
+    return None if first is None or second is None else first - second
+
+
+def distance(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the absolute difference of two inputs."""
+    signed = difference(rule, state, inputs)
+    return None if signed is None else abs(signed)
+
+
+def of_data_centre(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the one input, for data-centre GPUs only."""
+    return inputs.values[rule.positions[0]] if is_data_centre(inputs.model) else None
+
+
+def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Measure:
+    """Return a measure: how many fields of a bit mask report a fault.
+
+    Args:
+        fields: shift, number of bits, smallest and largest value that is a fault.
+    """
+
+    def measure(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+        value = inputs.values[rule.positions[0]]
+        if value is None:
+            return None
+        return float(sum(low <= int(value) >> shift & (1 << bits) - 1 <= high for shift, bits, low, high in fields))
+
+    return measure
+
+
+def pcie_replay_limit(inputs: GpuInputs) -> float:
+    """Return the replays per minute that are no fault at the link's best generation: an idle link runs slower."""
+    generation = int(inputs.values[_GENERATION] or _UNKNOWN_GENERATION)
+    width = inputs.values[_WIDTH] or inputs.values[_WIDTH_MAX] or _UNKNOWN_WIDTH
+    return float(max(1, math.ceil(_REPLAYS_PER_LANE.get(generation, _REPLAYS_PER_LANE[6]) * width)))
+
+
+def links_down(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the number of NVLinks that are not up and should be; None where no link has been up."""
+    if inputs.extras is None or inputs.extras.nvlink_states is None or inputs.value("mig_mode") or not inputs.links_up:
+        return None
+    down = inputs.links_down
+    state.detail = f"{len(down)} of {len(inputs.extras.nvlink_states)}: {', '.join(map(str, down))}"
+    return float(len(down))
+
+
+def outlier_recoveries(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the recoveries of the only NVLink that has any: 0 if none or several have; None without counters."""
+    counts = link_counts(inputs.extras, LINK_RECOVERIES)
+    if counts is None or len(counts) < MIN_LINKS:
+        return None
+    is_outlier = counts[0][1] > 0 and not counts[1][1]
+    state.detail = f"{links_text(counts)} recoveries, none on {len(counts) - 1} others" if is_outlier else ""
+    return counts[0][1] if is_outlier else 0.0
+
+
+def dcgm_result(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the worst result of DCGM's health watches that counts.
+
+    A result counts where the own checks of the same cause have no inputs: DCGM keeps a result for as long as the host
+    engine runs, and the own checks see when the cause is over. Known false alarms do not count.
+    """
+    if inputs.extras is None or inputs.extras.health_watches is None:
+        return None
+    worst, state.detail, state.advice = 0.0, "", ""
+    ignored: list[str] = []
+    for (watch, name), result in inputs.extras.health_watches:
+        code = dcgm_code_of(watch.upper(), name)
+        if not result or any(inputs.severities.get(check, -1) >= 0 for check in code.checks):
+            continue
+        if code.false_alarm and not _is_confirmed(code, inputs):
+            ignored.append(f"{name}, {FALSE_ALARMS[code.false_alarm]}")
+            continue
+        if code.severity == "info" and result < FAILURE:
+            result = MILD_RESULT
+        if result > worst:
+            worst, state.advice = result, code.remedy
+            state.detail = f"{name}, {code.meaning}" if name else code.meaning
+    state.ignored = f"Ignored: {'; '.join(ignored)}" if ignored else ""
+    return worst
+
+
+def _is_confirmed(code: DcgmCode, inputs: GpuInputs) -> bool:
+    """Return whether own inputs show that a code is no false alarm."""
+    if code.false_alarm == "imex_unused":
+        return inputs.value("recovery_action") == IMEX_RECOVERY
+    inputs.uses_nvlink = inputs.uses_nvlink or any(inputs.value(name) for name in _TRAFFIC)
+    return inputs.uses_nvlink
