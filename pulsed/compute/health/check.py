@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from math import ceil
-from operator import attrgetter
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, Rule, RuleState
@@ -18,7 +17,7 @@ JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""
 
 HISTORY_SECONDS = 30 * DAY
-"""For so long it is remembered that a check was raised."""
+"""Seconds for which it is remembered that a check was raised."""
 
 MAX_REMEMBERED = 8
 
@@ -55,11 +54,6 @@ class Check:
     optional: bool
     note: str
 
-    @property
-    def rule(self) -> str:
-        """When it is raised, in words, from the thresholds of its rules."""
-        return "; ".join([rule.sentence for rule in self.rules] + ([self.note] if self.note else []))
-
     def remedy_at(self, state: State) -> str:
         """Return what to do in a state that it can raise."""
         return (state == "crit" and self.critical) or self.remedy
@@ -82,11 +76,6 @@ class Check:
             or all(name.startswith(missing_from_model(inputs.model)) for name in self.inputs)
             or any(inputs.value(name) is not None for name in self.unless)
         )
-
-    @property
-    def applicability(self) -> tuple[str, ...]:
-        """The readings whose presence decides whether it applies."""
-        return (*self.unless, *((self.superseded_by,) if self.superseded_by else ()))
 
 
 def check(
@@ -134,28 +123,28 @@ class GpuCheck:
             time: of the sample, in Unix seconds.
             now: the same by the GPU's clock.
         """
+        old, worst, worst_rule, covered = self.state, self.rules[0], self.check.rules[0], False
         for rule, rule_state in zip(self.check.rules, self.rules, strict=True):
             rule.evaluate(rule_state, inputs, now)
-            if rule_state.events:
-                self.events, rule_state.events = self.events + rule_state.events, 0
-        old = self.state
-        worst = max(self.rules, key=attrgetter("severity"))  # the first of equal ones
-        severity, covered = worst.severity, any(rule.is_covered for rule in self.rules)
+            self.events, rule_state.events = self.events + rule_state.events, 0
+            covered = covered or rule_state.is_covered
+            if rule_state.severity > worst.severity:
+                worst, worst_rule = rule_state, rule
+        severity = worst.severity
         applies = covered or self.check.applies_to(inputs, is_guest)
         if self.check.superseded_by and inputs.value(self.check.superseded_by) is not None:
             severity, covered, applies = SEVERITY["unknown"], False, False
         state = STATES[severity + 1]
         last_event = self._last_event(time, now)
         message = worst.ignored if severity == 0 else ""
+        unchanged = (old.state, old.covered, old.applies, old.last_event, old.message)
         if severity > 0:
             if old.severity <= 0:
-                self._record_raise(worst, now)
+                self._record_raise(worst_rule, now)
             message = self._message(worst, time, now)
-        elif (state, covered, applies, last_event, message) == (
-            *(old.state, old.covered, old.applies, old.last_event, old.message),
-        ):
+        elif (state, covered, applies, last_event, message) == unchanged:
             return
-        evidence = self._rule_of(worst).evidence(worst, inputs) if severity >= 0 else ()
+        evidence = worst_rule.evidence(worst, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of ok when it was entered, of a raised state when it was covered last
         self.state = CheckState(
@@ -170,12 +159,9 @@ class GpuCheck:
             applies=applies,
         )
 
-    def _rule_of(self, state: RuleState) -> Rule:
-        return self.check.rules[self.rules.index(state)]
-
-    def _record_raise(self, worst: RuleState, now: float) -> None:
+    def _record_raise(self, rule: Rule, now: float) -> None:
         """Count an event, and remember that the check is raised now."""
-        if not self._rule_of(worst).counts_events:
+        if not rule.counts_events:
             self.events += 1
         if self.check.recurs:
             recent = [at for at in self.history if now - at < HISTORY_SECONDS]

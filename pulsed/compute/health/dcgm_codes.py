@@ -9,9 +9,8 @@ alarms NVSentinel issues 1471 and 1701, and DCGM issue 308.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 DcgmSeverity = Literal["info", "warn"]
 
@@ -46,14 +45,13 @@ NOISY_WATCH = "POWER"
 """Warnings of this watch are info: a busy GPU reaches its power limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmCode:
+class DcgmCode(NamedTuple):
     """An error code of a DCGM health watch.
 
     Attributes:
         severity: the state that a warning raises while no check of `checks` has inputs; a failure raises `warn`.
         checks: own checks about the same cause.
-        false_alarm: when it is none of a problem.
+        false_alarm: when it does not indicate a problem.
         meaning: what DCGM found.
         remedy: what to do, as the end of a sentence.
     """
@@ -69,12 +67,7 @@ class DcgmCode:
 def _parse(row: str) -> DcgmCode:
     code, severity, checks, false_alarm, meaning, remedy = row.split("\t")
     return DcgmCode(
-        code,
-        cast("DcgmSeverity", severity),
-        tuple(checks.split()),
-        cast("FalseAlarm", false_alarm),
-        meaning,
-        remedy,
+        code, cast("DcgmSeverity", severity), tuple(checks.split()), cast("FalseAlarm", false_alarm), meaning, remedy
     )
 
 
@@ -86,9 +79,8 @@ DCGM_CODES: Mapping[str, DcgmCode] = {code.code: code for code in map(_parse, _R
 
 def dcgm_code_of(watch: str, code: str) -> DcgmCode:
     """Return what is known of a code of a watch; without a code, or with an unknown one, what its watch is about."""
-    known = DCGM_CODES.get(code)
-    if known is not None:
-        return known
+    if code in DCGM_CODES:
+        return DCGM_CODES[code]
     severity: DcgmSeverity = "info" if watch == NOISY_WATCH else "warn"
-    meaning = f"a problem of {watch}"
-    return DcgmCode(code, severity, OWN_CHECKS.get(watch, ()), "", meaning, "run a level-2 diagnostic of DCGM")
+    remedy = "run a level-2 diagnostic of DCGM"
+    return DcgmCode(code, severity, OWN_CHECKS.get(watch, ()), "", f"a problem of {watch}", remedy)

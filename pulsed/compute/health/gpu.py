@@ -62,8 +62,8 @@ class Reachability:
         self._seen = max(self._seen, now)
 
     def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
-        """Take a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix seconds
-        and by the GPU's clock.
+        """Record a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix
+        seconds and by the GPU's clock.
 
         Stale inputs are no proof that the GPU is gone. If no other GPU of the source answers, the source itself may be
         silent.
@@ -107,9 +107,9 @@ class EnabledChecks:
         self.settings = settings
         self.checks = settings.checks()
         self.critical_xids = settings.critical_xids()
-        names = {name for check in self.checks for name in check.applicability}
         rules = [rule for check in self.checks for rule in check.rules if not isinstance(rule, Duty)]
-        names |= {name for rule in rules for name in rule.uses}
+        names = {name for rule in rules for name in rule.uses}
+        names |= {name for check in self.checks for name in (*check.unless, check.superseded_by)}
         self.present = itemgetter(_REASONS, _XID, *sorted(POSITION[name] for name in names if name in POSITION))
 
 
@@ -180,14 +180,14 @@ class GpuHealth:
         self._enabled, self._here = enabled, here
         # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
         self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
-        self._rules = [each for check in self.checks for each in zip(check.check.rules, check.rules, strict=True)]
-        self._observers = [each for each in self._rules if isinstance(each[0], (Increase, Duty))]
+        self._rules = [pair for check in self.checks for pair in zip(check.check.rules, check.rules, strict=True)]
+        self._observers = [(rule, state) for rule, state in self._rules if isinstance(rule, (Increase, Duty))]
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
         self._is_fresh = False
         self._answer: Reading | None = None
-        self._most_present = 0
+        self._max_present = 0
         self._reported: tuple[object, ...] = ()
 
     @property
@@ -203,7 +203,7 @@ class GpuHealth:
         extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
     ) -> None:
-        """Take a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
+        """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
         self.changes, self.xids, self.is_due = [], Counter(), False
         decision = FIRST if self._second is None else sample.decision
         if decision.kind == "repeat":
@@ -281,26 +281,25 @@ class GpuHealth:
         )
 
     def _interrupt(self, now: float) -> None:
-        """Take a gap: no level was reached without a break, and the source may have other fields since."""
+        """Record a gap: no level was reached without a break, and the source may have other fields since."""
         for _, state in self._rules:
             state.reached_since.clear()
-        self._most_present = 0
+        self._max_present = 0
         self.reachability.resume(now)
         self._resumed = self.now
 
     def _take_device(self, device: Device) -> None:
-        """Take the newest description of the GPU."""
+        """Update the description of the GPU."""
         self.device = device
         self.inputs.model = device.model or self.inputs.model
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
     def _take_epoch(self, epoch: Epoch, previous: float) -> None:
-        """Take another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
-        self._epoch = epoch
-        known = self.restarts.epoch
+        """Record another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
+        self._epoch, last = epoch, self.restarts.epoch
         restarted = self.restarts.update_epoch(epoch, previous, self.now, self.time)
-        if self.restarts.epoch != known:
+        if self.restarts.epoch != last:
             self.latched += 1
         if restarted.gpu is not None:
             self._reset(restarted.gpu)
@@ -310,15 +309,15 @@ class GpuHealth:
             self.inputs.xids.restart_totals()
 
     def _take_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts) -> None:
-        """Find out whether the GPU answers, and whether its inputs are fresh."""
+        """Update whether the GPU answers, and whether its inputs are fresh."""
         freshness = sample.freshness
         self.reachability.update(freshness.state, reading, node.has_peers, self.time, sample.now)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
             if node.is_layout_new:
-                self._most_present = 0
+                self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
-                self.inputs.xids.take_none()
+                self.inputs.xids.record_none()
         self._is_fresh = freshness.is_fresh
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
@@ -329,11 +328,11 @@ class GpuHealth:
         age = freshness.age and min(freshness.age, self.now - self._resumed)
         inputs = self._enabled.present(reading)
         present = len(inputs) - inputs.count(None)
-        most_present = self._most_present = max(self._most_present, present)
+        max_present = self._max_present = max(self._max_present, present)
         return (
             self.reachability.polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
-            round(1.0 - present / most_present, 2) if most_present else 0.0,
+            round(1.0 - present / max_present, 2) if max_present else 0.0,
             activity,
             1.0 if node.reads_kernel_log else None,
             *exporter_facts(self.inputs.extras, reading[_REASONS]),
@@ -341,7 +340,7 @@ class GpuHealth:
         )
 
     def _reset(self, moment: float) -> None:
-        """Take a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
+        """Record a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
         self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
         self.inputs.confirmed_xids = frozenset()
@@ -351,21 +350,21 @@ class GpuHealth:
         self.latched += 1
 
     def _take_xids(self, reading: Reading, before: Reading | None) -> None:
-        """Take the codes of a sample; `before` is the last reading with which the GPU answered."""
+        """Record the codes of a sample; `before` is the last reading with which the GPU answered."""
         inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
         if inputs.extras is None and gauge is None:
             return
-        known = len(xids.records)
+        records = len(xids.records)
         if gauge is not None and self.restarts.has_other_fields(reading, before):
             xids.forget_source()
         codes = xids.update(gauge, inputs.extras, _programs(self.device), self.now)
-        if codes or len(xids.records) != known:
+        if codes or len(xids.records) != records:
             self._count(codes)
 
     def _count(self, codes: Mapping[int, int]) -> None:
         """Count XIDs that happened, by code, as events of their checks."""
         self.xids.update(codes)
-        for code, count in codes.items() if codes else ():
+        for code, count in codes.items():
             severity = self.severity_of_xid(code)
             for check in self.checks:
                 for rule in check.check.rules:
@@ -390,8 +389,8 @@ class GpuHealth:
         inputs, code = self.inputs, raised.xid
         record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)
         fabric = self.device.fabric or self.device.entity.node or self._here
-        known = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
-        began = without_jitter(self.epoch + record.began, known)
+        before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
+        began = without_jitter(self.epoch + record.began, before)
         return NvlinkFault(code, inputs.link_of(code), began, verdict.origin is None, fabric, verdict.followers)
 
     def _nvlinks(self) -> tuple[Nvlink, ...]:

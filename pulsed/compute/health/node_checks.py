@@ -1,4 +1,4 @@
-"""The checks of a node: the table of what can be wrong with this host beside the samples of its GPUs.
+"""The checks of a node: the table of what can be wrong with this host, apart from the samples of its GPUs.
 
 A rule is a pure function of a `NodeView`. Without evidence it returns `UNKNOWN` or `OK`: a container without /sys, a
 GPU that belongs to a virtual machine or that this container is not given are no faults.
@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pulsed.compute.health.port_history import (
-    PORT_LIMITS,
-    PortPasts,
-    is_down,
-    most_neighbours_are_up,
-    usual_rate,
-)
+from pulsed.compute.health.port_history import PORT_LIMITS, PortHistory, is_down, most_neighbours_are_up, usual_rate
 from pulsed.compute.health.rule import MINUTE, duration
 from pulsed.model.health import State
 from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
@@ -29,7 +23,7 @@ STUCK_LOOKS, MISSED_LOOKS = 5, 1
 """Looks at which a process must be stuck, and others in between at which it may not be. A process that waits for a disk
 or a file server is in state D for moments, too. gpud's rule: 2,305 processes of healthy nodes did not fulfil it."""
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Processes or ports that a message names."""
 
 RECENT_SECONDS = 10 * MINUTE
@@ -49,14 +43,14 @@ Sleeps = Mapping[StuckProcess, Sleep]
 
 def sleeps_of(before: Sleeps, stuck: Collection[StuckProcess]) -> Sleeps:
     """Return how long processes have been stuck, after a look that found some of them."""
-    found = {process: Sleep(before.get(process, Sleep(0, 0)).looks + 1, 0) for process in stuck}
+    sleeps = {process: Sleep(before.get(process, Sleep(0, 0)).looks + 1, 0) for process in stuck}
     for process, sleep in before.items():
-        missed = sleep.missed + (process not in found)
+        missed = sleep.missed + (process not in sleeps)
         if missed <= MISSED_LOOKS:
-            found[process] = found.get(process, sleep)._replace(missed=missed)
-        elif process in found:
-            found[process] = Sleep(1, 0)
-    return found
+            sleeps[process] = sleeps.get(process, sleep)._replace(missed=missed)
+        elif process in sleeps:
+            sleeps[process] = Sleep(1, 0)
+    return sleeps
 
 
 class NodeView(NamedTuple):
@@ -67,7 +61,7 @@ class NodeView(NamedTuple):
         is_selected: whether the key `gpus` leaves out some.
         expected: the key `health.expected_gpus`.
         sleeps: how long processes have been stuck.
-        pasts: what ports did before, by their names.
+        ports: the history of the ports, by name.
     """
 
     facts: HostFacts
@@ -75,7 +69,7 @@ class NodeView(NamedTuple):
     is_selected: bool = False
     expected: ExpectedGpus = None
     sleeps: Sleeps = MappingProxyType({})
-    pasts: PortPasts = MappingProxyType({})
+    ports: Mapping[str, PortHistory] = MappingProxyType({})
 
 
 class Finding(NamedTuple):
@@ -100,7 +94,7 @@ class NodeCheck:
         rule: when it is raised, in words.
         states: that it can raise.
         find: the rule.
-        looks: so many looks in a row must find it.
+        looks: the number of looks in a row that must find it.
     """
 
     id: str
@@ -170,13 +164,9 @@ def _driver_hung(view: NodeView) -> Finding | None:
     if view.facts.stuck_processes is None:
         return UNKNOWN
     stuck = [process for process, sleep in view.sleeps.items() if sleep.looks >= STUCK_LOOKS]
-    if not stuck:
-        return OK
     stuck.sort(key=lambda process: (not _is_of_nvidia(process), process.pid))
-    texts = [f"{process.name} (process {process.pid})" for process in stuck[:MOST_NAMED]]
-    more = [f"{len(stuck) - MOST_NAMED} more"] if len(stuck) > MOST_NAMED else []
-    state: State = "crit" if _is_of_nvidia(stuck[0]) else "warn"
-    return Finding(state, ", ".join([*texts, *more]), (("stuck_processes", float(len(stuck))),))
+    texts = [f"{process.name} (process {process.pid})" for process in stuck]
+    return _finding("crit" if any(map(_is_of_nvidia, stuck)) else "warn", texts, "stuck_processes")
 
 
 def _is_of_nvidia(process: StuckProcess) -> bool:
@@ -188,10 +178,10 @@ def _ib_link_down(view: NodeView) -> Finding | None:
     if not view.facts.ports:
         return None if view.facts.ports is not None else UNKNOWN
     down = [port for port in view.facts.ports if is_down(port)]
-    was_up = [port.name for port in down if view.pasts[port.name].was_up]
+    was_up = [port.name for port in down if view.ports[port.name].was_up]
     others = [port.name for port in down if port.name not in was_up and most_neighbours_are_up(port, view.facts.ports)]
     state: State = "crit" if was_up else "warn"
-    return _of_ports(state, [*was_up, *(f"{name} (most of its kind are up)" for name in others)])
+    return _finding(state, [*was_up, *(f"{name} (most of its kind are up)" for name in others)])
 
 
 def _ib_link_degraded(view: NodeView) -> Finding | None:
@@ -200,10 +190,10 @@ def _ib_link_degraded(view: NodeView) -> Finding | None:
         return None if view.facts.ports is not None else UNKNOWN
     texts = []
     for port in view.facts.ports:
-        best = max(view.pasts[port.name].best or 0.0, usual_rate(port, view.facts.ports) or 0.0)
+        best = max(view.ports[port.name].best, usual_rate(port, view.facts.ports) or 0.0)
         if port.is_active and port.bytes_per_second is not None and port.bytes_per_second < best:
             texts.append(f"{port.name} ({8e-9 * port.bytes_per_second:g} of {8e-9 * best:g} Gbit/s)")
-    return _of_ports("warn", texts)
+    return _finding("warn", texts)
 
 
 def _ib_errors(view: NodeView) -> Finding | None:
@@ -213,17 +203,18 @@ def _ib_errors(view: NodeView) -> Finding | None:
     texts = []
     for port in view.facts.ports:
         for limit in PORT_LIMITS:
-            count = view.pasts[port.name].increase_of(limit, view.facts.time)
-            if count > limit.most:
+            count = view.ports[port.name].increase_of(limit, view.facts.time)
+            if count > limit.maximum:
                 texts.append(f"{port.name} ({count} {limit.text})")
-    return _of_ports("warn", texts)
+    return _finding("warn", texts)
 
 
-def _of_ports(state: State, texts: Sequence[str]) -> Finding:
+def _finding(state: State, texts: Sequence[str], number: str = "findings") -> Finding:
+    """Return a finding that names some of what was found, and has its number; ok if nothing was found."""
     if not texts:
         return OK
-    more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
-    return Finding(state, ", ".join([*texts[:MOST_NAMED], *more]), (("findings", float(len(texts))),))
+    more = [f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
+    return Finding(state, ", ".join([*texts[:MAX_NAMED], *more]), ((number, float(len(texts))),))
 
 
 NODE_CHECKS: tuple[NodeCheck, ...] = (
@@ -297,7 +288,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "ib_errors",
         "Errors on an InfiniBand or RoCE link",
         "warn: more than "
-        + "; ".join(f"{limit.most} {limit.text} in {duration(limit.window)}" for limit in PORT_LIMITS),
+        + "; ".join(f"{limit.maximum} {limit.text} in {duration(limit.window)}" for limit in PORT_LIMITS),
         ("warn",),
         _ib_errors,
         remedy="Clean or replace cable and transceiver; if errors continue, check the switch port and the adapter.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 
 from pulsed.compute.health.node_checks import NODE_CHECKS, Finding, NodeCheck, NodeView, Sleeps, sleeps_of
-from pulsed.compute.health.port_history import PortPasts, pasts_of
+from pulsed.compute.health.port_history import PortHistory
 from pulsed.model.health import SEVERITY, CheckState, NodeHealth
 
 
@@ -15,10 +16,10 @@ class NodeEvaluator:
 
     def __init__(self) -> None:
         self._states: dict[str, CheckState] = {}
-        self._found: dict[str, int] = {}
-        """By check, how many looks in a row have found it."""
+        self._raised_looks: dict[str, int] = {}
+        """By check, the number of looks in a row that raise it."""
         self._sleeps: Sleeps = {}
-        self._pasts: PortPasts = {}
+        self._ports: defaultdict[str, PortHistory] = defaultdict(PortHistory)
 
     def evaluate(self, view: NodeView, disabled: Collection[str] = ()) -> NodeHealth:
         """Return the health after another look; checks that do not apply are left out.
@@ -27,8 +28,9 @@ class NodeEvaluator:
             view: without what follows from the looks before.
         """
         self._sleeps = sleeps_of(self._sleeps, view.facts.stuck_processes or ())
-        self._pasts = pasts_of(self._pasts, view.facts)
-        view = view._replace(sleeps=self._sleeps, pasts=self._pasts)
+        for port in view.facts.ports or ():
+            self._ports[port.name].update(port, view.facts.time)
+        view = view._replace(sleeps=self._sleeps, ports=self._ports)
         states: dict[str, CheckState] = {}
         for check in NODE_CHECKS:
             if check.id not in disabled and (finding := check.find(view)) is not None:
@@ -38,13 +40,13 @@ class NodeEvaluator:
 
     def _concluded(self, check: NodeCheck, finding: Finding, time: float) -> CheckState:
         old = self._states.get(check.id) or CheckState(check.id, "unknown", time)
-        is_found = SEVERITY[finding.state] > 0
-        looks = self._found[check.id] = self._found.get(check.id, 0) + 1 if is_found else 0
-        if is_found and old.severity <= 0 and looks < check.looks:
+        is_raised = SEVERITY[finding.state] > 0
+        looks = self._raised_looks[check.id] = self._raised_looks.get(check.id, 0) + 1 if is_raised else 0
+        if is_raised and old.severity <= 0 and looks < check.looks:
             return old
         since = old.since if finding.state == old.state else time
         state = CheckState(check.id, finding.state, since, covered=finding.state != "unknown")
-        if not is_found:
+        if not is_raised:
             return state
         return replace(
             state,

@@ -1,23 +1,24 @@
-"""What the InfiniBand ports of a node did before, and how a port compares with others of its kind."""
+"""History of the InfiniBand ports of a node, and how a port compares with others of its kind."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.compute.health.rule import HOUR, MINUTE
-from pulsed.model.host import HostFacts, InfinibandPort
+from pulsed.model.host import InfinibandPort
 
-LEAST_NEIGHBOURS = 2
+MIN_NEIGHBOURS = 2
 """Other ports of the same kind that must have a rate before it is the usual one."""
 
 
 class PortLimit(NamedTuple):
-    """How often a counter may increase within a window of so many seconds."""
+    """How often a counter may increase within a window in seconds."""
 
     counter: str
-    most: int
+    maximum: int
     window: float
     text: str
 
@@ -31,63 +32,41 @@ PORT_LIMITS = (
 )
 """NVSentinel's limits; rates hold for ten minutes, as one look may be late."""
 
-_LONGEST = max(limit.window for limit in PORT_LIMITS)
-_LIMITED = frozenset(limit.counter for limit in PORT_LIMITS)
+_MAX_WINDOW = max(limit.window for limit in PORT_LIMITS)
 
 
-class PortStep(NamedTuple):
-    """An increase of a counter, at a time in Unix seconds."""
-
-    time: float
-    counter: str
-    increase: int
-
-
-class PortPast(NamedTuple):
-    """What is remembered of a port.
+@dataclass(slots=True)
+class PortHistory:
+    """History of a port.
 
     Attributes:
         was_up: whether it was active at any look.
-        best: the best rate at any look.
+        best: the best rate at any look at which it was active; 0 for none.
         counters: at the last look.
-        steps: of the longest window.
+        steps: time, counter and amount of each increase within the longest window.
     """
 
-    was_up: bool
-    best: float | None
-    counters: Mapping[str, int]
-    steps: tuple[PortStep, ...]
+    was_up: bool = False
+    best: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    steps: list[tuple[float, str, int]] = field(default_factory=list)
+
+    def update(self, port: InfinibandPort, now: float) -> None:
+        """Add a look at the port."""
+        self.steps = [step for step in self.steps if now - step[0] < _MAX_WINDOW]
+        for name in [limit.counter for limit in PORT_LIMITS if limit.counter in port.counters]:
+            value = port.counters[name]
+            earlier = self.counters.get(name, value)
+            increase = value - earlier if value >= earlier else value  # the counter was cleared
+            if increase:
+                self.steps.append((now, name, increase))
+        self.counters = port.counters
+        if port.is_active:
+            self.was_up, self.best = True, max(self.best, port.bytes_per_second or 0.0)
 
     def increase_of(self, limit: PortLimit, now: float) -> int:
         """Return how often the counter of a limit has increased in its window, which ends now."""
-        return sum(
-            [each.increase for each in self.steps if each.counter == limit.counter and now - each.time < limit.window]
-        )
-
-
-PortPasts = Mapping[str, PortPast]
-"""By the name of the port."""
-
-_NEW = PortPast(False, None, {}, ())
-
-
-def pasts_of(before: PortPasts, facts: HostFacts) -> PortPasts:
-    """Return what is remembered of the ports after another look; a look that failed changes nothing."""
-    if facts.ports is None:
-        return before
-    return dict(before) | {port.name: _after(before.get(port.name, _NEW), port, facts.time) for port in facts.ports}
-
-
-def _after(past: PortPast, port: InfinibandPort, time: float) -> PortPast:
-    steps = [step for step in past.steps if time - step.time < _LONGEST]
-    for name, value in port.counters.items():
-        earlier = past.counters.get(name, value)
-        increase = value - earlier if value >= earlier else value  # the counter was cleared
-        if increase and name in _LIMITED:
-            steps.append(PortStep(time, name, increase))
-    is_up = port.is_active
-    rates = [rate for rate in (past.best, port.bytes_per_second if is_up else None) if rate is not None]
-    return PortPast(past.was_up or is_up, max(rates, default=None), port.counters, tuple(steps))
+        return sum([amount for at, name, amount in self.steps if name == limit.counter and now - at < limit.window])
 
 
 def is_down(port: InfinibandPort) -> bool:
@@ -97,16 +76,16 @@ def is_down(port: InfinibandPort) -> bool:
 
 def most_neighbours_are_up(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> bool:
     """Return whether more than half of the ports of its kind, itself included, are active."""
-    kin = [each for each in ports if each.board == port.board]
-    return 2 * sum(each.is_active for each in kin) > len(kin)
+    active = [other.is_active for other in ports if other.board == port.board]
+    return 2 * sum(active) > len(active)
 
 
 def usual_rate(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> float | None:
     """Return the most frequent rate of other active ports of its kind; None if too few have it."""
     rates = Counter(
-        each.bytes_per_second
-        for each in ports
-        if each is not port and each.board == port.board and each.is_active and each.bytes_per_second
+        other.bytes_per_second
+        for other in ports
+        if other is not port and other.board == port.board and other.is_active and other.bytes_per_second
     )
-    rate, count = max(rates.items(), key=lambda found: (found[1], found[0]), default=(None, 0))
-    return rate if count >= LEAST_NEIGHBOURS else None
+    rate, count = max(rates.items(), key=lambda counted: (counted[1], counted[0]), default=(None, 0))
+    return rate if count >= MIN_NEIGHBOURS else None

@@ -19,7 +19,7 @@ _SIGNS = [
 """Counters that fall when the GPU is reset or the driver is reloaded. The first changes with every sample."""
 
 RESET_SECONDS = 60.0
-"""A counter that is read seldom, and repeated in between, must stay fallen for so long to indicate a reset."""
+"""A counter that is read seldom, and repeated in between, must stay fallen for this time to indicate a reset."""
 
 ABSENT_SAMPLES = 2
 """Samples of a GPU that answers, without the last XID, that prove that the host engine has had none since its start.

@@ -192,8 +192,12 @@ class Rule:
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps."""
         measure = -measure if self.below else measure
-        reached = max([severity for severity, reach, _ in self._thresholds if measure >= reach], default=0)
-        kept = max([severity for severity, _, keep in self._thresholds if measure >= keep], default=0)
+        reached = kept = 0
+        for severity, reach, keep in self._thresholds:
+            if measure >= reach:
+                reached = max(reached, severity)
+            if measure >= keep:
+                kept = max(kept, severity)
         return reached, kept
 
     def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:

@@ -1,5 +1,4 @@
-"""Kinds of rules beside those of a measure of one sample: codes, increases of counters, and shares of time with reduced
-clocks. Rules about XIDs are in `xid_rule`."""
+"""Rules about codes, increases of counters, and shares of time with reduced clocks."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ class Increase(Rule):
 
     Attributes:
         window: seconds.
-        per: the increase is given per so many seconds; 0 for the increase within the window, where each is an event.
+        per: seconds that the increase is given per; 0 for the increase within the window, where each is an event.
         lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
         limit: returns the number that the measure is divided by.
     """

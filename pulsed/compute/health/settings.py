@@ -157,7 +157,7 @@ class HealthSettings(Settings):
         return {code for code in {*XIDS, *self.xids} if self.severity_of(code) == "crit"}
 
     def severity_of(self, xid: int) -> XidSeverity:
-        """Return the severity of a code: the configured one, else the one of the table."""
+        """Return the severity of a code: the configured one, otherwise that of the table."""
         return self.xids.get(xid) or severity_of(xid)
 
 

@@ -39,7 +39,7 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
 
 
 def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
-    """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, all else is unknown.
+    """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, the rest is unknown.
 
     That the GPU is not observed is no problem of the GPU: what is wrong is its source.
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from pulsed.compute.health.xids import FOLLOWER, xid_of
 from pulsed.model.canonical_tick import Extras
@@ -21,13 +22,13 @@ BURST_GAP = 180.0
 
 REPEAT_WINDOW = 86400.0
 
-MOST_CODES = 40
-"""Codes of a GPU that are counted one by one besides the critical ones; in no real case are there so many."""
+MAX_CODES = 40
+"""Codes of a GPU that are counted one by one in addition to the critical ones; real GPUs have fewer."""
 
 LARGEST_TOTAL = 2.0**53
 """No counter of events is larger."""
 
-_MOST_BURSTS = 64
+_MAX_BURSTS = 64
 
 Programs = tuple[str, ...]
 """The programs that had a GPU, as `Owner.program` names them."""
@@ -61,7 +62,7 @@ class XidRecord:
         return self.bursts[-1][0] if self.bursts else self.last
 
     def describe(self, event: KernelEvent, moment: float) -> None:
-        """Take the details of a message of the kernel, which a gauge may have announced before."""
+        """Add the details of a message of the kernel, which a gauge may have announced before."""
         if self.dated and moment < self.last - BURST_GAP:
             return
         self.cause = event.cause or self.cause
@@ -77,25 +78,11 @@ def _rank(fault: LinkFault) -> tuple[bool, bool]:
     return not fault.is_injected, fault.is_fatal
 
 
-@dataclass(slots=True)
-class _InputCounts:
-    """How many events of one code each input has reported in a burst.
+class _Burst(NamedTuple):
+    """When an event of a code was reported last, and by input, how many it has reported in the burst."""
 
-    Attributes:
-        reported: when the last was, in seconds of the GPU's clock.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    reported: float = -inf
-
-    def add(self, source: str, count: int, now: float) -> int:
-        """Add events; return how many of them no other input has reported."""
-        if now - self.reported >= BURST_GAP:
-            self.counts.clear()
-        self.reported = now
-        known = max(self.counts.values(), default=0)
-        self.counts[source] = self.counts.get(source, 0) + count
-        return max(self.counts[source] - known, 0)
+    reported: float
+    counts: dict[str, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +90,7 @@ class XidLog:
     """The XIDs of one GPU.
 
     Attributes:
-        critical: codes that are always kept. Of the others the first `MOST_CODES` are.
+        critical: codes that are always kept. Of the others the first `MAX_CODES` are.
         records: by code, with the newest of the codes beyond those.
         beyond: the newest code beyond those; None for none.
         others: number of events of the codes before it, which are not kept.
@@ -123,7 +110,7 @@ class XidLog:
     _has_none: bool = False
     _is_blank: bool = False
     _counts: frozenset[int] | None = None
-    _inputs: dict[int, _InputCounts] = field(default_factory=dict)
+    _bursts: dict[int, _Burst] = field(default_factory=dict)
     _cleared_at: float = -inf
     _older: dict[int, tuple[float, KernelEvent]] = field(default_factory=dict)
     """By code, when the kernel logged it before the first sample, and the message."""
@@ -141,19 +128,19 @@ class XidLog:
         self.last = last if last in self.records else None
 
     def restart_gauge(self) -> None:
-        """Take a restart of the host engine: it has no code from before."""
+        """Record a restart of the host engine: it has no code from before."""
         self._has_none = True
 
     def restart_totals(self) -> None:
-        """Take a restart of the exporter: its counters begin at 0, and its window has samples of the last code."""
+        """Record a restart of the exporter: its counters begin at 0, and its window has samples of the last code."""
         self.totals, self._counts = {}, None
 
-    def take_none(self) -> None:
-        """Take the proof that the source has no code so far."""
+    def record_none(self) -> None:
+        """Record the proof that the source has no code so far."""
         self._has_none, self.totals, self._counts = True, self.totals or {}, self._counts or frozenset()
 
     def forget_source(self) -> None:
-        """Take another list of fields: what is there now may be old."""
+        """Record another list of fields: what is there now may be old."""
         self._has_none, self.totals, self._counts = False, self.totals or None, self._counts or None
 
     def change_source(self) -> None:
@@ -221,7 +208,7 @@ class XidLog:
                 record.last, record.dated = moment, True
             else:
                 self._older[event.code] = (moment, event)
-                if len(self._older) > MOST_CODES:
+                if len(self._older) > MAX_CODES:
                     del self._older[next(iter(self._older))]
         return +happened
 
@@ -237,17 +224,15 @@ class XidLog:
 
         They are those that had the GPU each time, of codes that programs cause. Without any it is the GPU.
         """
-        found: list[tuple[int, Programs]] = []
+        repeats: list[tuple[int, Programs]] = []
         for code, record in self.records.items():
-            bursts = record.bursts
-            while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
-                del bursts[0]
-            known = [set(programs) for _, programs in bursts if programs]
-            common = set.intersection(*known) if known else set[str]()
-            is_across = len(known) >= 2 and not common
+            bursts = record.bursts = [burst for burst in record.bursts if now - burst[0] < REPEAT_WINDOW]
+            owned = [set(programs) for _, programs in bursts if programs]
+            common = set.intersection(*owned) if owned else set[str]()
+            is_across = len(owned) >= 2 and not common
             if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and is_across)):
-                found.append((code, tuple(sorted(common)) if xid_of(code).scope == "app" else ()))
-        return min(found, key=lambda each: bool(each[1]), default=None)
+                repeats.append((code, tuple(sorted(common)) if xid_of(code).scope == "app" else ()))
+        return min(repeats, key=lambda repeat: bool(repeat[1]), default=None)
 
     def _update_counts(self, extras: Extras, sticky: dict[int, None]) -> Iterator[tuple[str, int, int]]:
         """Yield codes that enter the exporter's window, but for one that the gauge has kept since the start."""
@@ -278,13 +263,16 @@ class XidLog:
 
     def _add(self, code: int, source: str, count: int, programs: Programs, moment: float, now: float) -> int:
         """Add events that an input reports now and that happened at a moment; return how many of them are new."""
-        record = self._record(code, now)
-        counts = self._inputs.setdefault(code, _InputCounts())
-        new = counts.add(source, count, now)
-        if not new:
+        record, burst = self._record(code, now), self._bursts.get(code)
+        counts = burst.counts if burst is not None and now - burst.reported < BURST_GAP else {}
+        reported = max(counts.values(), default=0)
+        counts[source] = counts.get(source, 0) + count
+        self._bursts[code] = _Burst(now, counts)
+        new = counts[source] - reported
+        if new <= 0:
             return 0
         if not record.bursts or moment - record.last >= BURST_GAP:
-            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (moment, programs)]
+            record.bursts = [*record.bursts[1 - _MAX_BURSTS :], (moment, programs)]
         record.last = max(record.last, moment) if record.dated else moment
         record.dated, record.cleared = True, record.last < self._cleared_at
         record.count += new
@@ -292,19 +280,16 @@ class XidLog:
         return new
 
     def _record(self, code: int, now: float) -> XidRecord:
-        """Return the record of a code."""
-        record = self.records.get(code)
-        if record is None:
-            record = XidRecord(now, dated=False)
-            self._keep(code, record)
-        return record
+        if code not in self.records:
+            self._keep(code, XidRecord(now, dated=False))
+        return self.records[code]
 
     def _keep(self, code: int, record: XidRecord) -> None:
         """Add a record; if there are too many codes, in place of the newest of those beyond."""
-        if code not in self.critical and len(self.records.keys() - self.critical - {self.beyond}) >= MOST_CODES:
+        if code not in self.critical and len(self.records.keys() - self.critical - {self.beyond}) >= MAX_CODES:
             if self.beyond is not None:
                 self.others += self.records.pop(self.beyond).count
-                self._inputs.pop(self.beyond, None)
+                self._bursts.pop(self.beyond, None)
                 self.last = code if self.last == self.beyond else self.last
             self.beyond = code
         self.records[code] = record

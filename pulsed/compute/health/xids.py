@@ -80,5 +80,5 @@ def advice(severity: str, action: Action) -> str:
 
 def advice_on(code: int, state: str) -> str:
     """Return the remedy for a code while the state of a check is due to it, as the end of a sentence."""
-    known = xid_of(code)
-    return advice("crit" if "crit" in (state, known.severity) else state, known.action)
+    xid = xid_of(code)
+    return advice("crit" if "crit" in (state, xid.severity) else state, xid.action)

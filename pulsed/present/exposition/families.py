@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.xid_log import MOST_CODES
+from pulsed.compute.health.xid_log import MAX_CODES
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
 from pulsed.model.gpu import PLATFORM
@@ -235,7 +235,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_health(
         "xid_events_total",
         "counter",
-        f"XIDs observed, by code: critical codes from 0, the first {MOST_CODES} others, and the rest as {OTHER_XIDS}",
+        f"XIDs observed, by code: critical codes from 0, the first {MAX_CODES} others, and the rest as {OTHER_XIDS}",
         "xid",
         lambda health: samples_by_label(health.xid_events),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.xid_log import BURST_GAP, MOST_CODES, REPEAT_WINDOW, XidLog, XidRecord
+from pulsed.compute.health.xid_log import BURST_GAP, MAX_CODES, REPEAT_WINDOW, XidLog, XidRecord
 from pulsed.compute.health.xids import FOLLOWER
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import KernelEvent
@@ -103,7 +103,7 @@ def test_45_replaces_no_other_code() -> None:
 
 def test_a_code_of_a_source_without_any_before_is_new() -> None:
     log = XidLog()
-    log.take_none()
+    log.record_none()
     assert list(log.update(1.0, None, (), 1.0)) == [1], "of any code"
     assert list(log.update(1.0, None, (), 2.0)) == []
     log.restart_gauge()
@@ -131,7 +131,7 @@ def test_times_of_bursts_and_repeats() -> None:
 @pytest.mark.parametrize("is_source_new", [True, False])
 def test_a_code_of_a_source_with_other_fields_is_of_unknown_age(is_source_new: bool) -> None:
     log = XidLog()
-    log.take_none()
+    log.record_none()
     if is_source_new:
         log.forget_source()
     assert list(log.update(79.0, None, (), 5.0)) == ([] if is_source_new else [79])
@@ -147,11 +147,11 @@ def test_a_code_of_a_source_with_other_fields_is_of_unknown_age(is_source_new: b
 def test_counts_of_a_source_without_any_before_are_events() -> None:
     log = XidLog()
     assert list(log.update(None, Extras(xid_counts=((13, 1.0),), xid_totals=((94, 3.0),)), (), 1.0)) == []
-    log.take_none()
+    log.record_none()
     more = Extras(xid_counts=((13, 1.0), (48, 1.0)), xid_totals=((94, 3.0), (95, 1.0)))
     assert sorted(log.update(None, more, (), 3.0)) == [48, 95]
     first = XidLog()
-    first.take_none()
+    first.record_none()
     assert sorted(first.update(None, more, (), 3.0)) == [13, 48, 94, 95]
 
 
@@ -222,7 +222,7 @@ def test_codes_are_limited_except_for_critical_ones() -> None:
     for code in range(1000, 4000):
         happened = list(log.add_kernel_events([kernel_event(code, 2.0 + code)], (), now=2.0 + code, time=2.0 + code))
         assert happened == [code]
-    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
+    assert list(log.records) == [79, *range(1000, 1000 + MAX_CODES), 3999]
     assert log.others + sum(record.count for record in log.records.values()) == 3001
     assert log.last == 3999
 
@@ -232,16 +232,16 @@ def test_codes_of_one_sample_are_limited() -> None:
     log.update(0.0, Extras(xid_totals=()), (), 1.0)
     totals = tuple((code, 1.0) for code in range(1000, 4000))
     assert len(log.update(0.0, Extras(xid_totals=totals), (), 2.0)) == 3000
-    assert (len(log.records), log.others) == (MOST_CODES + 1, 3000 - MOST_CODES - 1)
+    assert (len(log.records), log.others) == (MAX_CODES + 1, 3000 - MAX_CODES - 1)
     first = XidLog()
     first.update(None, Extras(xid_totals=totals), (), 1.0)
-    assert len(first.records) == MOST_CODES + 1
+    assert len(first.records) == MAX_CODES + 1
     assert first.last in first.records
 
 
 def test_the_last_code_is_one_that_is_kept() -> None:
     log = started()
-    for number, code in enumerate((*range(1000, 1000 + MOST_CODES), 2000, FOLLOWER)):
+    for number, code in enumerate((*range(1000, 1000 + MAX_CODES), 2000, FOLLOWER)):
         log.add_kernel_events([kernel_event(code, 1.0 + number)], (), now=1.0 + number, time=1.0 + number)
     assert log.last == log.beyond == FOLLOWER
     assert log.last in log.records
@@ -254,7 +254,7 @@ def test_old_messages_are_limited() -> None:
     log.add_kernel_events([kernel_event(79, -5.0)], (), now=0.0, time=0.0)
     assert log.records == {}
     fresh = XidLog()
-    for code in (79, *range(1000, 1000 + MOST_CODES - 1)):
+    for code in (79, *range(1000, 1000 + MAX_CODES - 1)):
         fresh.add_kernel_events([kernel_event(code, -5.0)], (), now=0.0, time=0.0)
     fresh.update(79.0, None, (), 1.0)
     assert (fresh.records[79].last, fresh.records[79].dated) == (-5.0, True)
@@ -265,7 +265,7 @@ def test_saved_codes_are_limited() -> None:
     saved = {code: XidRecord(float(code), dated=True, count=2) for code in (79, *range(1000, 4000))}
     log.restore(saved, 5, 3999, 0)
     assert 79 in log.records
-    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
+    assert list(log.records) == [79, *range(1000, 1000 + MAX_CODES), 3999]
     assert (log.beyond, log.last) == (3999, 3999)
     assert log.others + sum(record.count for record in log.records.values()) == 5 + 2 * 3001
     log.restore({}, 0, 79, None)
