@@ -54,6 +54,11 @@ class Check:
     optional: bool
     note: str
 
+    @property
+    def rule(self) -> str:
+        """When it is raised, in words, from the thresholds of its rules."""
+        return "; ".join([rule.sentence for rule in self.rules] + ([self.note] if self.note else []))
+
     def remedy_at(self, state: State) -> str:
         """Return what to do in a state that it can raise."""
         return (state == "crit" and self.critical) or self.remedy

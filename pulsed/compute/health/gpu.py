@@ -217,20 +217,20 @@ class GpuHealth:
         inputs.extras = extras
         if decision.is_interrupted:
             self._interrupt(sample.now)
-        self._take_device(sample.device)
+        self._update_device(sample.device)
         if kernel_events:
             self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
         if node.epoch != self._epoch:
-            self._take_epoch(node.epoch, previous)
+            self._update_epoch(node.epoch, previous)
         answer = self._answer
-        self._take_answer(sample, reading, node)
+        self._update_answer(sample, reading, node)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.is_part_complete = is_part_complete or decision.kind != "next"
         inputs.values = reading + self._facts(freshness, reading, node, activity)
         if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
-        self._take_xids(reading, answer)
+        self._update_xids(reading, answer)
         inputs.update_links()
         self._report_faults()
         for rule, state in self._observers:
@@ -288,14 +288,14 @@ class GpuHealth:
         self.reachability.resume(now)
         self._resumed = self.now
 
-    def _take_device(self, device: Device) -> None:
+    def _update_device(self, device: Device) -> None:
         """Update the description of the GPU."""
         self.device = device
         self.inputs.model = device.model or self.inputs.model
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
-    def _take_epoch(self, epoch: Epoch, previous: float) -> None:
+    def _update_epoch(self, epoch: Epoch, previous: float) -> None:
         """Record another epoch; `previous` is when the sample before was, in seconds of the GPU's clock."""
         self._epoch, last = epoch, self.restarts.epoch
         restarted = self.restarts.update_epoch(epoch, previous, self.now, self.time)
@@ -308,7 +308,7 @@ class GpuHealth:
         if restarted.exporter:
             self.inputs.xids.restart_totals()
 
-    def _take_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts) -> None:
+    def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
         freshness = sample.freshness
         self.reachability.update(freshness.state, reading, node.has_peers, self.time, sample.now)
@@ -349,7 +349,7 @@ class GpuHealth:
         self.last_reset = self.epoch + moment
         self.latched += 1
 
-    def _take_xids(self, reading: Reading, before: Reading | None) -> None:
+    def _update_xids(self, reading: Reading, before: Reading | None) -> None:
         """Record the codes of a sample; `before` is the last reading with which the GPU answered."""
         inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
         if inputs.extras is None and gauge is None:

@@ -163,7 +163,8 @@ def test_a_remedy_without_its_numbers_names_the_check() -> None:
     assert follower.state(temperature_celsius=60.0).remedy == ("Too warm: check the GPU again, its readings are gone.")
 
 
-def test_states_and_inputs_of_a_check_are_those_of_its_rules() -> None:
-    many = replace(CHECK, rules=(WARM, Rule("ecc_mode", {"warn": 1}, text="of mode")))
+def test_the_parts_of_a_check_in_words() -> None:
+    many = replace(CHECK, rules=(WARM, Rule("ecc_mode", {"warn": 1}, text="of mode")), note="a note")
+    assert many.rule == f"{WARM.sentence}; {many.rules[1].sentence}; a note"
     assert many.states == ("warn", "crit")
     assert many.inputs == ("temperature_celsius", "ecc_mode")
