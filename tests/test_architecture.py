@@ -57,13 +57,16 @@ MAY_IMPORT = {
         "server"
     ),
     "collector": (
-        "errors json_text regular_file pauses daemon_thread kubernetes model discovery reader attribution "
-        "host translate compute accounting configuration"
+        "errors json_text regular_file pauses kubernetes model discovery reader attribution "
+        "translate compute configuration"
+    ),
+    "daemon": (
+        "errors regular_file pauses daemon_thread log kubernetes push model reader attribution host translate compute "
+        "accounting present server configuration collector"
     ),
     "commands": (
-        "errors json_text printable regular_file pauses die_with_parent durations log http kubernetes "
-        "push model discovery translate.fields terminal reader attribution compute accounting present "
-        "adapter server configuration collector"
+        "errors json_text printable die_with_parent durations log http kubernetes model discovery translate.fields "
+        "terminal reader attribution compute present adapter server configuration collector daemon"
     ),
     "cli": "errors printable commands",
     "__main__": "cli",

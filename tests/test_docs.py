@@ -32,6 +32,8 @@ CONDITIONAL = {
     "pulsed_discovery_last_success_timestamp_seconds",
     "pulsed_health_report_up",  # with kubernetes.conditions
     "pulsed_attribution_errors_total",
+    "pulsed_feature_failures_total",
+    "pulsed_task_failures_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_gpu_hang_suspected",
     "pulsed_gpu_leaked_memory",

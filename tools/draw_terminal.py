@@ -29,6 +29,9 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
+from pulsed.present.api.routes.events import event_router
+from pulsed.present.api.routes.history import history_router
+from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
 from pulsed.reader.demo.source import DemoSource
 from pulsed.terminal.line import Line, Paint, palette
@@ -73,8 +76,12 @@ class DemoDaemon:
             events.publish(tick)
             accounting.add(tick)
         config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
-        accounts = Accounts(accounting, EndedAccounts())
-        self._app = api(ApiParts(store, history, events, accounts, GpuProcessTable(), config))
+        of_features = (
+            history_router(store, history),
+            event_router(store, events),
+            owner_router(store, Accounts(accounting, EndedAccounts())),
+        )
+        self._app = api(ApiParts(store, GpuProcessTable(), config), of_features)
 
     def json(self, path: str) -> Any:
         """Return the document of a path; its time is the moment, and its host is made up."""

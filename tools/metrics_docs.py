@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
 
 from prometheus_client import Metric
 
@@ -11,6 +12,13 @@ from pulsed.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.attribution.attribution import LABELS
 from pulsed.attribution.pod_workloads import PodSettings
 from pulsed.attribution.source import SourceState
+from pulsed.collector.state_file import WriteStatus
+from pulsed.daemon.background_tasks import task_family
+from pulsed.daemon.collection import attribution_families, discovery_families
+from pulsed.daemon.feature_set import failure_family
+from pulsed.daemon.node_conditions import report_family
+from pulsed.daemon.otlp_push import push_families
+from pulsed.daemon.state_folder import state_families
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -21,10 +29,11 @@ from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
+from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.summary import SUMMARIES
-from pulsed.present.exposition.telemetry import StateWrites, Telemetry
+from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import families_of
 from pulsed.push.otlp import OtlpEncoder
 from pulsed.push.page_series import families_of as families_in
@@ -181,14 +190,7 @@ def _own() -> Iterator[str]:
     store.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
     port = InfinibandPort("mlx5_0", "1", "", "ACTIVE", "LinkUp", 5e10, dict.fromkeys(PORT_COUNTERS, 0))
     store.set_host(HostFacts(0.0, (), ports=(port,)), NodeHealth((CheckState("gpu_missing", "ok"),)))
-    telemetry = Telemetry(store)
-    state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
-    telemetry.attribution = lambda: [state]
-    telemetry.state = lambda: StateWrites({"jobs.json": True})
-    telemetry.pusher = Pusher(lambda plan: OtlpEncoder(plan, _no_pages, tuple, str))
-    telemetry.pusher.configure(OtlpSettings(enabled=True).plan({}))
-    telemetry.lists = lambda: [DiscoveryList("file", "targets.json", True, 0.0)]
-    telemetry.conditions_up = lambda: True
+    telemetry = Telemetry(store, lambda now: _of_features(store))
     telemetry.count_request("/metrics", 200)
     yield from table(
         [
@@ -196,6 +198,19 @@ def _own() -> Iterator[str]:
             *(Row((family.name,), f"{family.help}; *pushed only*") for family in families_in(PUSHED)),
         ]
     )
+
+
+def _of_features(store: TargetStore) -> Iterator[Metric]:
+    pusher = Pusher(lambda plan: OtlpEncoder(plan, _no_pages, tuple, str))
+    pusher.configure(OtlpSettings(enabled=True).plan({}))
+    yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
+    yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
+    yield from node_families(store)
+    yield from state_families([WriteStatus(Path("jobs.json"), "")], 0)
+    yield from push_families(pusher)
+    yield report_family(is_up=True)
+    yield failure_family({"history": 1})
+    yield task_family({"accounts": 1})
 
 
 async def _no_pages() -> AsyncIterator[bytes]:

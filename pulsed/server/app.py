@@ -66,13 +66,10 @@ class DaemonApp:
     """The ASGI application.
 
     Args:
-        api: makes the application for every other path; called once, in a thread, when it is first needed.
+        api: makes the application for every other path; called in a thread when it is first needed.
         reload: reloads the configuration and returns its error; None: requests that change something are refused.
         forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
         route_prefix: prefix of all paths, without a slash at the end. `/` and probes redirect to it; others are 404.
-
-    Attributes:
-        max_requests: as given; may be changed.
     """
 
     def __init__(
@@ -93,7 +90,7 @@ class DaemonApp:
         self._api: asyncio.Future[App] | None = None
         self._telemetry = telemetry
         self._telemetry_path = telemetry_path
-        self.max_requests = max_requests
+        self._max_requests = max_requests
         self._reload, self._forget = reload, forget
         self._route_prefix = route_prefix
         self._running = 0
@@ -115,9 +112,9 @@ class DaemonApp:
         else:
             await self._others(scope, receive, send)
 
-    def reset_api(self) -> None:
-        """Make the application for other paths anew when it is needed next."""
-        self._api = None
+    def reconfigure(self, max_requests: int) -> None:
+        """Serve by a changed configuration: call `api` again when it is needed next."""
+        self._max_requests, self._api = max_requests, None
 
     async def _answer(self, name: str, answer: _Answer, scope: Scope, send: Send) -> None:
         self._telemetry.count_request(name, answer.status)
@@ -130,7 +127,7 @@ class DaemonApp:
         if not _reads(scope):
             await self._answer(path, _ONLY_READS, scope, send)
             return
-        if self.max_requests and self._running >= self.max_requests:
+        if self._max_requests and self._running >= self._max_requests:
             busy = _Answer(503, "too many requests at the same time", ((b"retry-after", b"1"),))
             await self._answer(path, busy, scope, send)
             return

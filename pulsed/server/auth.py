@@ -8,12 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, client_of, respond, route_of
+from pulsed.present.asgi import PROBES, App, Header, Message, Receive, Scope, Send, client_of, respond, route_of
 from pulsed.server.fair_queue import QueueFull
 from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.settings import WebServerSettings
 from pulsed.server.web_config import RateLimitSection
 
 CHALLENGE = (b"www-authenticate", b'Basic realm="pulsed", charset="UTF-8"')
+
+
+def protected(
+    app: App, live: WebConfigReloader, settings: WebServerSettings, count: Callable[[str, int], None], metrics: str
+) -> App:
+    """Return an application with a web configuration in front of it; `metrics` is the path of the metrics page."""
+    open_paths = PROBES if settings.open_probes else frozenset[str]()
+    return AuthMiddleware(ConfiguredHeaders(app, live), live, count, PROBES | {metrics}, open_paths, settings.prefix)
 
 
 class AuthMiddleware:

@@ -13,6 +13,7 @@ import pytest
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.target_discovery import TargetDiscovery
 from pulsed.configuration import Config, load
+from pulsed.daemon.collection import discovery_families
 from pulsed.discovery.settings import GONE_SECONDS
 from pulsed.discovery.target_lists import FileLists
 from pulsed.errors import ExporterNotFound
@@ -117,8 +118,7 @@ async def test_a_broken_list_keeps_its_targets(
     assert running.names() == {"0", "1"}
     (broken,) = running.pool.lists
     assert not broken.is_up
-    telemetry = Telemetry(running.store)
-    telemetry.lists = lambda: running.pool.lists
+    telemetry = Telemetry(running.store, lambda now: discovery_families(running.pool.lists))
     text = telemetry.render(0.0, openmetrics=False).decode()
     labels = f'{{kind="file",list="{fleet.file}"}}'
     assert f"pulsed_discovery_up{labels} 0" in text

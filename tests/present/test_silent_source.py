@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.health_log import log_health_change
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import DEFAULT_HEALTH
+from pulsed.daemon.health_log import log_health_change
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.documents import gpus_document, health_document, sources_of

@@ -5,24 +5,23 @@ Importing this module costs some 0.2 s and 13 MB: it is imported by the first re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
 from pulsed import __version__
 from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
+from pulsed.present.api.routes.container_metrics import PATH as CONTAINER_METRICS
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router, host_router, page_router
-from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.gpus import catalog_router, class_router, gpu_router, health_router
-from pulsed.present.api.routes.history import history_router
-from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.asgi import HEALTH, HEALTHY, READY
+from pulsed.present.asgi import EVENTS, HEALTH, HEALTHY, READY
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
@@ -30,21 +29,38 @@ ROUTERS: tuple[Callable[[ApiParts], APIRouter], ...] = (
     page_router,
     gpu_router,
     class_router,
-    history_router,
-    owner_router,
     container_router,
     autoscale_router,
-    event_router,
     health_router,
     host_router,
     catalog_router,
     daemon_router,
 )
-"""In the order of the documentation."""
+"""Routes that every daemon has."""
+
+ORDER = (
+    "/",
+    "/gpus",
+    "/gpus/{gpu}/class",
+    "/gpus/{gpu}/history",
+    "/jobs",
+    CONTAINER_METRICS,
+    "/autoscale/v1/gpus",
+    EVENTS,
+    "/health/gpus",
+    "/host",
+    "/catalog",
+    "/version",
+)
+"""The order of the documentation, by the first path of each router; others come last."""
 
 
-def api(parts: ApiParts) -> FastAPI:
-    """Return the JSON API."""
+def api(parts: ApiParts, of_features: Iterable[APIRouter] = ()) -> FastAPI:
+    """Return the JSON API.
+
+    Args:
+        of_features: routes of the daemon's features.
+    """
     app = FastAPIOffline(
         None,  # its page has absolute links
         None,
@@ -58,11 +74,17 @@ def api(parts: ApiParts) -> FastAPI:
     )
     app.add_middleware(JsonCompression)
     app.add_middleware(ResponseHeaders)
-    for router in ROUTERS:
-        app.include_router(router(parts))
+    for router in sorted((*(make(parts) for make in ROUTERS), *of_features), key=_place):
+        app.include_router(router)
     document = _openapi_document(app, parts.telemetry_path, parts.external_path)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
+
+
+def _place(router: APIRouter) -> int:
+    """Return the position of a router in the documentation."""
+    paths = [route.path for route in router.routes if isinstance(route, APIRoute)]
+    return min((ORDER.index(path) for path in paths if path in ORDER), default=len(ORDER))
 
 
 def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | None) -> dict[str, Any]:

@@ -13,17 +13,14 @@ from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.model.gpu import Device
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_matches import Match, find
-from pulsed.present.api.history import History
 from pulsed.present.api.json_response import FAILURE, ApiError
 from pulsed.present.api.sample_fields import check_fields
 from pulsed.present.api.schema import TIME, Member, Shape
 
 
 class ApiParts(NamedTuple):
-    """The parts of the daemon that the API shows.
+    """The parts of the daemon that the API shows, whatever its features are.
 
     Attributes:
         config: the configuration with secrets masked.
@@ -34,9 +31,6 @@ class ApiParts(NamedTuple):
     """
 
     store: TargetStore
-    history: History
-    events: EventBroadcaster
-    accounts: Accounts
     processes: GpuProcessTable
     config: Mapping[str, Any]
     settings: ComputeSettings = DEFAULT_SETTINGS

@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -22,12 +21,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from pulsed import __version__
-from pulsed.attribution.source import SourceState
 from pulsed.model.gpu import key_of, repeated
-from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.present.exposition.host_families import node_families
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
-from pulsed.push.pusher import PROTOCOL, Pusher
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
@@ -38,30 +34,21 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
-@dataclass(frozen=True, slots=True)
-class StateWrites:
-    """How the files of `state_dir` are written.
+class Telemetry(Collector):
+    """Counts what pulsed does and writes it as exposition.
 
-    Attributes:
-        files: by name whether the last write succeeded; empty without a `state_dir`.
-        lost_accounts: accounts of ended owners that were never written.
+    Args:
+        families: returns the families of other parts of the daemon at monotonic seconds.
+        is_config_in_force: returns whether the configuration of the files is in force.
     """
 
-    files: Mapping[str, bool] = field(default_factory=dict)
-    lost_accounts: int = 0
-
-
-class Telemetry(Collector):
-    """Counts what pulsed does and writes it as exposition."""
-
-    def __init__(self, store: TargetStore) -> None:
-        self.config_in_force: Callable[[], bool] = lambda: True
-        self.attribution: Callable[[], Sequence[SourceState]] = tuple
-        self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
-        self.state: Callable[[], StateWrites] = StateWrites
-        self.pusher: Pusher | None = None
-        self.lists: Callable[[], Sequence[DiscoveryList]] = tuple
-        self.conditions_up: Callable[[], bool | None] = lambda: None
+    def __init__(
+        self,
+        store: TargetStore,
+        families: Callable[[float], Iterable[Metric]] = lambda now: (),
+        is_config_in_force: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._families, self._is_config_in_force = families, is_config_in_force
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
@@ -88,21 +75,7 @@ class Telemetry(Collector):
         """Yield all families (prometheus_client)."""
         yield self._build
         yield from _source_families(self._store, self._now)
-        yield from _discovery_families(self.lists())
-        yield from _attribution_families(self.attribution())
-        yield from node_families(self._store)
-        yield from self.owners(self._now)
-        yield from _state_families(self.state())
-        if self.pusher is not None and self.pusher.sent is not None:
-            yield from _push_families(self.pusher, self.pusher.sent)
-        if (is_up := self.conditions_up()) is not None:
-            up = GaugeMetricFamily(
-                "pulsed_health_report_up",
-                "1 while health reaches the receiver: kubernetes (conditions of the node)",
-                labels=["receiver"],
-            )
-            up.add_metric(["kubernetes"], int(is_up))
-            yield up
+        yield from self._families(self._now)
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
@@ -112,7 +85,7 @@ class Telemetry(Collector):
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
             "1 if the configuration in force is that of the file, 0 if the file was refused",
-            value=int(self.config_in_force()),
+            value=int(self._is_config_in_force()),
         )
         yield self._requests.family()
 
@@ -197,85 +170,6 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family
-
-
-def _discovery_families(lists: Sequence[DiscoveryList]) -> Iterator[Metric]:
-    if not lists:
-        return
-    labels = ["kind", "list"]
-    up = GaugeMetricFamily(
-        "pulsed_discovery_up", "1 while the list of targets can be read; its targets are kept meanwhile", labels=labels
-    )
-    last = GaugeMetricFamily(
-        "pulsed_discovery_last_success_timestamp_seconds", "Time when the list was last read", labels=labels
-    )
-    for each in lists:
-        up.add_metric([each.kind, each.name], int(each.is_up))
-        if each.last_success is not None:
-            last.add_metric([each.kind, each.name], each.last_success)
-    yield up
-    yield last
-
-
-def _attribution_families(states: Sequence[SourceState]) -> Iterator[Metric]:
-    source = ["source"]
-    up = GaugeMetricFamily("pulsed_attribution_up", "1 while owners are read from this source", labels=source)
-    last = GaugeMetricFamily(
-        "pulsed_attribution_last_success_timestamp_seconds",
-        "Time of the last successful look for owners",
-        labels=source,
-    )
-    errors = CounterMetricFamily(
-        "pulsed_attribution_errors",
-        "Failed looks for owners, and entries that could not be read",
-        labels=["source", "reason"],
-    )
-    for state in states:
-        up.add_metric([state.name], int(state.up))
-        if state.last_success is not None:
-            last.add_metric([state.name], state.last_success)
-        for reason, count in state.errors.items():
-            errors.add_metric([state.name, reason], count)
-    for family in (up, last, errors):
-        if family.samples:
-            yield family
-
-
-def _state_families(state: StateWrites) -> Iterator[Metric]:
-    if not state.files:
-        return
-    up = GaugeMetricFamily("pulsed_state_up", "1 while the file in state_dir can be written", labels=["file"])
-    for name, is_written in state.files.items():
-        up.add_metric([name], int(is_written))
-    yield up
-    yield CounterMetricFamily(
-        "pulsed_state_lost_accounts",
-        "Accounts of ended owners that were not written, because too many waited",
-        value=state.lost_accounts,
-    )
-
-
-def _push_families(pusher: Pusher, sent: int) -> Iterator[Metric]:
-    names = ["protocol"]
-    taken = CounterMetricFamily("pulsed_push_samples", "Samples that the server has taken", labels=names)
-    taken.add_metric([PROTOCOL], sent)
-    yield taken
-    dropped = CounterMetricFamily(
-        "pulsed_push_dropped_samples",
-        "Samples not delivered: tried for two minutes (expired), refused, or too much waiting (full)",
-        labels=[*names, "reason"],
-    )
-    for reason, count in pusher.dropped.items():
-        dropped.add_metric([PROTOCOL, reason], count)
-    yield dropped
-    waiting = GaugeMetricFamily("pulsed_push_waiting_samples", "Samples waiting to be sent", labels=names)
-    waiting.add_metric([PROTOCOL], pusher.waiting)
-    yield waiting
-    failed = CounterMetricFamily(
-        "pulsed_push_failed_reads", "Intervals without samples because of an error in pulsed", labels=names
-    )
-    failed.add_metric([PROTOCOL], pusher.failed_reads)
-    yield failed
 
 
 def build_info(name: str) -> Metric:

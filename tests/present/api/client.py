@@ -17,6 +17,9 @@ from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.json_response import ERROR_HANDLERS
+from pulsed.present.api.routes.events import event_router
+from pulsed.present.api.routes.history import history_router
+from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
 
 
@@ -30,24 +33,16 @@ class Answer(NamedTuple):
 
 def application(store: TargetStore, history: History | None = None, events: EventBroadcaster | None = None) -> FastAPI:
     """The whole API of a store, without accounts."""
-    return api(parts(store, history, events))
-
-
-def parts(
-    store: TargetStore,
-    history: History | None = None,
-    events: EventBroadcaster | None = None,
-    accounts: Accounts | None = None,
-    config: Mapping[str, Any] | None = None,
-) -> ApiParts:
-    return ApiParts(
-        store,
-        history or History(),
-        events or EventBroadcaster(lambda: "here"),
-        accounts or Accounts(OwnerAccounting(), EndedAccounts()),
-        GpuProcessTable(),
-        config or {},
+    of_features = (
+        history_router(store, history or History()),
+        event_router(store, events or EventBroadcaster(lambda: "here")),
+        owner_router(store, Accounts(OwnerAccounting(), EndedAccounts())),
     )
+    return api(parts(store), of_features)
+
+
+def parts(store: TargetStore) -> ApiParts:
+    return ApiParts(store, GpuProcessTable(), {})
 
 
 def routes(router: APIRouter) -> FastAPI:

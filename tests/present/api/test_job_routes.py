@@ -12,7 +12,7 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.owners import owner_router
 from tests.accounting.streams import Node, job
 from tests.compute.streams import DAY, activity
-from tests.present.api.client import ask, parts, routes
+from tests.present.api.client import ask, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
 RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
@@ -27,9 +27,7 @@ async def get(query: str) -> Any:
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
     target.accept(node.tick, time.monotonic())
-    app = routes(
-        owner_router(parts(TargetStore("here", [target]), accounts=Accounts(node.accounting, EndedAccounts())))
-    )
+    app = routes(owner_router(TargetStore("here", [target]), Accounts(node.accounting, EndedAccounts())))
     status, document, _ = await ask(app, f"/jobs{query}")
     assert status == 200
     return document

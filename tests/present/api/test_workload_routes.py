@@ -18,7 +18,7 @@ from pulsed.present.api.routes.owners import WORKLOADS, owner_router
 from pulsed.present.owner_totals import WorkloadTotals
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
-from tests.present.api.client import ask, parts, routes
+from tests.present.api.client import ask, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
 RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
@@ -38,7 +38,7 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     target.accept(node.tick, time.monotonic() - age)
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app = routes(owner_router(parts(store, accounts=accounts, config={"publish": {"scale_target": 0.5}})))
+    app = routes(owner_router(store, accounts, 0.5))
     status, document, _ = await ask(app, f"/workloads{query}")
     assert status == 200
     WORKLOADS.model.model_validate(document)

@@ -130,6 +130,6 @@ def test_requests_reload_and_process() -> None:
     telemetry.count_request("/gpus/{gpu}", 200)
     assert values(telemetry)['pulsed_http_requests_total{path="/gpus/{gpu}",code="200"}'] == 2
     assert values(telemetry)["pulsed_config_last_reload_successful"] == 1
-    telemetry.config_in_force = lambda: False
-    assert values(telemetry)["pulsed_config_last_reload_successful"] == 0
+    refused = Telemetry(store_of(), is_config_in_force=lambda: False)
+    assert values(refused)["pulsed_config_last_reload_successful"] == 0
     assert values(telemetry)["process_resident_memory_bytes"] > 0

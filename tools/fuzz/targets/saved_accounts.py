@@ -12,7 +12,7 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.balance_recorder import BalanceRecorder
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account
-from pulsed.collector.account_files import AccountFiles
+from pulsed.daemon.account_files import AccountFiles
 from pulsed.present.api.account_documents import account_document
 from tests.accounting.streams import A, B, Node
 from tests.compute.streams import BUSY

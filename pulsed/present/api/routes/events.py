@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
 from pulsed.present.api.json_response import FAILURE, json_response
 from pulsed.present.api.kept_events import MAX_CHANGES
-from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, chosen, chosen_fields, some_of
+from pulsed.present.api.routing import NODE_ANSWER, REFUSED, NodeAnswer, chosen, chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.api.schema import Member, Shape, ValueKind
 from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send
@@ -58,9 +59,9 @@ class EventStreamResponse(Response):
             await json_response(FAILURE.of(message), 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
 
 
-def event_router(parts: ApiParts) -> APIRouter:
+def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
     """Return the routes `/events` and `/events/recent`."""
-    router, store, events = APIRouter(), parts.store, parts.events
+    router = APIRouter()
 
     @router.get(
         EVENTS,

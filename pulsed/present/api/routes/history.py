@@ -23,6 +23,7 @@ from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
 from pulsed.errors import did_you_mean
 from pulsed.json_text import json_text
 from pulsed.model.gpu import Device, node_of
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import find_all, matches
 from pulsed.present.api.history import HISTORY, HISTORY_HEAD, History, HistoryWindow, LocatedWindow
 from pulsed.present.api.json_response import ApiError
@@ -30,7 +31,6 @@ from pulsed.present.api.routing import (
     NOT_FOUND,
     NOT_ONE_GPU,
     REFUSED,
-    ApiParts,
     GpuPath,
     NodeQuery,
     chosen,
@@ -58,9 +58,9 @@ MAX_SAMPLE_VALUES = 250_000
 """Values of an answer with samples: 10 minutes of the default fields at 10 Hz are 170,000."""
 
 
-def history_router(parts: ApiParts) -> APIRouter:
+def history_router(store: TargetStore, history: History) -> APIRouter:
     """Return the routes `/gpus/{gpu}/history` and `/history`."""
-    router, store, history = APIRouter(), parts.store, parts.history
+    router = APIRouter()
     unkept = partial(_unkept, kept=history.fields)
 
     def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:

@@ -12,9 +12,11 @@ from fastapi import APIRouter, Path, Query, Response
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.model.gpu import GpuKey
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import (
     ACCOUNT,
     AccountFilter,
+    Accounts,
     account_document,
     accounts_named,
     ended_accounts,
@@ -22,11 +24,12 @@ from pulsed.present.api.account_documents import (
 )
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
-from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts
+from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED
 from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
 from pulsed.present.owner_totals import (
     FAMILIES,
     GROUPS,
+    SCALE_TARGET,
     WORKLOAD,
     AccountTotals,
     GroupLabels,
@@ -133,9 +136,13 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
     return found
 
 
-def owner_router(parts: ApiParts) -> APIRouter:
-    """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`."""
-    router, store, accounts = APIRouter(), parts.store, parts.accounts
+def owner_router(store: TargetStore, accounts: Accounts, scale_target: float = SCALE_TARGET) -> APIRouter:
+    """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`.
+
+    Args:
+        scale_target: real utilization that scale hints aim at.
+    """
+    router = APIRouter()
 
     @router.get(
         "/jobs",
@@ -194,19 +201,19 @@ def owner_router(parts: ApiParts) -> APIRouter:
     async def workloads(
         by: Annotated[GroupName, Query(description="what to group by; workload: what controls pods")] = "workload",
     ) -> Response:
-        rows = list(_workloads(parts, by, time.monotonic()))
+        owned = fresh_owners(store, accounts.running, time.monotonic())
+        rows = list(_workloads(accounts, owned, by, scale_target))
         return json_response(WORKLOADS.of(_Workloads(store.node, time.time(), by, rows)))
 
     return router
 
 
-def _workloads(parts: ApiParts, by: GroupName, now: float) -> Iterator[Document]:
-    """Yield a row per pod, workload, job or user that has GPUs of fresh targets at a monotonic time.
+def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: float) -> Iterator[Document]:
+    """Yield a row per pod, workload, job or user of these owners.
 
     It begins with the labels that are not empty.
     """
-    group, accounts = GROUPS[by], parts.accounts
-    owned = fresh_owners(parts.store, accounts.running, now)
+    group = GROUPS[by]
     accounts.running.settle(owned)
     totals: Mapping[GroupLabels, AccountTotals] = {}
     if group is WORKLOAD and accounts.workloads is not None:
@@ -214,4 +221,4 @@ def _workloads(parts: ApiParts, by: GroupName, now: float) -> Iterator[Document]
         totals = accounts.workloads.sums
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))
-        yield {**dict(labels), **_ROWS[by].of(_OwnerRow(sums, parts.config["publish"]["scale_target"]))}
+        yield {**dict(labels), **_ROWS[by].of(_OwnerRow(sums, scale_target))}

@@ -16,8 +16,8 @@ import pytest
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.collector import account_files
-from pulsed.collector.account_files import KEPT_DAYS, AccountFiles, EndedFiles
+from pulsed.daemon import account_files
+from pulsed.daemon.account_files import KEPT_DAYS, AccountFiles, EndedFiles
 from pulsed.present.api.account_documents import account_document
 from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.job_host_usage import JobHostReader
 from pulsed.configuration import load
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.job_host_usage import JobHostReader
 from pulsed.model.host import JobHostUsage
 from pulsed.model.target_store import Target, TargetStore
 from tests.accounting.streams import Node, job
 from tests.compute.streams import BUSY
+from tests.daemon.parts import feature_parts
 from tests.support.host_tree import HostTree
 
 JOB = job("4711")
@@ -33,9 +36,11 @@ async def test_only_control_groups_of_own_jobs_are_read(
 ) -> None:
     """Slurm gives a job of several nodes one id, and a fleet's pulsed sees jobs that are not here."""
     HostTree(tmp_path).write("sys/fs/cgroup/system.slice/slurmstepd.scope/job_4711/cpu.stat", "usage_usec 90000000\n")
-    node, store = Node(), TargetStore("n1", [Target(kind, name, 1.0, 3.0) for name in names])
-    node.sees(((JOB,), BUSY))
+    store = TargetStore("n1", [Target(kind, name, 1.0, 3.0) for name in names])
     config = load(None, (f"source.kind={kind}", f"host.root={tmp_path}"), {})
-    with closing(JobHostReader(store, node.accounting, config)) as reader:
+    parts = feature_parts(store, config, EventsFeature, AccountsFeature)
+    node = Node(accounting=parts.feature(AccountsFeature).accounting)
+    node.sees(((JOB,), BUSY))
+    with closing(JobHostReader(parts)) as reader:
         await reader.read()
     assert node.running(JOB).host == (JobHostUsage(90.0) if is_read else None)

@@ -9,37 +9,33 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.balance_recorder import BalanceRecorder
 from pulsed.accounting.host_network import TRAFFIC
-from pulsed.collector.host_part import HostPart
 from pulsed.collector.this_host import are_of_this_host
 from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.configuration import Config
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.host_part import HostPart
 from pulsed.host.control_groups import read_usage
 from pulsed.host.infiniband import read_ports
 from pulsed.model.host import InfinibandPort, JobHostUsage
-from pulsed.model.target_store import TargetStore
 from pulsed.pauses import aligned_sleep
 
 log = logging.getLogger(__name__)
 
 
-class JobHostReader:
-    """Reads what jobs use of this host.
+class JobHostReader(Feature):
+    """Reads what jobs use of this host, for their accounts."""
 
-    Args:
-        store: has the targets.
-        accounting: has the accounts of the jobs, and takes what was found.
-        config: by which it reads, until `apply` gives another one.
-    """
+    name = "job_host"
 
-    def __init__(self, store: TargetStore, accounting: OwnerAccounting, config: Config) -> None:
-        self._store, self._accounting = store, accounting
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store, self._config = parts.store, parts.config
+        self._accounting = parts.feature(AccountsFeature).accounting
         self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
         self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
         self._balances = BalanceRecorder()
-        self.apply(config)
 
     def apply(self, config: Config) -> None:
         """Read by this configuration from the next reading on."""

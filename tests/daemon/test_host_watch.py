@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.host_watch import HostWatch
 from pulsed.configuration import load
+from pulsed.daemon.host_watch import HostWatch
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.host import PciGpu
 from pulsed.model.target_store import Target, TargetStore
+from tests.daemon.parts import feature_parts
 from tests.support.host_tree import HostTree
 
 
@@ -29,8 +30,9 @@ async def test_an_internal_error_ends_one_look_only(
         return read_pci_gpus(root)
 
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr("pulsed.collector.host_watch.read_pci_gpus", read_gpus)
-    watch = HostWatch(store, load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {}))
+    monkeypatch.setattr("pulsed.daemon.host_watch.read_pci_gpus", read_gpus)
+    config = load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {})
+    watch = HostWatch(feature_parts(store, config))
     task = asyncio.create_task(watch.run())
     for _ in range(3):
         await looks.acquire()

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client.metrics_core import Metric
+
 from pulsed.attribution.mapping_directory import boot_time
-from pulsed.collector.health_log import log_node_checks
-from pulsed.collector.host_part import HostPart
 from pulsed.collector.this_host import are_of_this_host, kernel_log_of
 from pulsed.compute.health.node_checks import NODE_CHECK_IDS, NodeView
 from pulsed.compute.health.node_evaluator import NodeEvaluator
 from pulsed.configuration import Config
+from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.health_log import log_node_checks
+from pulsed.daemon.host_part import HostPart
 from pulsed.host.driver_processes import read_stuck_processes
 from pulsed.host.infiniband import read_ports
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
-from pulsed.model.target_store import TargetStore
 from pulsed.pauses import aligned_sleep
+from pulsed.present.exposition.host_families import node_families
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.translate.identity import is_same_host
 
@@ -31,16 +35,13 @@ POLLS = 32
 """Reads of the kernel log per look: 32,000 records, as many as a large buffer of the kernel has."""
 
 
-class HostWatch:
-    """Looks at this host.
+class HostWatch(Feature):
+    """Looks at this host, and stores what was found in the store of targets."""
 
-    Args:
-        store: has the targets, and takes what was found.
-        config: by which it looks, until `apply` gives another one.
-    """
+    name = "host"
 
-    def __init__(self, store: TargetStore, config: Config) -> None:
-        self._store = store
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store, self._config = parts.store, parts.config
         self._evaluator = NodeEvaluator()
         self._bus: HostPart[tuple[PciGpu, ...] | None] = HostPart("PCI bus")
         self._processes: HostPart[tuple[StuckProcess, ...] | None] = HostPart("processes")
@@ -49,7 +50,6 @@ class HostWatch:
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
         """By PCI address, the last message about a start that failed."""
-        self.apply(config)
 
     def apply(self, config: Config) -> None:
         """Look by this configuration from the next look on."""
@@ -57,6 +57,10 @@ class HostWatch:
         if (path := kernel_log_of(config)) != self._kernel_path:
             self._kernel_log.close()
             self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
+
+    def metrics(self, now: float) -> Iterator[Metric]:
+        """Yield the families of this host."""
+        return node_families(self._store)
 
     async def run(self) -> None:
         """Look regularly, until cancelled."""

@@ -1,0 +1,199 @@
+"""The daemon: makes collectors, features and HTTP server from the configuration, runs them, and reloads it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+
+from pulsed import __version__
+from pulsed.collector.this_host import node_name
+from pulsed.configuration import Config
+from pulsed.daemon.background_tasks import BackgroundTasks
+from pulsed.daemon.collection import Collection
+from pulsed.daemon.feature import FeatureParts
+from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FEATURES
+from pulsed.errors import PulsedError
+from pulsed.log import setup
+from pulsed.model.target_store import TargetStore
+from pulsed.pauses import aligned_sleep
+from pulsed.present.asgi import App
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.regular_file import WATCH_SECONDS, FileWatcher
+from pulsed.server.app import DaemonApp
+from pulsed.server.auth import protected
+from pulsed.server.http_server import Server
+from pulsed.server.listeners import Listener, Notifier
+from pulsed.server.reloader import WebConfigReloader
+
+log = logging.getLogger(__name__)
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""Ticks have no cycles. A full collection holds the event loop for 0.1 s with 1,000 GPUs (`make bench ARGS=fleet`)."""
+
+RESTART_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
+"""Keys that need a restart: a reload does not change them."""
+
+
+class Daemon:
+    """All parts of the daemon, and the configuration in force.
+
+    Args:
+        load: loads the configuration again, for a reload.
+        file: the configuration file; the daemon reloads when it changes.
+
+    Raises `ConfigError` if a part cannot be made from the configuration.
+    """
+
+    def __init__(self, config: Config, load: Callable[[], Config], file: Path | None) -> None:
+        self._config, self._load, self._file = config, load, file
+        self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
+        self._notifier = Notifier(os.environ)
+        self._last_reload_successful = True
+        self._features, self._tasks = FeatureSet(), BackgroundTasks()
+        self._store = TargetStore(node_name(config))
+        self._telemetry = Telemetry(self._store, self._families, self._is_in_force)
+        self._pages = Pages(self._store, self._telemetry, config.page_settings())
+        self._collection = Collection(config, self._store, self._telemetry.observe, self._features.take_tick)
+        self._features.add(self._collection)
+        attribution = self._collection.pool.attribution
+        parts = FeatureParts(config, self._store, attribution, self._read_page, self._features.by_class)
+        for feature in FEATURES:
+            self._features.add(feature(parts))
+        self._features.check(config)
+        self._app = DaemonApp(
+            self._store,
+            self._pages,
+            self._make_api,
+            self._telemetry,
+            config.telemetry_path,
+            config.max_requests,
+            self.reload if config.enable_lifecycle else None,
+            self.forget if config.enable_lifecycle else None,
+            config.web.prefix,
+        )
+
+    async def run(self, listeners: Sequence[Listener]) -> int:
+        """Serve until a signal; return the exit code."""
+        server = self._server()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, server, number)
+        for listener in listeners:
+            url = f"{listener.url(tls=server.tls)}{self._config.web.prefix}{self._config.telemetry_path}"
+            log.info("serving", extra={"version": __version__, "metrics": url})
+        self._features.restore()
+        self._features.apply(self._config)
+        for target in self._store.targets:
+            log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
+        self._tasks.start("watchdog", self._notifier.keep_alive)
+        self._features.start(self._tasks)
+        if self._file is not None:
+            self._tasks.start("config_file", self._watch)
+        gc.freeze()  # what the start-up made lives as long as the process
+        gc.set_threshold(*GC_THRESHOLDS)
+        try:
+            await server.serve(sockets=[listener.socket for listener in listeners])
+        finally:
+            self._notifier.stopping()
+            await self._tasks.stop()
+            await self._collection.close()
+            self._features.save()
+        log.info("stopped")
+        return 0
+
+    def reload(self) -> str:
+        """Load the configuration again and apply it; one that is not valid changes nothing.
+
+        Returns:
+            The error; empty if the configuration is in force.
+        """
+        self._notifier.reloading()
+        problem = ""
+        try:
+            config = self._load()
+            self._features.check(config)
+            self._features.apply(config)
+        except PulsedError as error:
+            problem = str(error)
+            log.error("the configuration is not valid; the previous one stays in force", extra={"error": problem})
+        else:
+            self._apply(config)
+            log.info("configuration reloaded")
+        self._last_reload_successful = not problem
+        self._notifier.ready("the last configuration is not valid" if problem else "")
+        return problem
+
+    async def forget(self, gpu: str, node: str | None = None) -> str:
+        """Forget an absent GPU everywhere; return a line about it. Raises as `CollectorPool.forget`."""
+        removals = await self._collection.pool.forget(gpu, node)
+        for removal in removals:
+            self._features.forget(removal)
+        entity = removals[0].device.entity
+        return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
+
+    def _apply(self, config: Config) -> None:
+        """Apply a configuration that the features have accepted to all other parts."""
+        for key in RESTART_KEYS:
+            if getattr(config, key) != getattr(self._config, key):
+                log.warning("a change of this key needs a restart", extra={"key": key})
+        setup(config.log.level, config.log.format)
+        self._config = config
+        self._pages.configure(config.page_settings())
+        self._app.reconfigure(config.max_requests)
+
+    def _is_in_force(self) -> bool:
+        """Return whether the configuration of the files is in force."""
+        return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
+
+    def _families(self, now: float) -> Iterator[Metric]:
+        """Yield the families of features and tasks at monotonic seconds."""
+        yield from self._features.metrics(now)
+        yield from self._tasks.metrics()
+
+    async def _read_page(self) -> bytes:
+        return await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
+
+    def _server(self) -> Server:
+        web = self._config.web
+        app: App = self._app
+        if self._web is not None:
+            app = protected(app, self._web, web, self._telemetry.count_request, self._config.telemetry_path)
+        return Server(app, web, self._web, lambda: self._notifier.ready(""))
+
+    def _stop(self, server: Server, number: signal.Signals) -> None:
+        self._features.stop()
+        server.stop(number)
+
+    def _make_api(self) -> App:
+        from pulsed.present.api.application import api
+        from pulsed.present.api.routing import ApiParts
+
+        config = self._config
+        parts = ApiParts(
+            self._store,
+            self._collection.pool.attribution.gpu_processes,
+            config.masked(),
+            config.compute_settings(),
+            config.telemetry_path,
+            config.web.external_path if config.web.external_url else None,
+        )
+        return api(parts, self._features.routes())
+
+    async def _watch(self) -> None:
+        """Reload when the configuration file has changed."""
+        watcher = FileWatcher([self._file] if self._file is not None else [])
+        while True:
+            await aligned_sleep(WATCH_SECONDS)
+            if watcher.has_changed():
+                self.reload()

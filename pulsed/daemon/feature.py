@@ -1,0 +1,90 @@
+"""What a feature of the daemon is, and what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from prometheus_client.metrics_core import Metric
+
+from pulsed.attribution.attribution import Attribution
+from pulsed.configuration import Config
+from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.target_store import TargetStore
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+_F = TypeVar("_F", bound="Feature")
+
+
+class Feature:
+    """What the daemon does with ticks in addition to publishing the newest one. Every method has a default that does
+    nothing.
+
+    Attributes:
+        name: in logs and as a label.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, parts: FeatureParts) -> None:
+        """Make the feature; neither the event loop nor the collectors run yet."""
+
+    def check(self, config: Config) -> None:
+        """Raise `ConfigError` if this configuration cannot be put in force."""
+
+    def apply(self, config: Config) -> None:
+        """Put a checked configuration in force: at start after `restore`, and at each reload."""
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Take a tick of any target; called in the order of `FEATURES`."""
+
+    def forget(self, removal: Removal) -> None:
+        """Forget an absent GPU on request."""
+
+    def metrics(self, now: float) -> Iterable[Metric]:
+        """Return its own families on the metrics page, at monotonic seconds."""
+        return ()
+
+    def routes(self) -> Iterable[APIRouter]:
+        """Return its own routes of the JSON API, by the configuration in force; called in a thread."""
+        return ()
+
+    async def run(self) -> None:
+        """Do background work until cancelled. An error is logged, and this is called again after a pause."""
+
+    def restore(self) -> None:
+        """Load what an earlier run has kept in `state_dir`, before the first tick."""
+
+    def save(self) -> None:
+        """Write what outlives a restart, after the last tick."""
+
+    def stop(self) -> None:
+        """End what would keep the server from ending; the daemon stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureParts:
+    """What features are made of.
+
+    Attributes:
+        config: that of the start.
+        store: the targets with their newest ticks.
+        attribution: the owners of this host's GPUs.
+        read_page: returns the metrics page as text.
+        features: those made before, by class.
+    """
+
+    config: Config
+    store: TargetStore
+    attribution: Attribution
+    read_page: Callable[[], Awaitable[bytes]]
+    features: Mapping[type[Feature], Feature]
+
+    def feature(self, kind: type[_F]) -> _F:
+        """Return a feature that stands before this one in `FEATURES`."""
+        found = self.features[kind]
+        assert isinstance(found, kind)
+        return found

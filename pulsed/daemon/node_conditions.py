@@ -1,0 +1,86 @@
+"""Health of this node's GPUs as conditions of the node on Kubernetes, beside all else that the daemon does.
+
+What is off is not imported. An API server that fails has no effect on the daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from pulsed.collector.connections import condition_target
+from pulsed.configuration import Config
+from pulsed.daemon.feature import Feature, FeatureParts
+
+if TYPE_CHECKING:
+    from pulsed.kubernetes.node_conditions import ConditionTarget, ConditionWriter
+    from pulsed.present.health_report import Row
+
+START_SECONDS = 60.0
+"""How long after the start nothing is reported while a source has neither delivered nor failed."""
+
+
+class NodeConditions(Feature):
+    """The writer of conditions, if the configuration requires one."""
+
+    name = "node_conditions"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store, self._begin = parts.store, time.monotonic()
+        self._checked: tuple[object, ConditionTarget | None] = (None, None)
+        self._used: tuple[object, ConditionTarget | None] = (None, None)
+        self._writer: ConditionWriter | None = None
+        self._is_needed = asyncio.Event()
+
+    def check(self, config: Config) -> None:
+        """Raise `ConfigError` if the conditions cannot be written."""
+        of = config.kubernetes, config.node, config.source
+        self._checked = self._used if of == self._used[0] else (of, condition_target(config))  # has a client
+
+    def apply(self, config: Config) -> None:
+        """Write by the checked configuration from now on."""
+        self._used = self._checked
+        target = self._used[1]
+        if target is not None and self._writer is None:
+            from pulsed.kubernetes.node_conditions import ConditionWriter
+            from pulsed.present.node_conditions import node_conditions
+
+            self._writer = ConditionWriter(lambda: node_conditions(rows) if (rows := self._rows()) else ())
+        if self._writer is not None:
+            self._writer.configure(target)
+            self._is_needed.set()
+
+    def metrics(self, now: float) -> Iterator[Metric]:
+        """Yield whether the last report succeeded; nothing before the first."""
+        if self._writer is not None and self._writer.is_failing is not None:
+            yield report_family(is_up=not self._writer.is_failing)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        await self._is_needed.wait()
+        assert self._writer is not None
+        await self._writer.run()
+
+    def _rows(self) -> Sequence[Row]:
+        """Return what `/health/gpus` has now; nothing while a source has not begun."""
+        from pulsed.present.api.documents import health_document
+
+        now, targets = time.monotonic(), self._store.targets
+        if now < self._begin + START_SECONDS and any(each.tick is None and not each.error for each in targets):
+            return ()
+        return health_document(self._store, now)
+
+
+def report_family(*, is_up: bool) -> Metric:
+    """Return the family of reports."""
+    up = GaugeMetricFamily(
+        "pulsed_health_report_up",
+        "1 while health reaches the receiver: kubernetes (conditions of the node)",
+        labels=["receiver"],
+    )
+    up.add_metric(["kubernetes"], int(is_up))
+    return up

@@ -1,0 +1,21 @@
+"""What features are made of, without collectors and a page."""
+
+from __future__ import annotations
+
+from pulsed.attribution.attribution import Attribution
+from pulsed.configuration import Config
+from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.model.target_store import TargetStore
+
+
+def feature_parts(store: TargetStore, config: Config, *before: type[Feature]) -> FeatureParts:
+    """The parts of a feature, with other features before it."""
+    features: dict[type[Feature], Feature] = {}
+    parts = FeatureParts(config, store, Attribution(), _page, features)
+    for feature in before:
+        features[feature] = feature(parts)
+    return parts
+
+
+async def _page() -> bytes:
+    return b""
