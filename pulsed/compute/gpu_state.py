@@ -31,6 +31,7 @@ class GpuState:
         plausibility, debouncer, health, counters: the stages that keep state; `health` is None for a part of a board,
             `counters` before the first sample.
         owner: the target whose samples update it; None if that target is gone.
+        rank: of that target: of two targets with current values, the one with the lower rank updates the GPU.
         claimed_until: when that target is late, in seconds of the clock of the ticks.
         status: `new`: this is its first sample; `present`; `back`: it was absent from the tick before; `gone`: it is
             absent from the newest tick of its owner.
@@ -54,6 +55,7 @@ class GpuState:
     plausibility: PlausibilityFilter
     debouncer: ClassDebouncer
     owner: object | None = None
+    rank: int = 0
     health: GpuHealth | None = None
     counters: Accumulator | None = None
     claimed_until: float = 0.0
@@ -72,10 +74,10 @@ class GpuState:
         """Return the newest sample, with a decision about it."""
         return TrackedSample(self.device, decision, self.inputs, self.now, self.time)
 
-    def change_owner(self, owner: object, device: Device, inputs: Freshness) -> None:
+    def change_owner(self, owner: object, rank: int, device: Device, inputs: Freshness) -> None:
         """Continue with the samples of another target, whose inputs so far had this freshness."""
         inputs.continue_from(self.inputs)
-        self.owner, self.device, self.inputs = owner, device, inputs
+        self.owner, self.rank, self.device, self.inputs = owner, rank, device, inputs
         if self.health is not None:
             self.health.change_source()
 

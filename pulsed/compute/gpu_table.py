@@ -1,14 +1,15 @@
 """The states of all GPUs of the process.
 
-A GPU that several targets show has one state, which the samples of one target update: its owner. Another target takes
-over when the owner is late, is gone, or does not show the GPU any more. Only this module decides which GPU a device of
+A GPU that several targets show has one state, which the samples of one target update: its owner, the first of them that
+has current values. Another target takes over when the owner is late, is gone, has only old values, or does not show the
+GPU any more. Only this module decides which GPU a device of
 a tick is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
-from itertools import islice
+from itertools import count, islice
 
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_state import GpuState
@@ -53,9 +54,14 @@ class GpuTable:
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
         self._saved: dict[str, SavedGpuState] = {}
+        self._ranks = count()
 
     def __contains__(self, state: GpuState) -> bool:
         return self._by_key.get(state.key) is state
+
+    def next_rank(self) -> int:
+        """Return the rank of the next target."""
+        return next(self._ranks)
 
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters and latched health continue."""

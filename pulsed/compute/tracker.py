@@ -74,7 +74,7 @@ class Tracker:
     """
 
     def __init__(self, table: GpuTable, here: str = "") -> None:
-        self._table, self._here = table, here
+        self._table, self._here, self._rank = table, here, table.next_rank()
         self.absence = AbsenceTracker(table, here)
         self._clock = SampleClock()
         self._devices: tuple[Device, ...] | None = None
@@ -122,9 +122,15 @@ class Tracker:
         return TrackedTick(self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates))
 
     def _may_take_over(self, state: GpuState) -> bool:
-        """Return whether this target may update a GPU of another one: that one is late, or has only old values."""
+        """Return whether this target may update a GPU of another one.
+
+        It may if that one is late, or if this one has current values, and that one has none, or comes later.
+        """
+        if state.is_free(self._clock.now):
+            return True
         inputs = self._inputs.get(state.key)
-        return state.is_free(self._clock.now) or (inputs is not None and inputs.is_fresh and not state.inputs.is_fresh)
+        has_values = inputs is not None and inputs.is_fresh and self._clock.now >= state.started + state.now
+        return has_values and (self._rank < state.rank or not state.inputs.is_fresh)
 
     def _duplicate(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
         """Take the freshness of the inputs of a GPU that another target updates."""
@@ -150,15 +156,16 @@ class Tracker:
         if state.counters is None:
             state.decision, state.status = FIRST, "new"
         else:
-            if elapsed <= 0.0:  # another clock
+            limit = GAP_INTERVALS * max(interval, state.interval) + ROUNDING
+            if elapsed < -limit:  # another clock
                 state.decision = SampleDecision("restart")
-            elif elapsed <= GAP_INTERVALS * max(interval, state.interval) + covered + ROUNDING:
-                state.decision = SampleDecision("next", elapsed, elapsed)
+            elif elapsed <= limit + covered:
+                state.decision = SampleDecision("next", max(elapsed, 0.0), max(elapsed, 0.0))
             else:
                 state.decision = SampleDecision("gap", elapsed)
             state.status = "back" if state.status == "gone" else "present"
         state.started += min(now - newest, 0.0)
-        state.change_owner(self, device, self._inputs.setdefault(state.key, Freshness()))
+        state.change_owner(self, self._rank, device, self._inputs.setdefault(state.key, Freshness()))
         self._is_settled = False
 
     def _leave_tick(self) -> None:
@@ -178,8 +185,9 @@ class Tracker:
         for device in tick.devices:
             state = self._table.find(device, self._here, self, states.keys(), now)
             if state.owner is None and state.counters is None:
-                state.owner, self._inputs[state.key] = self, state.inputs
+                state.owner = self
             if state.owner is self:
+                state.rank, self._inputs[state.key] = self._rank, state.inputs
                 is_first = not state.last_sample.tick  # since the restart
                 state.status = "new" if is_first else "back" if state.status == "gone" else "present"
             states[state.key] = state

@@ -15,7 +15,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.vocabulary import Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, counted, sample
 
 READINGS = (BUSY, IDLE, MEMORY)
@@ -29,7 +29,9 @@ class Targets:
         self.layers: dict[str, ComputeLayer] = {}
         self.ticks: dict[str, ComputedTick] = {}
 
-    def show(self, target: str, clock: float, interval: float = 1.0, node: str = "") -> ComputedTick:
+    def show(
+        self, target: str, clock: float, interval: float = 1.0, node: str = "", *, is_blank: bool = False
+    ) -> ComputedTick:
         layer = self.layers.get(target)
         if layer is None:
             layer = ComputeLayer(self.table, "n1")
@@ -37,7 +39,7 @@ class Targets:
         number = int(clock)
         reading = READINGS[number // 5 % 3]._replace(power_watts=300.0, energy_joules_total=7e5 + 300.0 * clock)
         device = replace(GPU, entity=replace(GPU.entity, node=node))
-        tick = sample(clock, reading, devices=[device], interval=interval)
+        tick = sample(clock, NOTHING if is_blank else reading, devices=[device], interval=interval)
         self.ticks[target] = layer.compute(replace(tick, raw=replace(tick.raw, target=target)))
         return self.ticks[target]
 
@@ -84,6 +86,29 @@ def test_samples_count_the_same_through_one_target_or_several(shown: list[set[st
         sum(each.value("class_energy_joules", name) or 0.0 for name in NAMES.values()) for each in (found, expected)
     ]
     assert joules[0] == pytest.approx(joules[1])
+
+
+def test_the_first_exporter_continues_when_it_is_back() -> None:
+    targets = Targets()
+    for clock in range(1, 41):
+        if not 10 < clock <= 20:
+            targets.show("a", clock)
+        targets.show("b", clock)
+        if clock == 20:
+            assert targets.ticks["b"].standby == frozenset()
+    assert (targets.ticks["a"].standby, targets.ticks["b"].standby) == (frozenset(), frozenset({0}))
+    assert targets.counters("a").values == targets.counters("b").values
+    assert counted(targets.ticks["b"], "observed_seconds") == 39.0
+
+
+def test_an_exporter_without_values_leaves_the_gpu_to_another_one() -> None:
+    targets = Targets()
+    for clock in range(1, 41):
+        targets.show("a", clock, is_blank=clock > 20)
+        targets.show("b", clock)
+    assert (targets.ticks["a"].standby, targets.ticks["b"].standby) == (frozenset({0}), frozenset())
+    assert counted(targets.ticks["b"], "observed_seconds") == 39.0
+    assert targets.ticks["b"].results[0].held.workload_class != "unknown"
 
 
 def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
