@@ -150,6 +150,7 @@ def copy(rest: str, sent: list[str], place: Path) -> None:
             shutil.copy(ROOT / name, path)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_build_makes_a_pulsed_that_serves_and_writes_nothing(image: Path, tmp_path: Path) -> None:
     programs = image / "opt" / "pulsed" / "bin"

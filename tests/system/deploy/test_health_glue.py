@@ -359,6 +359,7 @@ def test_slurm_resumes_on_request_only_and_after_a_restart_of_the_node(node: Slu
     until(lambda: not node.is_drained())
 
 
+@pytest.mark.nightly
 def test_what_others_drained_stays_drained_and_silence_changes_nothing(node: SlurmNode) -> None:
     node.configure(RESUME="yes")
     node.cluster.run("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", "Reason=disk")

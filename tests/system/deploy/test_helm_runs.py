@@ -211,7 +211,7 @@ def helm_test(values: Values, port: int, seconds: int = 60) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
 
 
-@pytest.mark.parametrize("name", WEB)
+@pytest.mark.parametrize("name", nightly_after(1, WEB))
 def test_the_helm_test_tells_a_daemon_from_none(name: str, tmp_path: Path) -> None:
     web_configuration(tmp_path, tls=name != "users", clients=name == "client certificates")
     values = {"source": {"kind": "demo"}, **WEB[name]}

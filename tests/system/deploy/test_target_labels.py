@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.support.daemon import Daemon, serving
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import prometheus
 from tests.support.waiting import until
 from tests.system.deploy.cases import MONITORS
@@ -47,7 +48,7 @@ def _write_target(path: Path, daemon: Daemon, pod: str) -> None:
     new.replace(path)
 
 
-@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor", "scrape job"])
+@pytest.mark.parametrize("kind", nightly_after(1, ["ServiceMonitor", "PodMonitor", "scrape job"]))
 def test_a_restart_of_the_daemons_pod_changes_no_series(kind: str, tmp_path: Path) -> None:
     rules = _of_scrape_job() if kind == "scrape job" else _of_monitor(kind)
     targets = tmp_path / "targets.json"

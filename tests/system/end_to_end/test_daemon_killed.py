@@ -127,6 +127,7 @@ def test_one_daemon_is_killed(cluster: Cluster) -> None:
     assert shown(cluster, "Daemons and sources down") == {("(daemon)", address, "0")}
 
 
+@pytest.mark.nightly
 def test_all_daemons_are_killed(cluster: Cluster) -> None:
     values = cluster.viewer.choose(FLEET)
     for node in NODES:

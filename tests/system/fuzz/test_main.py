@@ -37,6 +37,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
     module = copy / "pulsed" / "protobuf.py"
     text = module.read_text()

@@ -49,6 +49,7 @@ def test_without_a_place_for_a_stream_it_polls_until_there_is_one(browser: Brows
             opened.console.clear()  # the browser itself logs each 503
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_restarts(browser: Browser, tmp_path: Path) -> None:
     port = free_port()
     flags = ("--source", "demo", "--web.listen-address", f"127.0.0.1:{port}")
@@ -122,6 +123,7 @@ def test_below_a_path_of_a_proxy(browser: Browser, tmp_path: Path, is_configured
         assert page.url.startswith(f"{address}#/gpu/")
 
 
+@pytest.mark.nightly
 def test_seven_windows_all_show_data(browser: Browser, demo: Daemon) -> None:
     context = new_context(browser)
     try:
