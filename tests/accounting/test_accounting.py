@@ -375,7 +375,7 @@ def test_the_id_of_a_job_from_before_a_restart_is_used_again() -> None:
     assert again.running(job("7")).begin == DAY + 9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_day_of_jobs_needs_bounded_memory() -> None:
     ended = EndedAccounts()
     node = Node(accounting=OwnerAccounting(on_end=ended.add))

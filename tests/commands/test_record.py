@@ -309,7 +309,7 @@ async def test_stopped_before_the_first_tick(tmp_path: Path) -> None:
     assert (made.recorded, path.read_bytes()) == (0, b"")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("name", NAMES)
 def test_signals_leave_a_good_record_that_can_be_gone_on_with(

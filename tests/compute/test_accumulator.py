@@ -285,7 +285,7 @@ def test_parts_sum_up_and_nothing_ever_falls(stream: list[tuple[float, Reading, 
         )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_million_samples_are_exact() -> None:
     rng = random.Random(4)
     levels = [

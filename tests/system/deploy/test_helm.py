@@ -20,7 +20,7 @@ from pulsed.kubernetes.workload_resolver import resource_name
 from pulsed.settings import Kind, all_keys
 from tests.support.daemon import pulsed
 from tests.support.nightly import nightly_after
-from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
+from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, PAIRS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.system.deploy.chart import (
     CHART,
     RELEASE,
@@ -49,7 +49,7 @@ def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
     return load(file, [], environment_of(manifests, HOST))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*nightly_after(4, PAIRS), *nightly_after(16, SINGLE)])
 def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Path) -> None:
     manifests = render(CASES[name])
     assert complaints(manifests, KUBERNETES[-1]) == []

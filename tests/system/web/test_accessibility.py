@@ -45,7 +45,7 @@ def test_the_help(browser: Browser, demo: Daemon, theme: Theme) -> None:
         assert opened.violations() == []
 
 
-@pytest.mark.parametrize("width", [320, 700])
+@pytest.mark.parametrize("width", nightly_after(1, [320, 700]))
 @pytest.mark.parametrize("hash_", ["#/", "#/gpu/7", "#/plot", "#/events", "#/work", "#/sources"])
 def test_narrow_screens_scroll_in_one_direction_only(browser: Browser, demo: Daemon, hash_: str, width: int) -> None:
     with tab(browser, url(demo), viewport={"width": width, "height": 800}) as opened:
