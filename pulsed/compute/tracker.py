@@ -49,6 +49,7 @@ class TrackedTick(NamedTuple):
         removed: whole GPUs that were missing and are not expected any more.
         now: seconds of the clock of the ticks; see `SampleClock`.
         duplicates: positions of samples that are not counted, because another target updates the GPU.
+        is_answered: whether any GPU answers in this target; if none does, the target itself may be silent.
     """
 
     gpus: TickGpus
@@ -56,13 +57,14 @@ class TrackedTick(NamedTuple):
     removed: Mapping[GpuState, Removal]
     now: float
     duplicates: frozenset[int]
+    is_answered: bool
 
 
 class Tracker:
     """Identifies the GPUs of one target and decides what time their samples cover.
 
     A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
-    late, or if the clock began anew, as with another source behind the same name. The tracker is the owner of the GPUs
+    late, or if the clock restarted, as with another source behind the same name. The tracker is the owner of the GPUs
     that its target updates.
 
     Args:
@@ -119,7 +121,10 @@ class Tracker:
             self._advance(state, reading, tick, is_new=is_new)
         for state in self._gpus.missing:
             self._advance(state, NOTHING, tick, is_new=is_new)
-        return TrackedTick(self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates))
+        is_answered = any(self._inputs.get(state.key, state.inputs).is_answered for state in self._gpus.states)
+        return TrackedTick(
+            self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates), is_answered
+        )
 
     def _may_take_over(self, state: GpuState) -> bool:
         """Return whether this target may update a GPU of another one.
@@ -133,9 +138,10 @@ class Tracker:
         return has_values and (self._rank < state.rank or not state.inputs.is_fresh)
 
     def _duplicate(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
-        """Take the freshness of the inputs of a GPU that another target updates."""
+        """Update the freshness of the inputs of a GPU that another target updates."""
+        inputs = self._inputs.setdefault(state.key, Freshness())
         if is_new:
-            now, inputs = self._clock.now - state.started, self._inputs.setdefault(state.key, Freshness())
+            now = self._clock.now - state.started
             inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
 
     def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:

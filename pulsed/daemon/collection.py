@@ -1,4 +1,4 @@
-"""All collectors of the daemon, and the files that keep what they know over a restart."""
+"""All collectors of the daemon, and the files that keep their state over a restart."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Collection(Feature):
                 group.create_task(self._known.write_regularly(self.pool.known_cluster))
 
     async def close(self) -> None:
-        """End all collectors, and write what they know."""
+        """End all collectors, and write their state."""
         evaluators = self.pool.health_evaluators
         if self._known is not None:
             self._known.write(self.pool.known_cluster())

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
 log = logging.getLogger(__name__)
-
-_F = TypeVar("_F", bound=Feature)
 
 _TICKS, _METRICS, _STATE = "a consumer of ticks", "the metrics of a feature", "the state of a feature"
 
@@ -43,12 +41,6 @@ class FeatureSet:
     def add(self, feature: Feature) -> None:
         """Add a feature after the others."""
         self.by_class[type(feature)] = feature
-
-    def find(self, kind: type[_F]) -> _F:
-        """Return the feature of a class."""
-        found = self.by_class[kind]
-        assert isinstance(found, kind)
-        return found
 
     def __iter__(self) -> Iterator[Feature]:
         """Iterate over the features."""

@@ -1,4 +1,4 @@
-"""Health of this node's GPUs as conditions of the node on Kubernetes, beside all else that the daemon does.
+"""Health of this node's GPUs as conditions of the node on Kubernetes, next to the other work of the daemon.
 
 What is off is not imported. An API server that fails has no effect on the daemon.
 """

@@ -16,7 +16,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.vocabulary import NOTHING, Reading
-from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, counted, sample
+from tests.compute.streams import BUSY, GPU, IDLE, MEMORY, NAMES, OTHER, counted, sample
 
 READINGS = (BUSY, IDLE, MEMORY)
 
@@ -168,3 +168,16 @@ def test_no_reading_of_an_earlier_tick_is_kept() -> None:
     gc.collect()
     kept = {each.energy_joules_total for each in gc.get_objects() if type(each) is Reading}
     assert kept & set(energies) == {energies[-1]}
+
+
+def test_a_silent_exporter_loses_no_gpu_because_another_one_answers_for_a_shared_one() -> None:
+    table = GpuTable()
+    alive, silent = ComputeLayer(table, "n1"), ComputeLayer(table, "n1")
+    for clock in range(1, 31):
+        energy = 7e5 + 300.0 * clock
+        reading = BUSY._replace(power_watts=300.0, temperature_celsius=40.0, energy_joules_total=energy)
+        alive.compute(sample(clock, reading, devices=[GPU]))
+        shown = reading if clock < 10 else NOTHING._replace(memory_bytes=8e10)
+        tick = silent.compute(sample(clock, shown, shown, devices=[GPU, OTHER]))
+    assert tick.results[0].health.check("gpu_lost").state == "ok"
+    assert tick.results[1].health.check("gpu_lost").state != "crit"

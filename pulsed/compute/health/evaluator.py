@@ -107,7 +107,7 @@ class HealthEvaluator:
         node = NodeFacts(
             tick.interval,
             tick.epoch,
-            has_peers=any([state.inputs.is_answered for state in gpus.states]),  # noqa: C419  # a hot path
+            has_peers=tracked.is_answered,
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
