@@ -19,7 +19,8 @@ SECONDS = 60.0
 def run(*words: str | Path, check: bool = True) -> str:
     done = subprocess.run(words, capture_output=True, text=True, cwd=FOLDER, check=False)
     if check and done.returncode:
-        raise AssertionError(f"{' '.join(map(str, words))}: {done.returncode} {done.stdout}{done.stderr}")
+        journal = run("journalctl", "-u", "pulsed*", "-n", "30", check=False) if words[0] == "systemctl" else ""
+        raise AssertionError(f"{' '.join(map(str, words))}: {done.returncode} {done.stdout}{done.stderr}{journal}")
     return done.stdout.strip()
 
 

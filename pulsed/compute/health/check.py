@@ -73,14 +73,11 @@ class Check:
         """The inputs that decide."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
 
-    def applies_to(self, inputs: GpuInputs, is_guest: bool) -> bool:
-        """Return whether it makes sense for a GPU without any of its inputs."""
-        return not (
-            self.optional
-            or (is_guest and not self.guest)
-            or all(name.startswith(missing_from_model(inputs.model)) for name in self.inputs)
-            or any(inputs.value(name) is not None for name in self.unless)
-        )
+    def suits(self, model: str, is_guest: bool) -> bool:
+        """Return whether it makes sense for a product, and for a share of a board, without any of its inputs."""
+        if self.optional or (is_guest and not self.guest):
+            return False
+        return not all(name.startswith(missing_from_model(model)) for name in self.inputs)
 
 
 def check(
@@ -105,55 +102,61 @@ class GpuCheck:
     """A check of one GPU.
 
     Attributes:
-        rules: the states of its rules, in their order.
+        rules: its rules with their states, in their order.
+        suits: whether it makes sense for this GPU without any of its inputs.
         events: number of its events so far.
         history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("check", "events", "history", "rules", "state")
+    __slots__ = ("_counting", "check", "events", "history", "rules", "state", "suits")
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.rules = [RuleState() for _ in check.rules]
+        self.rules = [(rule, RuleState()) for rule in check.rules]
+        self._counting = [state for rule, state in self.rules if rule.has_events]
+        self.suits = True
         self.state = CheckState(check.id, "unknown")
         self.events = 0
         self.history: tuple[float, ...] = ()
 
-    def evaluate(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> None:
+    def evaluate(self, inputs: GpuInputs, time: float, now: float) -> CheckState | None:
         """Update the state from its rules.
 
         Args:
             inputs: of the newest sample.
-            is_guest: whether the GPU is a share of a board.
             time: of the sample, in Unix seconds.
             now: the same by the GPU's clock.
+
+        Returns:
+            The state before, if it is another one.
         """
-        old, worst, worst_rule, covered = self.state, self.rules[0], self.check.rules[0], False
-        for rule, rule_state in zip(self.check.rules, self.rules, strict=True):
+        check, old, covered = self.check, self.state, False
+        worst_rule, worst = self.rules[0]
+        for rule, rule_state in self.rules:
             rule.evaluate(rule_state, inputs, now)
-            self.events, rule_state.events = self.events + rule_state.events, 0
-            covered = covered or rule_state.is_covered
+            if rule_state.is_covered:
+                covered = True
             if rule_state.severity > worst.severity:
-                worst, worst_rule = rule_state, rule
-        severity = worst.severity
-        applies = covered or self.check.applies_to(inputs, is_guest)
-        if self.check.superseded_by and inputs.value(self.check.superseded_by) is not None:
+                worst_rule, worst = rule, rule_state
+        severity, applies = worst.severity, covered or self._applies(inputs)
+        if check.superseded_by and inputs.value(check.superseded_by) is not None:
             severity, covered, applies = SEVERITY["unknown"], False, False
         state = STATES[severity + 1]
-        last_event = self._last_event(time, now)
-        message = worst.ignored if severity == 0 else ""
-        unchanged = (old.state, old.covered, old.applies, old.last_event, old.message)
+        last_event = self._count_events(time, now) if self._counting else None
         if severity > 0:
             if old.severity <= 0:
                 self._record_raise(worst_rule, now)
             message = self._message(worst, time, now)
-        elif (state, covered, applies, last_event, message) == unchanged:
-            return
+        else:
+            message = worst.ignored if severity == 0 else ""
+            is_same = state == old.state and covered is old.covered and applies is old.applies
+            if is_same and message == old.message and last_event == old.last_event:
+                return None
         evidence = worst_rule.evidence(worst, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of ok when it was entered, of a raised state when it was covered last
         self.state = CheckState(
-            id=self.check.id,
+            id=check.id,
             state=state,
             since=old.since if state == old.state else time,
             last_event=last_event,
@@ -163,6 +166,21 @@ class GpuCheck:
             covered=covered,
             applies=applies,
         )
+        return old
+
+    def _applies(self, inputs: GpuInputs) -> bool:
+        """Return whether it makes sense without any of its inputs."""
+        unless = self.check.unless
+        return self.suits and not (unless and any(inputs.value(name) is not None for name in unless))
+
+    def _count_events(self, time: float, now: float) -> float | None:
+        """Count the events of the rules; return when the last one was, in Unix seconds."""
+        last: float | None = None
+        for state in self._counting:
+            self.events, state.events = self.events + state.events, 0
+            if state.event_at is not None and (last is None or state.event_at > last):
+                last = state.event_at
+        return None if last is None else without_jitter(time - (now - last), self.state.last_event)
 
     def _record_raise(self, rule: Rule, now: float) -> None:
         """Count an event, and remember that the check is raised now."""
@@ -197,10 +215,6 @@ class GpuCheck:
             return self.check.remedy_at(state).format_map(numbers) + recurs
         except KeyError:  # held after its inputs have disappeared
             return f"{self.check.title}: check the GPU again, its readings are gone."
-
-    def _last_event(self, time: float, now: float) -> float | None:
-        moments = [rule.event_at for rule in self.rules if rule.event_at is not None]
-        return without_jitter(time - (now - max(moments)), self.state.last_event) if moments else None
 
 
 def without_jitter(time: float, before: float | None) -> float:

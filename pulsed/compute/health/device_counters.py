@@ -67,7 +67,7 @@ class CounterIncrease:
     @property
     def total(self) -> float:
         """Increase within the window."""
-        return sum([amount for _, amount in self.parts])
+        return sum([amount for _, amount in self.parts]) if self.parts else 0.0
 
     @property
     def ends(self) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
@@ -16,9 +15,9 @@ from pulsed.compute.health.link_origins import LinkOrigins, faults_of
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import with_checks
+from pulsed.compute.health.summary import worst_state
 from pulsed.compute.health.xid_log import Programs, XidLog
-from pulsed.compute.health.xid_rule import XidRule
+from pulsed.compute.health.xid_rule import XidRule, update_xid_inputs
 from pulsed.compute.health.xids import xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, TrackedSample, has_passed
 from pulsed.model.canonical_tick import Extras
@@ -163,7 +162,7 @@ class GpuHealth:
         self.health: Health = NOT_EVALUATED
         self.is_due = self.is_lost = False
         self.changes: list[tuple[CheckState, CheckState]] = []
-        self.xids: Counter[int] = Counter()
+        self.xids: dict[int, int] = {}
         self.now = self.started = self.time = 0.0
         self.reachability = Reachability()
         self.restarts = Restarts(driver_version=device.driver_version)
@@ -180,8 +179,9 @@ class GpuHealth:
         self._enabled, self._here = enabled, here
         # Results of DCGM count where the other checks have no inputs, so that it is evaluated last.
         self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
-        self._rules = [pair for check in self.checks for pair in zip(check.check.rules, check.rules, strict=True)]
-        self._observers = [(rule, state) for rule, state in self._rules if isinstance(rule, (Increase, Duty))]
+        self._rules = [pair for check in self.checks for pair in check.rules]
+        self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
+        self._duties = [(rule, state) for rule, state in self._rules if isinstance(rule, Duty)]
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
@@ -189,6 +189,7 @@ class GpuHealth:
         self._answer: Reading | None = None
         self._max_present = 0
         self._reported: tuple[object, ...] = ()
+        self._xid_events: tuple[tuple[int | str, int], ...] = ()
 
     @property
     def epoch(self) -> float:
@@ -204,7 +205,7 @@ class GpuHealth:
         kernel_events: tuple[KernelEvent, ...] = (),
     ) -> None:
         """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
-        self.changes, self.xids, self.is_due = [], Counter(), False
+        self.changes, self.xids, self.is_due = [], {}, False
         decision = FIRST if self._second is None else sample.decision
         if decision.kind == "repeat":
             return
@@ -226,15 +227,17 @@ class GpuHealth:
         self._update_answer(sample, reading, node)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
-        inputs.is_part_complete = is_part_complete or decision.kind != "next"
         inputs.values = reading + self._facts(freshness, reading, node, activity)
         if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
         self._update_xids(reading, answer)
         inputs.update_links()
         self._report_faults()
-        for rule, state in self._observers:
-            rule.observe(state, inputs, now)
+        for increase, state in self._increases:
+            increase.observe(state, inputs, now)
+        if is_part_complete or decision.kind != "next":
+            for duty, state in self._duties:
+                duty.observe(state, inputs, now)
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def change_source(self) -> None:
@@ -247,38 +250,54 @@ class GpuHealth:
         inputs, is_first = self.inputs, self._second is None
         self._second = int(self.now + ROUNDING)
         self.is_lost = self.reachability.is_lost
-        before = [check.state for check in self.checks]
+        if is_first:
+            inputs.severities = {check.check.id: check.state.severity for check in self.checks}
+            self._xid_events = self._counts_of_xids()
+        update_xid_inputs(inputs)
+        before: dict[str, CheckState] = {}
         for check in self._in_turn:
-            check.evaluate(inputs, self.device.guest, self.time, self.now)
-            inputs.severities[check.check.id] = check.state.severity
-        for old, new in zip(before, [check.state for check in self.checks], strict=True):
-            if new.state != old.state:
+            old = check.evaluate(inputs, self.time, self.now)
+            if old is not None:
+                before[old.id] = old
+                inputs.severities[old.id] = check.state.severity
+        for id_ in self._by_id if before else ():
+            old, new = before.get(id_), self._by_id[id_].state
+            if old is not None and new.state != old.state:
                 self.latched += 1
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
-        health = with_checks(self._health(), tuple([check.state for check in self.checks]), self._is_fresh)
+        health = self._health()
         if health != self.health:
             self.health = health
 
     def _health(self) -> Health:
-        """Return the health as far as it does not follow from the states of the checks."""
+        """Return the health by the states of the checks."""
         xids, last = self.inputs.xids, None
-        counts = dict.fromkeys(xids.critical, 0) | {code: record.count for code, record in xids.records.items()}
-        others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
         if xids.last is not None:
             record = xids.records[xids.last]
             before = self.health.xid_last.time if self.health.xid_last is not None else None
             time = without_jitter(self.epoch + record.last, before) if record.dated else None
             last = XidLast(xids.last, time, xid_of(xids.last).description)
-        return replace(
-            NOT_EVALUATED,
+        checks = tuple([check.state for check in self.checks])
+        state, coverage = worst_state(checks, self._is_fresh)
+        return Health(
+            state,
+            coverage,
+            checks,
             events=tuple([(check.check.id, check.events) for check in self.checks]),
-            xid_events=(*sorted(counts.items()), *others),
+            xid_events=self._xid_events,
             xid_last=last,
             last_reset=self.last_reset,
             nvlinks=self._nvlinks(),
             nvlink_fault=self._nvlink_fault(),
         )
+
+    def _counts_of_xids(self) -> tuple[tuple[int | str, int], ...]:
+        """Return `Health.xid_events`."""
+        xids = self.inputs.xids
+        counts = dict.fromkeys(xids.critical, 0) | {code: record.count for code, record in xids.records.items()}
+        others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
+        return (*sorted(counts.items()), *others)
 
     def _interrupt(self, now: float) -> None:
         """Record a gap: no level was reached without a break, and the source may have other fields since."""
@@ -290,8 +309,11 @@ class GpuHealth:
 
     def _update_device(self, device: Device) -> None:
         """Update the description of the GPU."""
-        self.device = device
-        self.inputs.model = device.model or self.inputs.model
+        model = device.model or self.inputs.model
+        if self._second is None or (model, device.guest) != (self.inputs.model, self.device.guest):
+            for check in self.checks:
+                check.suits = check.check.suits(model, device.guest)
+        self.device, self.inputs.model = device, model
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
@@ -363,13 +385,14 @@ class GpuHealth:
 
     def _count(self, codes: Mapping[int, int]) -> None:
         """Count XIDs that happened, by code, as events of their checks."""
-        self.xids.update(codes)
         for code, count in codes.items():
+            self.xids[code] = self.xids.get(code, 0) + count
             severity = self.severity_of_xid(code)
             for check in self.checks:
                 for rule in check.check.rules:
                     if isinstance(rule, XidRule) and rule.counts(code, severity):
                         check.events += count
+        self._xid_events = self._counts_of_xids()
         self.latched += 1
 
     def _report_faults(self) -> None:
@@ -384,7 +407,7 @@ class GpuHealth:
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
         check = self._by_id.get("nvlink_fault")
-        if check is None or (raised := check.rules[0]).severity <= 0 or raised.xid is None:
+        if check is None or (raised := check.rules[0][1]).severity <= 0 or raised.xid is None:
             return None
         inputs, code = self.inputs, raised.xid
         record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)

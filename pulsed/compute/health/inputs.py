@@ -53,11 +53,11 @@ class GpuInputs:
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
-        is_part_complete: whether this sample is the first, follows a gap, or completes a part of `clock_events`.
         links_up: numbers of the NVLinks that have been up.
         links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
         origins: the faults of NVLinks of all GPUs; `key` names this one there.
+        reads_xids: whether any input tells of XIDs.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
 
@@ -69,12 +69,12 @@ class GpuInputs:
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0
-    is_part_complete: bool = True
     links_up: frozenset[int] = frozenset()
     links_down: tuple[int, ...] = ()
     uses_nvlink: bool = False
     origins: LinkOrigins = field(default_factory=LinkOrigins)
     key: str = ""
+    reads_xids: bool = False
     confirmed_xids: frozenset[str] = frozenset()
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
@@ -135,6 +135,11 @@ class Rule:
         return tuple([INPUT_POSITION[name] for name in self.inputs])
 
     @cached_property
+    def named_positions(self) -> tuple[tuple[str, int], ...]:
+        """The inputs with their positions."""
+        return tuple(zip(self.inputs, self.positions, strict=True))
+
+    @cached_property
     def _thresholds(self) -> tuple[tuple[int, float, float], ...]:
         """By severity, the measure from which on it is reached, and the one from which on it is kept."""
         sign = -1.0 if self.below else 1.0
@@ -152,6 +157,9 @@ class Rule:
     def uses(self) -> tuple[str, ...]:
         """All inputs that its state depends on."""
         return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
+
+    has_events: ClassVar = False
+    """Whether its state has events and when the last one was."""
 
     @property
     def counts_events(self) -> bool:
@@ -203,18 +211,19 @@ class Rule:
     def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Record what happened and what lasted since the sample before."""
 
-    def measure(self, state: RuleState, inputs: GpuInputs) -> float | None:
-        """Return the measure; None while inputs are missing."""
-        return self.by(self, state, inputs)
-
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU."""
-        measure = state.measure = self.measure(state, inputs)
-        if measure is None and state.severity < 0:
-            return  # most rules of most GPUs have no inputs
-        reached, kept = SEVERITY["unknown"], SEVERITY["unknown"]
-        if measure is not None:
+        measure = state.measure = self.by(self, state, inputs)
+        if measure is None:
+            if state.severity < 0:
+                return  # most rules of most GPUs have no inputs
+            reached, kept = SEVERITY["unknown"], SEVERITY["unknown"]
+        else:
             reached, kept = self.severities(state, measure)
+            if reached == 0 == state.severity:
+                state.is_covered = True
+                state.reached_since.clear()
+                return
             if self.when and (reached > 0 or state.severity > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
         if state.is_covered and reached < 0:
@@ -224,8 +233,6 @@ class Rule:
             state.reached_since, state.below_since = {}, None
             if state.severity <= 0 or now >= max(state.until, state.kept_until):
                 state.severity = SEVERITY["unknown"]
-        elif reached == 0 == state.severity:
-            state.reached_since.clear()
         else:
             entered = self._entered(state, reached, inputs, now)
             self._update_severity(state, max(entered, min(kept, state.severity)), now)

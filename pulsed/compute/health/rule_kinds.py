@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import ClassVar
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
-from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
+from pulsed.compute.health.rule import MINUTE, Measure, Rule, RuleState, When, duration
 from pulsed.model.health import SEVERITY, State
 
 NEWER_CODE = "look it up in the documentation of the driver and apply it"
@@ -52,6 +53,20 @@ class Codes(Rule):
         return ", ".join([*states, f"{self.beyond} at newer ones"] if self.beyond else states)
 
 
+def increase_within(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the increase of a rule about one; None before the second value."""
+    assert isinstance(rule, Increase)
+    for name, position in rule.named_positions:
+        if inputs.values[position] is None or (increase := state.increases.get(name)) is None:
+            continue
+        state.event_at = increase.grown
+        if not increase.settled:
+            return None
+        measure = increase.total * rule.per / rule.window if rule.per else increase.total
+        return measure / rule.limit(inputs) if rule.limit else measure
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Increase(Rule):
     """The measure is the increase of a counter within a window; of several inputs the first that is present counts.
@@ -67,6 +82,8 @@ class Increase(Rule):
     per: float = 0.0
     lifetime: bool = False
     limit: Callable[[GpuInputs], float] | None = None
+    by: Measure = increase_within
+    has_events: ClassVar = True
 
     @property
     def counts_events(self) -> bool:
@@ -76,7 +93,7 @@ class Increase(Rule):
     def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Record the values of the counters."""
         is_first = True
-        for name, position in zip(self.inputs, self.positions, strict=True):
+        for name, position in self.named_positions:
             value = inputs.values[position]
             if value is None:
                 continue
@@ -87,18 +104,6 @@ class Increase(Rule):
             if is_first and grown and not self.per:
                 state.events += max(1, int(grown))
             is_first = False
-
-    def measure(self, state: RuleState, inputs: GpuInputs) -> float | None:
-        """Return the increase; None before the second value."""
-        for name, position in zip(self.inputs, self.positions, strict=True):
-            if inputs.values[position] is None or (increase := state.increases.get(name)) is None:
-                continue
-            state.event_at = increase.grown
-            if not increase.settled:
-                return None
-            measure = increase.total * self.per / self.window if self.per else increase.total
-            return measure / self.limit(inputs) if self.limit else measure
-        return None
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU."""
@@ -144,6 +149,15 @@ def step(
     )
 
 
+def share_of_time(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the share of a rule about one, 0..1; None before the third sample."""
+    if state.duties:
+        present = [state.duties[name] for name, at in rule.named_positions if inputs.values[at] is not None]
+        if shares := [duty.share for duty in present if duty.share is not None]:
+            return min(max(shares), 1.0)
+    return None if inputs.values[_REASONS] is None else state.share
+
+
 @dataclass(frozen=True, kw_only=True)
 class Duty(Rule):
     """The measure is the share of a window in which the clocks were reduced for a reason.
@@ -161,6 +175,7 @@ class Duty(Rule):
     window: float = MINUTE
     bits: int = 0
     uncertain: bool = False
+    by: Measure = share_of_time
     other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
     number: str | None = "at {:.0%} or more"
     enter: float = MINUTE
@@ -174,21 +189,12 @@ class Duty(Rule):
         return (*(("info",) if self.uncertain else ()), *self.levels)
 
     def observe(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
-        """Record the values of the counters and the share of the bits at the end of a part."""
-        if not inputs.is_part_complete:
-            return
+        """Record the values of the counters and the share of the bits, once a part of `clock_events` is complete."""
         state.share = inputs.clock_events.share(self.bits, self.window) if self.bits else None
-        for name, position in zip(self.inputs, self.positions, strict=True):
+        for name, position in self.named_positions:
             value = inputs.values[position]
             if value is not None or name in state.duties:
                 state.duties.setdefault(name, DutyCounter()).update(value, now, self.window)
-
-    def measure(self, state: RuleState, inputs: GpuInputs) -> float | None:
-        """Return the share, 0..1; None before the third sample."""
-        duties = [duty for name, duty in state.duties.items() if inputs.value(name) is not None]
-        if shares := [duty.share for duty in duties if duty.share is not None]:
-            return min(max(shares), 1.0)
-        return None if inputs.values[_REASONS] is None else state.share
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""

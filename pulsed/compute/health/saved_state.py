@@ -228,5 +228,5 @@ def _named(gpu: GpuHealth) -> dict[str, tuple[Rule, RuleState]]:
     return {
         f"{check.check.id}/{position}/{rule.name}": (rule, state)
         for check in gpu.checks
-        for position, (rule, state) in enumerate(zip(check.check.rules, check.rules, strict=True))
+        for position, (rule, state) in enumerate(check.rules)
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.health import SEVERITY, STATES, CheckState, Health
+from pulsed.model.health import SEVERITY, STATES, CheckState, Health, State
 from pulsed.model.vocabulary import QUANTITIES
 
 
@@ -21,14 +21,20 @@ def with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool =
         is_fresh: whether the vital inputs are fresh. Without them the GPU is unknown, unless another check than
             `telemetry` is a warning or worse.
     """
-    severities = [check.severity for check in checks if check.applies]
+    state, coverage = worst_state(checks, is_fresh)
+    return replace(health, state=state, coverage=coverage, checks=checks)
+
+
+def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, float]:
+    """Return the state of a GPU with these checks, and the share of those that apply which are known."""
+    severities = [SEVERITY[check.state] for check in checks if check.applies]
     severity = max(severities, default=-1)
     if not is_fresh:
         severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
         severity = severity if severity >= SEVERITY["warn"] else -1
-    evaluated = sum([severity >= 0 for severity in severities])
-    coverage = evaluated / len(severities) if severities else 0.0
-    return replace(health, state=STATES[severity + 1], coverage=coverage, checks=checks)
+    known = len(severities) - severities.count(SEVERITY["unknown"])
+    coverage = known / len(severities) if severities else 0.0
+    return STATES[severity + 1], coverage
 
 
 def limited_to(health: Health, checks: Collection[str]) -> Health:

@@ -179,6 +179,8 @@ class XidLog:
                     record.last, record.dated = self._older[code][0], True
                     record.describe(self._older[code][1], record.last)
                 self._name_last(code)
+        if not events:
+            return {}
         added: Counter[int] = Counter()
         for source, code, count in events:
             added[code] += self._add(code, source, count, programs, now, now)

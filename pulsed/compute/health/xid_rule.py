@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
 from pulsed.compute.health.rule import DAY, Rule, RuleState, duration
 from pulsed.compute.health.xid_log import XidRecord
@@ -25,8 +25,21 @@ CORROBORATION = tuple(_CONFIRMS)
 SEVERITY_INPUTS = (*XID_INPUTS, *CORROBORATION)
 """Inputs of rules that depend on the severity of a code."""
 
+_XID_POSITIONS = tuple([INPUT_POSITION[name] for name in XID_INPUTS])
+_CONFIRM_POSITIONS = tuple([(INPUT_POSITION[name], scope) for name, scope in _CONFIRMS.items()])
+
 CRITICAL_SECONDS = DAY
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
+
+
+def update_xid_inputs(inputs: GpuInputs) -> None:
+    """Update whether XIDs are read, and which the newest sample confirms, before rules about XIDs are evaluated."""
+    values = inputs.values
+    inputs.reads_xids = any(values[position] is not None for position in _XID_POSITIONS)
+    for position, scope in _CONFIRM_POSITIONS:  # a GPU that fails leaves them blank, which takes nothing back
+        if (value := values[position]) is not None:
+            others = inputs.confirmed_xids - {scope}
+            inputs.confirmed_xids = others | {scope} if value > 0 else others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +56,7 @@ class XidRule(Rule):
     inputs: tuple[str, ...] = XID_INPUTS
     choose: Literal["critical", "warning", "nvlink", "repeated"] | int
     keep: Mapping[State, float]
+    has_events: ClassVar = True
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -66,10 +80,11 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
         """Update the state for one GPU."""
-        state.xid, state.suspects, state.detail, state.advice = None, (), "", ""
-        severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
+        state.xid, state.suspects, state.detail, state.advice, severity = None, (), "", "", 0
+        if inputs.xids.records:
+            severity = (self._repeated if self.choose == "repeated" else self._worst)(state, inputs, now)
         state.measure = None if state.xid is None else float(state.xid)
-        state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
+        state.is_covered = inputs.reads_xids
         state.severity = severity if severity > 0 or state.is_covered else SEVERITY["unknown"]
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
@@ -96,10 +111,6 @@ class XidRule(Rule):
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf
-        for name, scope in _CONFIRMS.items():  # a GPU that fails leaves them blank, which takes nothing back
-            if (value := inputs.value(name)) is not None:
-                others = inputs.confirmed_xids - {scope}
-                inputs.confirmed_xids = others | {scope} if value > 0 else others
         for code, record in inputs.xids.records.items():
             raised = self._raised(code, record, inputs, now)
             if raised is not None and (SEVERITY[raised], record.last) > (worst, newest):

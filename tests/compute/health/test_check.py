@@ -33,9 +33,10 @@ class Follower:
         """Return the state after another sample."""
         give(self.inputs, **values)
         self.inputs.measured_at = now
-        for rule, state in zip(self.check.check.rules, self.check.rules, strict=True):
+        for rule, state in self.check.rules:
             rule.observe(state, self.inputs, now)
-        self.check.evaluate(self.inputs, is_guest, DAY + now, now)
+        self.check.suits = self.check.check.suits(self.inputs.model, is_guest)
+        self.check.evaluate(self.inputs, DAY + now, now)
         return self.check.state
 
 
@@ -138,7 +139,7 @@ def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: fl
     follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
     for now, value in enumerate([1.0, 1.0, 2.0]):
         follower.state(float(now), ecc_dbe_aggregate_total=value)
-    follower.check.evaluate(follower.inputs, False, DAY + 3.0 + shift, 3.0)
+    follower.check.evaluate(follower.inputs, DAY + 3.0 + shift, 3.0)
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 

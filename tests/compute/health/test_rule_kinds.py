@@ -75,7 +75,7 @@ def test_faults_of_the_fabrics_health_mask(mask: int, faults: int) -> None:
     (rule,) = (rule for rule in BY_ID["fabric_link"].rules if rule.name == "fabric_health_mask")
     inputs = GpuInputs()
     give(inputs, fabric_health_mask=float(mask))
-    assert rule.measure(RuleState(), inputs) == faults
+    assert rule.by(rule, RuleState(), inputs) == faults
 
 
 def test_a_disabled_check_does_not_stand_in_for_a_watch_of_dcgm() -> None:
@@ -199,7 +199,7 @@ def measures(rule: Duty, *samples: tuple[float | None, float | None]) -> list[fl
         give(inputs, **dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
         inputs.clock_events.update(mask, False, 10.0, number * 10.0)
         rule.observe(state, inputs, number * 10.0)
-        found.append(rule.measure(state, inputs))
+        found.append(rule.by(rule, state, inputs))
     return found
 
 
@@ -234,7 +234,7 @@ def test_the_largest_share_of_several_counters_counts() -> None:
     for now in (0.0, 10.0, 20.0):
         give(facts, hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
         rule.observe(state, facts, now)
-        found = rule.measure(state, facts)
+        found = rule.by(rule, state, facts)
     assert found == 0.5
 
 
