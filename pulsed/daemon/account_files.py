@@ -158,6 +158,13 @@ class _Files(NamedTuple):
     ended: EndedFiles
 
 
+class _Running(NamedTuple):
+    """The accounts that had not ended at one moment, in the order of these moments."""
+
+    number: int
+    accounts: Sequence[SavedAccount]
+
+
 class AccountFiles:
     """`jobs.json` with the running accounts, and `jobs-DAY.ndjson` with those that ended on a day (UTC).
 
@@ -170,6 +177,7 @@ class AccountFiles:
     def __init__(self, folder: Path | None, accounting: OwnerAccounting, ended: EndedAccounts) -> None:
         self._accounting, self._ended = accounting, ended
         self._lock = threading.RLock()
+        self._listed = self._written = 0
         self._files = (
             None
             if folder is None
@@ -219,35 +227,43 @@ class AccountFiles:
             has_ended = files is not None and files.ended and not files.ended.status.is_failing
             if files is not None and (has_ended or now - written >= WRITE_SECONDS):
                 written = now
-                await asyncio.to_thread(self._save, files, *self._take(files))
+                await asyncio.to_thread(self._save, files, self._running())
 
     def write(self) -> None:
         """Write all accounts, before pulsed ends."""
         if self._files is None:
             return
-        with self._lock:  # the write before may still run in its thread
-            if not self._save(self._files, *self._take(self._files)):
+        with self._lock:  # the write before may still run in its thread, or wait for one
+            if not self._save(self._files, self._running()):
                 log.warning("accounts of ended owners are lost", extra={"accounts": len(self._files.ended)})
 
-    def _take(self, files: _Files) -> tuple[list[bytes], list[SavedAccount]]:
-        """Return the ended and the other accounts of the same moment."""
-        return files.ended.take(), [dump_account(account) for account in self._accounting.unfinished]
+    def _running(self) -> _Running:
+        self._listed += 1
+        return _Running(self._listed, [dump_account(account) for account in self._accounting.unfinished])
 
-    def _save(self, files: _Files, ended: Sequence[bytes], accounts: Sequence[SavedAccount]) -> bool:
-        """Write accounts; return whether all ended ones are in a file."""
+    def _save(self, files: _Files, running: _Running) -> bool:
+        """Write the ended accounts that wait, and running ones; return whether all ended ones are in a file.
+
+        An account that ended after the running ones were listed is in both files. What was listed later stays.
+        """
         with self._lock:
+            if running.number < self._written:
+                return True
+            self._written = running.number
+            ended = files.ended.take()
             are_written = files.ended.write(ended)
             unwritten = [] if are_written else map(json.loads, ended)
-            return files.running.save({"version": VERSION, "accounts": [*accounts, *unwritten]}) or are_written
+            return files.running.save({"version": VERSION, "accounts": [*running.accounts, *unwritten]}) or are_written
 
     def _accept(self, document: Mapping[str, object]) -> None:
         saved = document.get("accounts")
         if document.get("version") != VERSION or not isinstance(saved, list):
             raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
-        accounts = [account for account in map(load_account, saved) if not self._ended.has(account)]
+        accounts = [load_account(account) for account in saved]
         for account in accounts:
-            self._ended.drop(account)  # it had ended, and has returned
-        for account in accounts:
-            if account.end is not None:
+            if account.end is not None and not self._ended.has(account):
                 self.end(account)
-        self._accounting.restore([account for account in accounts if account.end is None])
+        running = [account for account in accounts if account.end is None and not self._ended.has(account)]
+        for account in running:
+            self._ended.drop(account)  # it had ended, and has returned
+        self._accounting.restore(running)

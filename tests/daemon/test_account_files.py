@@ -7,8 +7,10 @@ import itertools
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,29 @@ def test_accounts_that_were_not_seen_again_are_not_lost_by_another_restart(tmp_p
     last = Run(tmp_path, first.node.clock)
     last.node.sees(((), BUSY), ((B,), BUSY))
     assert seconds(last.node.running(B)) == 5.0
+
+
+def test_an_account_is_not_lost_while_its_write_waits_for_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_files, "LOOK_SECONDS", 0.01)
+
+    async def stop_before_a_thread_is_free(run: Run) -> None:
+        loop, wait = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, wait.wait)
+        writer = asyncio.create_task(run.files.write_regularly(lambda changes: None))
+        await asyncio.sleep(0.1)
+        writer.cancel()
+        await asyncio.wait([writer])
+        run.files.write()
+        wait.set()
+        await busy
+
+    first = Run(tmp_path)
+    first.job_ends()
+    asyncio.run(stop_before_a_thread_is_free(first))
+    assert [account.owner for account in Run(tmp_path).ended.find()] == [A]
 
 
 def test_without_a_folder_only_ended_accounts_are_kept() -> None:
