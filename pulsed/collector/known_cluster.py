@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pulsed.attribution.pod_workloads import KnownPods
-from pulsed.collector.state_file import StateFile
+from pulsed.collector.state_file import Draft, StateFile
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.pauses import aligned_sleep
 
@@ -57,17 +57,25 @@ class KnownClusterFile:
         self._written = self.loaded
 
     def write(self, known: KnownCluster) -> None:
-        """Write what has changed; may be done in a thread."""
-        if known != self._written and self._file.save(
-            {"version": VERSION, **_adapter().dump_python(known, mode="json")}
-        ):
-            self._written = known
+        """Write what has changed."""
+        self._save(known, self._changed(known))
 
     async def write_regularly(self, known: Callable[[], KnownCluster]) -> None:
         """Write every `WRITE_SECONDS` what has changed, until cancelled."""
         while True:
             await aligned_sleep(WRITE_SECONDS)
-            await asyncio.to_thread(self.write, known())
+            newest = known()
+            await asyncio.to_thread(self._save, newest, self._changed(newest))
+
+    def _changed(self, known: KnownCluster) -> Draft | None:
+        if known == self._written:
+            return None
+        return self._file.draft({"version": VERSION, **_adapter().dump_python(known, mode="json")})
+
+    def _save(self, known: KnownCluster, draft: Draft | None) -> None:
+        """Write what has changed, if anything has; may be done in a thread."""
+        if draft is not None and self._file.save(draft):
+            self._written = known
 
     def _accept(self, document: Mapping[str, object]) -> None:
         if document.get("version") != VERSION:

@@ -17,6 +17,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.errors import PulsedError
@@ -67,8 +68,17 @@ class WriteStatus:
         self.is_failing = False
 
 
+class Draft(NamedTuple):
+    """A document to be written, with its number in the order in which they were made."""
+
+    number: int
+    document: Mapping[str, object]
+
+
 class StateFile:
     """A JSON document on disk. A symbolic link in its place is not followed.
+
+    Documents are made in the event loop, and may be written in a thread.
 
     Args:
         path: where; the folder is made when it is missing.
@@ -79,6 +89,7 @@ class StateFile:
         self.path, self._content = path, content
         self.status = WriteStatus(path, content)
         self._lock = threading.Lock()
+        self._made = self._written = 0
 
     def load(self, accept: Callable[[Mapping[str, object]], None]) -> bool:
         """Read the file and hand over what is in it.
@@ -106,22 +117,30 @@ class StateFile:
             return False
         return True
 
-    def save(self, document: Mapping[str, object]) -> bool:
+    def draft(self, document: Mapping[str, object]) -> Draft:
+        """Return the next document to be written."""
+        self._made += 1
+        return Draft(self._made, document)
+
+    def save(self, draft: Draft) -> bool:
         """Write the file: a reader finds the old one or the new one, also after a power cut.
 
         Returns:
-            Whether it was written. A failure is logged once, until a write succeeds.
+            Whether this document or a later one is written. A failure is logged once, until a write succeeds.
         """
-        with self._lock:  # the write before may still run in its thread when pulsed ends
+        with self._lock:  # the write before may still run in its thread, or wait for one, when pulsed ends
+            if draft.number < self._written:
+                return True
             try:
                 content = io.StringIO()
-                write_json(document, content)
+                write_json(draft.document, content)
                 self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 replace_file(self.path, content.getvalue().encode())
             except OSError as error:
                 self.status.failed(error)
                 return False
             self.status.succeeded()
+            self._written = draft.number
             return True
 
     def _set_aside(self, error: Exception) -> None:
@@ -137,13 +156,16 @@ class StateFile:
         log.warning(f"{self._content} was broken and is set aside", extra={"path": str(aside), "error": str(error)})
 
 
+_Latched = Mapping[str, Mapping[str, int]]
+
+
 class SavedHealth:
     """The latches of all targets, by the target's name; `status` is that of the file."""
 
     def __init__(self, file: StateFile) -> None:
         self._file, self.status = file, file.status
         self._kept: dict[str, Mapping[str, object]] = {}
-        self._written: Mapping[str, Mapping[str, int]] = {}
+        self._written: _Latched = {}
         file.load(self._accept)
 
     def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
@@ -163,7 +185,7 @@ class SavedHealth:
 
     def write(self, evaluators: Mapping[str, HealthEvaluator]) -> None:
         """Write the health of all targets if it has changed."""
-        self._save(self._changed(evaluators))
+        self._save(*self._changed(evaluators))
 
     async def write_regularly(self, evaluators: Callable[[], Mapping[str, HealthEvaluator]]) -> None:
         """Write changed health every `WRITE_SECONDS`, until cancelled.
@@ -173,23 +195,23 @@ class SavedHealth:
         """
         while True:
             await aligned_sleep(WRITE_SECONDS)
-            await asyncio.to_thread(self._save, self._changed(evaluators()))
+            await asyncio.to_thread(self._save, *self._changed(evaluators()))
 
-    def _changed(self, evaluators: Mapping[str, HealthEvaluator]) -> Mapping[str, object]:
-        """Return the health of all targets; nothing if nothing has changed since the last time.
+    def _changed(self, evaluators: Mapping[str, HealthEvaluator]) -> tuple[_Latched, Draft | None]:
+        """Return what shows whether health has changed, and the health of all targets if it has since the last write.
 
         Targets that are not read now are kept as they were.
         """
         latched = {target: evaluator.latched for target, evaluator in evaluators.items()}
         if latched == self._written:
-            return {}
-        self._written = latched
-        return {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}}
+            return latched, None
+        targets = {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}}
+        return latched, self._file.draft({"version": VERSION, "targets": targets}) if targets else None
 
-    def _save(self, targets: Mapping[str, object]) -> None:
+    def _save(self, latched: _Latched, draft: Draft | None) -> None:
         """Write the health of targets, if there is any; may be done in a thread."""
-        if targets and not self._file.save({"version": VERSION, "targets": targets}):
-            self._written = {}  # try again
+        if draft is not None and self._file.save(draft):
+            self._written = latched
 
     def _accept(self, document: Mapping[str, object]) -> None:
         targets = document.get("targets")

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, SavedAccount, dump_account, load_account
-from pulsed.collector.state_file import FOLDER_MODE, StateFile, WriteStatus
+from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
+from pulsed.collector.state_file import FOLDER_MODE, Draft, StateFile, WriteStatus
 from pulsed.pauses import aligned_sleep
 from pulsed.regular_file import append_lines, read_last_lines
 
@@ -158,13 +158,6 @@ class _Files(NamedTuple):
     ended: EndedFiles
 
 
-class _Running(NamedTuple):
-    """The accounts that had not ended at one moment, in the order of these moments."""
-
-    number: int
-    accounts: Sequence[SavedAccount]
-
-
 class AccountFiles:
     """`jobs.json` with the running accounts, and `jobs-DAY.ndjson` with those that ended on a day (UTC).
 
@@ -176,8 +169,7 @@ class AccountFiles:
 
     def __init__(self, folder: Path | None, accounting: OwnerAccounting, ended: EndedAccounts) -> None:
         self._accounting, self._ended = accounting, ended
-        self._lock = threading.RLock()
-        self._listed = self._written = 0
+        self._lock = threading.Lock()
         self._files = (
             None
             if folder is None
@@ -227,33 +219,34 @@ class AccountFiles:
             has_ended = files is not None and files.ended and not files.ended.status.is_failing
             if files is not None and (has_ended or now - written >= WRITE_SECONDS):
                 written = now
-                await asyncio.to_thread(self._save, files, self._running())
+                await asyncio.to_thread(self._save, files, self._draft(files))
 
     def write(self) -> None:
         """Write all accounts, before pulsed ends."""
         if self._files is None:
             return
-        with self._lock:  # the write before may still run in its thread, or wait for one
-            if not self._save(self._files, self._running()):
-                log.warning("accounts of ended owners are lost", extra={"accounts": len(self._files.ended)})
+        if not self._save(self._files, self._draft(self._files)):
+            log.warning("accounts of ended owners are lost", extra={"accounts": len(self._files.ended)})
 
-    def _running(self) -> _Running:
-        self._listed += 1
-        return _Running(self._listed, [dump_account(account) for account in self._accounting.unfinished])
+    def _draft(self, files: _Files) -> Draft:
+        """Return the running accounts of this moment."""
+        running = [dump_account(account) for account in self._accounting.unfinished]
+        return files.running.draft({"version": VERSION, "accounts": running})
 
-    def _save(self, files: _Files, running: _Running) -> bool:
+    def _save(self, files: _Files, running: Draft) -> bool:
         """Write the ended accounts that wait, and running ones; return whether all ended ones are in a file.
 
-        An account that ended after the running ones were listed is in both files. What was listed later stays.
+        An account that ended after the running ones were listed is in both files.
         """
-        with self._lock:
-            if running.number < self._written:
-                return True
-            self._written = running.number
+        with self._lock:  # the write before may still run in its thread, or wait for one
             ended = files.ended.take()
             are_written = files.ended.write(ended)
-            unwritten = [] if are_written else map(json.loads, ended)
-            return files.running.save({"version": VERSION, "accounts": [*running.accounts, *unwritten]}) or are_written
+            if not are_written:
+                accounts = running.document["accounts"]
+                assert isinstance(accounts, list)
+                document = {**running.document, "accounts": [*accounts, *map(json.loads, ended)]}
+                running = running._replace(document=document)
+            return files.running.save(running) or are_written
 
     def _accept(self, document: Mapping[str, object]) -> None:
         saved = document.get("accounts")

@@ -17,14 +17,14 @@ from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.compute.gpu_table import GpuTable
 from tests.support.full_disk import file_size_limit
 from tests.support.tampering import tampered
-from tests.support.waiting import eventually
+from tests.support.waiting import cancelled_before_it_has_a_thread, eventually
 from tools.bench.ticks import raw_ticks
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "state" / "latches.json")
     assert not file.load(lambda _: None)
-    assert file.save({"version": 1, "gpus": {"a": [1.5, None]}})
+    assert file.save(file.draft({"version": 1, "gpus": {"a": [1.5, None]}}))
     found: list[Mapping[str, object]] = []
     assert file.load(found.append)
     assert found == [{"version": 1, "gpus": {"a": [1.5, None]}}]
@@ -55,7 +55,7 @@ def test_what_is_no_file_of_pulseds_is_set_aside(
     assert not file.load(lambda _: pytest.fail("it was read"))
     assert ("larger than 1000 bytes" if kind == "huge" else "not a regular file") in caplog.records[0].error  # type: ignore[attr-defined]
     assert os.path.lexists(tmp_path / "latches.json.broken")
-    assert file.save({"version": 1})
+    assert file.save(file.draft({"version": 1}))
     assert file.load(lambda _: None)
     assert other.read_text() == "{}"
 
@@ -65,26 +65,35 @@ def test_what_waits_in_place_of_the_new_file_is_not_written_to(tmp_path: Path) -
     other.touch()
     file = StateFile(tmp_path / "latches.json")
     new.symlink_to(other)
-    assert file.save({"version": 1})
+    assert file.save(file.draft({"version": 1}))
     os.mkfifo(new)
-    assert file.save({"version": 1})
+    assert file.save(file.draft({"version": 1}))
     assert other.read_bytes() == b""
     assert not os.path.lexists(new)
 
 
 def test_a_write_that_ends_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "latches.json")
-    assert file.save({"version": 1})
+    assert file.save(file.draft({"version": 1}))
     with file_size_limit(100):
-        assert not file.save({"version": 1, "more": "x" * 1000})
+        assert not file.save(file.draft({"version": 1, "more": "x" * 1000}))
     assert [path.name for path in tmp_path.iterdir()] == ["latches.json"]
     assert json.loads((tmp_path / "latches.json").read_bytes()) == {"version": 1}
+
+
+def test_a_document_that_waited_for_a_thread_replaces_no_later_one(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "latches.json")
+    first, second = file.draft({"version": 1}), file.draft({"version": 2})
+    assert file.save(second)
+    assert file.save(first)
+    assert json.loads((tmp_path / "latches.json").read_bytes()) == {"version": 2}
 
 
 def test_others_cannot_read_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        StateFile(tmp_path / "state" / "latches.json").save({})
+        file = StateFile(tmp_path / "state" / "latches.json")
+        file.save(file.draft({}))
     finally:
         os.umask(before)
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o750
@@ -96,7 +105,7 @@ def test_a_file_that_is_not_accepted_is_set_aside(tmp_path: Path) -> None:
         raise ValueError("version 7 instead of 1")
 
     file = StateFile(tmp_path / "latches.json")
-    file.save({})
+    file.save(file.draft({}))
     assert not file.load(refuse)
     assert (tmp_path / "latches.json.broken").exists()
 
@@ -105,11 +114,11 @@ def test_a_disk_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pyte
     caplog.set_level(logging.INFO)
     (tmp_path / "taken").write_text("a file where the folder should be")
     file = StateFile(tmp_path / "taken" / "latches.json")
-    assert not file.save({})
-    assert not file.save({})
+    assert not file.save(file.draft({}))
+    assert not file.save(file.draft({}))
     assert caplog.text.count("cannot be kept") == 1
     (tmp_path / "taken").unlink()
-    assert file.save({})
+    assert file.save(file.draft({}))
     assert "kept again" in caplog.text
 
 
@@ -135,6 +144,19 @@ async def test_changed_health_is_written_regularly(tmp_path: Path, monkeypatch: 
     writing.cancel()
     SavedHealth(StateFile(at_once)).write(evaluators)
     assert path.read_bytes() == at_once.read_bytes()
+
+
+async def test_health_is_not_lost_while_its_write_waits_for_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.01)
+    pipeline, path = Pipeline(GpuTable(), "node"), tmp_path / "latches.json"
+    for raw in raw_ticks(4, 2):
+        pipeline.process(raw)
+    evaluators = {"bench": pipeline.health_evaluator}
+    saved = SavedHealth(StateFile(path))
+    await cancelled_before_it_has_a_thread(saved.write_regularly(lambda: evaluators), lambda: saved.write(evaluators))
+    assert json.loads(path.read_bytes())["targets"].keys() == {"bench"}
 
 
 @pytest.mark.slow

@@ -7,10 +7,8 @@ import itertools
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY
 from tests.support.full_disk import file_size_limit, filled, small_disk
 from tests.support.tampering import tampered
-from tests.support.waiting import eventually
+from tests.support.waiting import cancelled_before_it_has_a_thread, eventually
 
 
 class Run:
@@ -76,22 +74,10 @@ def test_an_account_is_not_lost_while_its_write_waits_for_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account_files, "LOOK_SECONDS", 0.01)
-
-    async def stop_before_a_thread_is_free(run: Run) -> None:
-        loop, wait = asyncio.get_running_loop(), threading.Event()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        busy = loop.run_in_executor(None, wait.wait)
-        writer = asyncio.create_task(run.files.write_regularly(lambda changes: None))
-        await asyncio.sleep(0.1)
-        writer.cancel()
-        await asyncio.wait([writer])
-        run.files.write()
-        wait.set()
-        await busy
-
     first = Run(tmp_path)
     first.job_ends()
-    asyncio.run(stop_before_a_thread_is_free(first))
+    writing = first.files.write_regularly(lambda changes: None)
+    asyncio.run(cancelled_before_it_has_a_thread(writing, first.files.write))
     assert [account.owner for account in Run(tmp_path).ended.find()] == [A]
 
 

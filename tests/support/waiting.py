@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -47,3 +48,17 @@ def returned(work: Callable[[], T], seconds: float = SECONDS) -> T:
     if isinstance(found[0], BaseException):
         raise found[0]
     return found[0]
+
+
+async def cancelled_before_it_has_a_thread(writing: Coroutine[Any, Any, None], then: Callable[[], None]) -> None:
+    """Run a coroutine that uses `asyncio.to_thread` while no thread is free, cancel it, and call a function."""
+    loop, free = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, free.wait)
+    task = asyncio.create_task(writing)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait([task])
+    then()
+    free.set()
+    await busy
