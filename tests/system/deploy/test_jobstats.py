@@ -126,7 +126,7 @@ def test_the_queries_of_jobstats(played: Played, form: str) -> None:
     assert size == by_gpu(played.after, "memory_bytes")
     assert used == pytest.approx(by_gpu(played.after, "peaks", "memory_used_bytes"), rel=SAMPLING)
     assert duty.keys() == used.keys() == {"0", "4", "7"}
-    averages = f"avg_over_time(pulsed_gpu_gpu_utilization_ratio[{PLAYED_SECONDS}s])"
+    averages = f"avg_over_time(pulsed_gpu_gpu_utilization_ratio[{played.end - played.start}s:])"  # at the same steps
     seen = played.server.ask(averages, time=str(played.end))
     ratios = {series["metric"]["gpu"]: float(series["value"][1]) for series in seen}
     assert duty == pytest.approx({gpu: 100 * ratios[gpu] for gpu in duty}, abs=100 * SAMPLING)

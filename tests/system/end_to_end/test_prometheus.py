@@ -39,7 +39,7 @@ def test_honor_labels_makes_no_difference(tmp_path: Path) -> None:
         assert {dict(labels)["node"] for labels in series("kept")} == {"gpu-17"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
     """0.3 s busy, 0.7 s idle, ten samples a second, a scrape every 15 s: the gauge cannot tell, counters can."""

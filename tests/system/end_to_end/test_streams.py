@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import Daemon, environment, free_port, serving
+from tests.support.nightly import nightly_after
 from tests.support.waiting import SECONDS
 
 PULSED = (sys.executable, "-m", "pulsed")
@@ -64,7 +65,7 @@ def without(descriptors: tuple[int, ...], folder: Path) -> Iterator[Daemon]:
             process.kill()
 
 
-@pytest.mark.parametrize("closed", COMBINATIONS, ids=str)
+@pytest.mark.parametrize("closed", nightly_after(2, COMBINATIONS[::-1]), ids=str)
 def test_no_socket_gets_the_number_of_a_closed_stream(tmp_path: Path, closed: tuple[int, ...]) -> None:
     with without(closed, tmp_path) as daemon:
         daemon.wait_for("/-/ready")
@@ -75,8 +76,8 @@ def test_no_socket_gets_the_number_of_a_closed_stream(tmp_path: Path, closed: tu
         assert "Traceback" not in daemon.log()
 
 
-@pytest.mark.parametrize("command", PRINTING, ids=" ".join)
-@pytest.mark.parametrize("output", [">&-", ">/dev/full", "<&- >&-"])
+@pytest.mark.parametrize("command", nightly_after(4, PRINTING), ids=" ".join)
+@pytest.mark.parametrize("output", nightly_after(2, [">&-", ">/dev/full", "<&- >&-"]))
 def test_output_that_cannot_be_written_is_an_error(command: tuple[str, ...], output: str) -> None:
     done = shell(command, output)
     assert done.returncode == 1
@@ -90,12 +91,12 @@ def test_output_that_cannot_be_written_is_an_error(command: tuple[str, ...], out
     assert "Exception ignored" not in done.stderr
 
 
-@pytest.mark.parametrize("command", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("command", nightly_after(2, PRINTING), ids=" ".join)
 def test_without_any_stream_it_is_an_error_too(command: tuple[str, ...]) -> None:
     assert shell(command, "<&- >&- 2>&-").returncode == 1
 
 
-@pytest.mark.parametrize("command", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("command", nightly_after(4, PRINTING), ids=" ".join)
 def test_a_reader_that_has_read_enough_is_none(command: tuple[str, ...]) -> None:
     for redirection in ("| true", "| head -c 1 >/dev/null"):
         done = subprocess.run(
