@@ -4,7 +4,7 @@
 #   make test                the tests in the process, and a few of the whole program (4 min on two cores)
 #   make lint                format, lint and types
 #   make test-all            every test: packages, boots, images, attacks, Kubernetes, browsers, Slurm (20 min)
-#   make nightly             what takes longer: releases, boots of Debian 13 and Ansible, permutations of cases, all examples
+#   make nightly             what takes longer: releases, boots but that of the packages, permutations of cases, all examples
 #                            of property tests, each fuzz target, advisories, the two commands on Debian 13
 #   make bench               the bars, met or not (10 min); ARGS="parse tick" only these figures
 #   make release VERSION=x.y.z   version, changelog, dist/ with wheel, deb, rpm, chart, images, SBOM and checksums, tag

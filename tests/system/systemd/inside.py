@@ -1,6 +1,6 @@
 """Runs inside a booted tree, where systemd is PID 1: follows systemd/README.md and writes a report, a line a step.
 
-Has nothing but Python's library. The file `steps` beside it, if there is one, has the names of the steps to take.
+Has nothing but Python's library.
 """
 
 from __future__ import annotations
@@ -264,6 +264,4 @@ STEPS = (
 )
 
 
-chosen = FOLDER / "steps"
-wanted = chosen.read_text().split() if chosen.exists() else [step.__name__ for step in STEPS]
-report([step for step in STEPS if step.__name__ in wanted])
+report(STEPS)
