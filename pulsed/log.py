@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from pulsed.config.settings import Settings, setting
 from pulsed.printable import escaped
-from pulsed.settings import Settings, setting
 
 Level = Literal["debug", "info", "warn", "error"]
 Format = Literal["logfmt", "json"]

@@ -1,6 +1,6 @@
 """The cases of the filter language: `pulsed top` and the page find the same GPUs, or refuse with the same words.
 
-The GPUs are those of `tests.terminal.fleet_model`.
+The GPUs are those of `tests.present.terminal.fleet_model`.
 """
 
 from __future__ import annotations

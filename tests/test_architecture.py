@@ -24,51 +24,53 @@ MAY_IMPORT = {
     "daemon_thread": "",
     "die_with_parent": "",
     "durations": "",
-    "grpc_call": "errors",
     "protobuf": "",
-    "settings": "durations",
-    "log": "printable settings",
+    "config.settings": "durations",
+    "log": "printable config.settings",
     "http": "regular_file",
-    "kubernetes": "errors regular_file pauses settings http",
+    "kubernetes": "errors regular_file pauses config.settings http",
     "model": "errors",
-    "push": "protobuf pauses settings http",
-    "config": "errors settings http",
-    "discovery": "errors durations regular_file settings http config model",
+    "config": "errors config.settings http",
     "translate.units": "",
     "translate.fields": "model translate.units",
-    "terminal": "printable",
     "reader": (
-        "errors regular_file pauses daemon_thread die_with_parent settings http kubernetes model "
-        "discovery translate.fields"
+        "errors regular_file pauses daemon_thread die_with_parent durations config.settings http kubernetes model "
+        "config translate.fields"
     ),
-    "attribution": "errors grpc_call protobuf regular_file pauses daemon_thread settings kubernetes model",
-    "host": "regular_file settings model attribution",
-    "translate": "errors model translate.units translate.fields attribution",
-    "compute": "errors settings model translate.fields",
-    "accounting": "json_text model compute",
+    "owners": "",
+    "owners.attribution": "errors regular_file pauses daemon_thread protobuf config.settings kubernetes model",
+    "host": "regular_file config.settings model owners.attribution",
+    "translate": "errors model translate.units translate.fields owners.attribution",
+    "compute": "errors config.settings model translate.fields",
+    "owners.accounting": "json_text model compute",
+    "owners.findings": "model compute owners.accounting",
+    "present.terminal": "printable",
+    "present.otlp": "protobuf config.settings http model",
     "present": (
-        "errors json_text printable settings kubernetes push model translate.units "
-        "translate.fields terminal attribution translate compute accounting"
+        "errors json_text printable config.settings kubernetes model translate.units translate.fields "
+        "owners.attribution translate compute owners.accounting owners.findings present.terminal present.otlp"
     ),
-    "adapter": "errors json_text printable settings kubernetes attribution present",
-    "server": "errors json_text regular_file pauses settings model present config",
-    "configuration": (
-        "errors regular_file settings log kubernetes model reader attribution host compute present config adapter "
-        "server"
+    "server": "errors regular_file pauses config.settings config present",
+    "apps.adapter.settings": "errors config.settings kubernetes present",
+    "config.configuration": (
+        "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "
+        "present server apps.adapter.settings"
     ),
     "collector": (
-        "errors json_text regular_file pauses kubernetes model discovery reader attribution "
-        "translate compute configuration"
+        "errors json_text regular_file pauses kubernetes model reader owners.attribution translate compute "
+        "config.configuration"
+    ),
+    "cli": "errors printable durations log translate.fields config.configuration",
+    "apps": (
+        "errors json_text printable die_with_parent http kubernetes model translate.fields reader "
+        "owners.attribution compute present.terminal present server apps.adapter.settings config.configuration "
+        "collector cli"
     ),
     "daemon": (
-        "errors regular_file pauses daemon_thread log kubernetes push model reader attribution host translate compute "
-        "accounting present server configuration collector"
+        "errors json_text regular_file pauses daemon_thread log http kubernetes model reader owners.attribution host "
+        "translate compute owners.accounting owners.findings present.otlp present server config.configuration "
+        "collector cli"
     ),
-    "commands": (
-        "errors json_text printable die_with_parent durations log http kubernetes model discovery translate.fields "
-        "terminal reader attribution compute present adapter server configuration collector daemon"
-    ),
-    "cli": "errors printable commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.
@@ -125,6 +127,17 @@ def test_no_import_runs_against_the_order_of_the_layers() -> None:
                 wrong.append(f"pulsed.{name} imports pulsed.{imported}")
     assert wrong == []
     assert used == {name: set(allowed.split()) for name, allowed in MAY_IMPORT.items()}, "no entry is out of date"
+
+
+def test_apps_and_the_daemon_do_not_import_each_other() -> None:
+    """A program of `apps` reads a daemon over HTTP, or runs the layers itself; `cli` imports either by name."""
+    wrong = [
+        f"pulsed.{name} imports pulsed.{imported}"
+        for name, tree in modules().items()
+        for imported in imports(tree)
+        if {name.split(".")[0], imported.split(".")[0]} == {"apps", "daemon"}
+    ]
+    assert wrong == []
 
 
 def test_no_modules_import_each_other_in_a_cycle() -> None:

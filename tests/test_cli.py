@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.cli import argument_parser
-from pulsed.configuration import Config
-from pulsed.settings import all_keys
+from pulsed.config.configuration import Config
+from pulsed.config.settings import all_keys
 from tests.support.daemon import environment, pulsed
 from tests.test_printable import CONTROL
 
@@ -19,7 +19,7 @@ from tests.test_printable import CONTROL
 def test_help_imports_nothing_that_only_running_a_command_needs() -> None:
     code = "import sys, pulsed.cli; pulsed.cli.argument_parser(); print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"argparse", "pulsed.commands.options"} <= set(imported)
+    assert {"argparse", "pulsed.cli.options"} <= set(imported)
     heavy = {"asyncio", "json", "logging", "pulsed.config", "pulsed.present", "pydantic", "ssl", "urllib.request"}
     assert heavy & set(imported) == set()
 

@@ -153,7 +153,7 @@ def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon)
     pages = [daemon.get("/metrics").text]
     pages += [path.read_text(encoding="utf-8") for path in EXPECTED.glob("*.metrics.txt")]
     published = {name for page in pages for name in re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE)}
-    # Those of the adapter are compared with its page in tests/adapter.
+    # Those of the adapter are compared with its page in tests/apps/adapter.
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\|(`pulsed_(?!adapter)[^|]*)\|", text, re.MULTILINE)
     rows = [name for cell in cells for name in re.findall(r"`([^`]*)`", cell)]

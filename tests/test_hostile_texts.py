@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.gpu_processes import arguments_of, masked_command, owner_of_cgroup
-from pulsed.attribution.mapping_directory import parse_job_file
-from pulsed.attribution.slurm_queue import parse_job
+from pulsed.cli.arguments import expanded_hosts
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.arguments import expanded_hosts
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.errors import PulsedError
 from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.gpu import device_key
+from pulsed.owners.attribution.gpu_processes import arguments_of, masked_command, owner_of_cgroup
+from pulsed.owners.attribution.mapping_directory import parse_job_file
+from pulsed.owners.attribution.slurm_queue import parse_job
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell
+from pulsed.present.terminal.view_state import gpu_filter
 from pulsed.printable import clean, escaped
 from pulsed.reader.dcgmi.discovery import parse_versions, topology_of
 from pulsed.reader.dcgmi.failures import failure_of
@@ -34,7 +35,6 @@ from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText, parse_message
 from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.reader.replay.recording import look
-from pulsed.terminal.view_state import gpu_filter
 from pulsed.translate.fields import exporter_version
 from tests.translate.build import page_tick
 

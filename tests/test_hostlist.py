@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.commands.arguments import expanded_hosts
+from pulsed.cli.arguments import expanded_hosts
 from pulsed.errors import UsageError
 
 

@@ -34,7 +34,7 @@ LIMIT = 1.0
 ANYTHING = "a0 _-/.:=,|#@%\"'[](){}\\\t\n;<A9"
 END = "\0"
 
-OWN_TEXTS = {"pulsed.configuration", "pulsed.config.yaml", "pulsed.durations"}
+OWN_TEXTS = {"pulsed.config.configuration", "pulsed.config.yaml", "pulsed.durations"}
 """Modules that read the configuration only, which the administrator writes."""
 
 

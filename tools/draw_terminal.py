@@ -15,16 +15,16 @@ from typing import Any
 
 import httpx
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.attribution.gpu_processes import GpuProcessTable
+from pulsed.apps.top.feed import Connection, Feed
+from pulsed.apps.top.session import TopSession
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.session import TopSession
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.json_text import rfc3339
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
@@ -33,11 +33,11 @@ from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
+from pulsed.present.terminal.line import Line, Paint, palette
+from pulsed.present.terminal.model import model_of
+from pulsed.present.terminal.screen import render
+from pulsed.present.terminal.view_state import ViewState
 from pulsed.reader.demo.source import DemoSource
-from pulsed.terminal.line import Line, Paint, palette
-from pulsed.terminal.model import model_of
-from pulsed.terminal.screen import render
-from pulsed.terminal.view_state import ViewState
 
 PICTURES = Path(__file__).resolve().parents[1] / "deploy" / "pictures"
 START = 1767225600.0

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pulsed.configuration import Config
-from pulsed.settings import ListKind, Settings, TableKind, keys_of
+from pulsed.config.configuration import Config
+from pulsed.config.settings import ListKind, Settings, TableKind, keys_of
 
 FILE = Path(__file__).resolve().parents[1] / "helm" / "pulsed" / "values.schema.json"
 

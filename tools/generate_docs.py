@@ -12,8 +12,8 @@ from pathlib import Path
 from textwrap import fill, wrap
 
 from pulsed.compute.peaks import PRACTICAL_PEAKS
-from pulsed.configuration import Config
-from pulsed.settings import Key, Settings, all_keys, keys_of
+from pulsed.config.configuration import Config
+from pulsed.config.settings import Key, Settings, all_keys, keys_of
 from tests.support import rule_files
 from tools.hardware.table import page as known_kernels
 from tools.health_docs import health

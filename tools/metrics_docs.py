@@ -7,17 +7,15 @@ from pathlib import Path
 
 from prometheus_client import Metric
 
-from pulsed.adapter.app import AdapterTelemetry
-from pulsed.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
-from pulsed.attribution.attribution import LABELS
-from pulsed.attribution.pod_workloads import PodSettings
-from pulsed.attribution.source import SourceState
+from pulsed.apps.adapter.app import AdapterTelemetry
+from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.collector.state_file import WriteStatus
 from pulsed.daemon.background_tasks import task_family
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import failure_family
 from pulsed.daemon.node_conditions import report_family
 from pulsed.daemon.otlp_push import push_families
+from pulsed.daemon.otlp_pusher import PUSHED, Pusher
 from pulsed.daemon.state_folder import state_families
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
@@ -28,17 +26,19 @@ from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
+from pulsed.owners.attribution.attribution import LABELS
+from pulsed.owners.attribution.pod_workloads import PodSettings
+from pulsed.owners.attribution.source import SourceState
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.otlp.encoder import OtlpEncoder
+from pulsed.present.otlp.page_series import families_of as families_in
+from pulsed.present.otlp.settings import OtlpSettings
 from pulsed.present.owner_totals import families_of
-from pulsed.push.otlp import OtlpEncoder
-from pulsed.push.page_series import families_of as families_in
-from pulsed.push.pusher import PUSHED, Pusher
-from pulsed.push.settings import OtlpSettings
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from tools.class_docs import classes

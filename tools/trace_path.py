@@ -19,7 +19,7 @@ import pulsed
 from pulsed.collector.collector import Collector, Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.page import Pages

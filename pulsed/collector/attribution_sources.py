@@ -9,20 +9,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pulsed.attribution.attribution import Attribution
-from pulsed.attribution.gpu_processes import GpuProcessTable, ProcessOwners
-from pulsed.attribution.kubelet import DRA_DRIVER, Kubelet
-from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
-from pulsed.attribution.slurm_queue import SlurmQueue
-from pulsed.attribution.source import AttributionSource
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_name, node_of_pods
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
+from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution.gpu_processes import GpuProcessTable, ProcessOwners
+from pulsed.owners.attribution.kubelet import DRA_DRIVER, Kubelet
+from pulsed.owners.attribution.mapping_directory import MappingDirectory, boot_time
+from pulsed.owners.attribution.slurm_queue import SlurmQueue
+from pulsed.owners.attribution.source import AttributionSource
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_workloads import KnownPods, PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.device_claims import DeviceClaims
+    from pulsed.owners.attribution.pod_workloads import KnownPods, PodSettings, PodWorkloads
 
 
 def attribution_sources(
@@ -53,8 +53,8 @@ def resolves_workloads(config: Config) -> bool:
 
 def pod_settings(config: Config) -> PodSettings:
     """Return what is read of pods."""
-    from pulsed.attribution.pod_workloads import PodSettings
     from pulsed.kubernetes.objects import parse_kind
+    from pulsed.owners.attribution.pod_workloads import PodSettings
 
     given = config.attribution.workloads
     return PodSettings(node_of_pods(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
@@ -126,7 +126,7 @@ class Cluster:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _begin(self, client: ApiClient, settings: PodSettings) -> None:
-        from pulsed.attribution.pod_workloads import PodWorkloads
+        from pulsed.owners.attribution.pod_workloads import PodWorkloads
 
         pods = PodWorkloads(client, settings, lambda: self._attribution.complete_with(pods))
         if self._known is not None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_of_pods
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.reader.exporter.settings import ExporterSettings
 

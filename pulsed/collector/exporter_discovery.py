@@ -7,13 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from pulsed.attribution.source import EXPORTED
 from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, gpus_of
 from pulsed.collector.target_discovery import MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
-from pulsed.configuration import Config
-from pulsed.discovery.target_groups import ListedTarget
+from pulsed.config.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, own_namespace
 from pulsed.kubernetes.exporter_pods import (
@@ -29,6 +27,8 @@ from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.kubernetes.shared_watch import WatchReader
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
+from pulsed.owners.attribution.source import EXPORTED
+from pulsed.reader.exporter.discovery.target_groups import ListedTarget
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.source import Source

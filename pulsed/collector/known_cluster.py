@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pulsed.attribution.pod_workloads import KnownPods
 from pulsed.collector.state_file import Draft, StateFile
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
+from pulsed.owners.attribution.pod_workloads import KnownPods
 from pulsed.pauses import aligned_sleep
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pulsed.attribution.attribution import Attribution
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, board_keys, profile_key
 from pulsed.model.owner import Owner, Owners
+from pulsed.owners.attribution.attribution import Attribution
 
 _NOT_PASSING: Mapping[int, Owners] = {}
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pulsed.attribution.attribution import Attribution
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
@@ -27,11 +26,12 @@ from pulsed.collector.this_host import (
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.configuration import Config
-from pulsed.discovery.settings import GONE_SECONDS
+from pulsed.config.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
+from pulsed.owners.attribution.attribution import Attribution
+from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_name, reads_lists
 from pulsed.compute.products import C2C_LINKS
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
 from pulsed.reader.settings import CANDIDATES, LEAST_STALE_SECONDS, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest, SourceSection

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pulsed.collector.connections import exporter_settings
-from pulsed.configuration import Config
-from pulsed.discovery.settings import GONE_SECONDS
-from pulsed.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
-from pulsed.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
+from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import DiscoveryList
+from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
+from pulsed.reader.exporter.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource, phases
 from pulsed.reader.source import Source

@@ -8,12 +8,12 @@ from pathlib import Path
 from socket import gethostname
 from urllib.parse import urlsplit
 
-from pulsed.attribution.mapping_directory import boot_time
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.target_store import Target
+from pulsed.owners.attribution.mapping_directory import boot_time
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback

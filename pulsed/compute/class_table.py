@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
+from pulsed.config.settings import Factor, Ratio, Settings, setting
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import CLASSES
-from pulsed.settings import Factor, Ratio, Settings, setting
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io", "media"]
 """Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
+from pulsed.config.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting
 
 ACTIVITY = tuple(
     name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in PROFILED_MEDIA

@@ -14,7 +14,7 @@ from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, peaks_by_architecture, problems_of
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
-from pulsed.settings import (
+from pulsed.config.settings import (
     DurationOrNone,
     Factor,
     ListKind,

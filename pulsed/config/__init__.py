@@ -1,1 +1,1 @@
-"""Loads, merges and checks a configuration, and reports what is wrong with it. Independent of its keys."""
+"""The configuration: how a key is declared, all keys together, and how they are loaded, merged and checked."""

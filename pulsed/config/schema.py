@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
-from pulsed.config.yaml import BadYaml, Given, YamlText
-from pulsed.errors import ConfigError, did_you_mean
-from pulsed.http.credentials import masked
-from pulsed.settings import (
+from pulsed.config.settings import (
     NOT_ALLOWED,
     Key,
     Kind,
@@ -28,6 +25,9 @@ from pulsed.settings import (
     keys_of,
     one_of,
 )
+from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.errors import ConfigError, did_you_mean
+from pulsed.http.credentials import masked
 
 _S = TypeVar("_S", bound=Settings)
 

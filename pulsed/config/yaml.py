@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pulsed.settings import Style, resolve_path
+from pulsed.config.settings import Style, resolve_path
 
 Value = None | bool | int | float | str | list["Given"] | dict[str, "Given"]
 

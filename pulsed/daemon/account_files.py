@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.collector.state_file import FOLDER_MODE, Draft, StateFile, WriteStatus
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.owner_roster import OwnerChange
+from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.pauses import aligned_sleep
 from pulsed.regular_file import append_lines, read_last_lines
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.account_files import AccountFiles
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.owner_roster import OwnerChange
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import owner_change
 from pulsed.present.owner_totals import WorkloadTotals

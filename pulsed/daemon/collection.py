@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.attribution.source import SourceState
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.collector import Observe
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile, WriteStatus
 from pulsed.collector.this_host import discovers_exporters
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import DiscoveryList, TargetStore
+from pulsed.owners.attribution.source import SourceState
 
 if TYPE_CHECKING:
     from pulsed.collector.known_cluster import KnownClusterFile

@@ -15,12 +15,13 @@ from prometheus_client.metrics_core import Metric
 
 from pulsed import __version__
 from pulsed.collector.this_host import node_name
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.features import FEATURES
+from pulsed.daemon.http_app import DaemonApp
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore
@@ -29,7 +30,6 @@ from pulsed.present.asgi import App
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
-from pulsed.server.app import DaemonApp
 from pulsed.server.auth import protected
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, Notifier

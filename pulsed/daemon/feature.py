@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.attribution.attribution import Attribution
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.attribution.attribution import Attribution
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.feature import Feature
 from pulsed.model.computed_tick import ComputedTick, Removal

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.accounting.findings import FindingDetector
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.health_log import log_finding
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.owners.findings.findings import FindingDetector
 from pulsed.present.api.event_documents import finding_change
 from pulsed.present.exposition.owner_families import OwnerFamilies
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from pulsed.accounting.findings import FindingChange
 from pulsed.model.computed_tick import Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
+from pulsed.owners.findings.findings import FindingChange
 
 log = logging.getLogger(__name__)
 

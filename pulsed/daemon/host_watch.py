@@ -10,11 +10,10 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.attribution.mapping_directory import boot_time
 from pulsed.collector.this_host import are_of_this_host, kernel_log_of
 from pulsed.compute.health.node_checks import NODE_CHECK_IDS, NodeView
 from pulsed.compute.health.node_evaluator import NodeEvaluator
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.health_log import log_node_checks
 from pulsed.daemon.host_part import HostPart
@@ -24,6 +23,7 @@ from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
+from pulsed.owners.attribution.mapping_directory import boot_time
 from pulsed.pauses import aligned_sleep
 from pulsed.present.exposition.host_families import node_families
 from pulsed.reader.kernel_log.log import KernelLog

@@ -8,18 +8,18 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.balance_recorder import BalanceRecorder
-from pulsed.accounting.host_network import TRAFFIC
 from pulsed.collector.this_host import are_of_this_host
 from pulsed.compute.sample import GAP_INTERVALS
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.host_part import HostPart
 from pulsed.host.control_groups import read_usage
 from pulsed.host.infiniband import read_ports
 from pulsed.model.host import InfinibandPort, JobHostUsage
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.balance_recorder import BalanceRecorder
+from pulsed.owners.accounting.host_network import TRAFFIC
 from pulsed.pauses import aligned_sleep
 
 log = logging.getLogger(__name__)

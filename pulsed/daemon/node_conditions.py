@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from pulsed.collector.connections import condition_target
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.present.hardware_metrics import hardware_points
-from pulsed.push.otlp import OtlpEncoder, OtlpPlan
-from pulsed.push.pusher import PROTOCOL, PUSHED, Pusher
+from pulsed.daemon.otlp_pusher import PROTOCOL, PUSHED, Pusher
+from pulsed.present.otlp.encoder import OtlpEncoder, OtlpPlan
+from pulsed.present.otlp.hardware_metrics import hardware_points
 
 
 class OtlpPush(Feature):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pulsed.attribution.gpu_processes import are_visible
 from pulsed.model.host import StuckProcess
+from pulsed.owners.attribution.gpu_processes import are_visible
 
 _STACK = ("nvidia", "dcgm", "nv-hostengine")
 _DEVICE = "/dev/nvidia"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.settings import Duration, FileName, Settings, setting
+from pulsed.config.settings import Duration, FileName, Settings, setting
 
 
 @dataclass(frozen=True, slots=True)

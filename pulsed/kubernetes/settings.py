@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.settings import (
+from pulsed.config.settings import (
     Duration,
     FileName,
     HttpPath,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pulsed.accounting.activity import Timeline
 from pulsed.json_text import moment_of
+from pulsed.owners.accounting.activity import Timeline
 from pulsed.present.job_advice import advice_of
 from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
 from pulsed.present.job_statistics import timeline_numbers, total_statistics

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.accounting.hangs import FIRST_STOPPED, Stop, first_text
 from pulsed.json_text import duration_text, moment_of
+from pulsed.owners.findings.hangs import FIRST_STOPPED, Stop, first_text
 from pulsed.present.job_numbers import (
     Account,
     by_state,

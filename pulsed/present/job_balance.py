@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from operator import add
 from typing import NamedTuple
 
-from pulsed.accounting.balance import BALANCED, NETWORK, BalanceSums
 from pulsed.model.vocabulary import Value
+from pulsed.owners.accounting.balance import BALANCED, NETWORK, BalanceSums
 from pulsed.present.job_numbers import MISSING, Account, percent
-from pulsed.terminal.numbers import field_text_with_unit
+from pulsed.present.terminal.numbers import field_text_with_unit
 
 RECEIVE, TRANSMIT, RATE = NETWORK
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
-from pulsed.accounting.activity import MOMENTS, Moments, Timeline
 from pulsed.compute.products import tensor_peak_of
 from pulsed.model.gpu import Device
+from pulsed.owners.accounting.activity import MOMENTS, Moments, Timeline
 from pulsed.present.job_numbers import Account
-from pulsed.terminal.charts import trend
+from pulsed.present.terminal.charts import trend
 
 
 class JobQuantity(NamedTuple):

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnedGpu, OwnerAccounting
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
 from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounting import OwnedGpu, OwnerAccounting
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
 
 SCALE_TARGET = 0.6
 """Real utilization above which a workload needs more replicas; below half of it, fewer."""

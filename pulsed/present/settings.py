@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pulsed.compute.peaks import Peaks
-from pulsed.errors import did_you_mean
-from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
-from pulsed.present.api.history import MAX_BYTES, SECONDS
-from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
-from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
-from pulsed.present.exposition.owner_families import MAX_OWNERS
-from pulsed.present.exposition.page import COMPATIBLE, PageSettings
-from pulsed.present.owner_totals import SCALE_TARGET
-from pulsed.push.settings import OtlpSettings
-from pulsed.settings import (
+from pulsed.config.settings import (
     Count,
     Duration,
     FieldNames,
@@ -31,6 +21,16 @@ from pulsed.settings import (
     one_of,
     setting,
 )
+from pulsed.errors import did_you_mean
+from pulsed.model.vocabulary import QUANTITIES
+from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
+from pulsed.present.api.history import MAX_BYTES, SECONDS
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
+from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
+from pulsed.present.exposition.owner_families import MAX_OWNERS
+from pulsed.present.exposition.page import COMPATIBLE, PageSettings
+from pulsed.present.otlp.settings import OtlpSettings
+from pulsed.present.owner_totals import SCALE_TARGET
 
 _FAMILIES = "allowed: names of docs/metrics.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what docs/metrics.md lists, without pulsed_gpu_"

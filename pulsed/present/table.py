@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import Match, matches
 from pulsed.present.demo_notice import DEMO_NOTICE
+from pulsed.present.terminal.line import cells, left, right
 from pulsed.printable import clean
-from pulsed.terminal.line import cells, left, right
 
 WIDTH = 120
 MISSING = "-"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
+from pulsed.config.settings import Duration, PositiveCount, Problem, Settings, setting
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.demo.settings import DemoSettings
@@ -13,7 +14,6 @@ from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.source import SourceSection
-from pulsed.settings import Duration, PositiveCount, Problem, Settings, setting
 
 STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""

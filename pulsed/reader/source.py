@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import ClassVar, Self
 
+from pulsed.config.settings import Settings
 from pulsed.errors import InternalError, SourceEnded, SourceError
 from pulsed.model.raw_tick import MAX_GPUS, RawTick
-from pulsed.settings import Settings
 
 log = logging.getLogger(__name__)
 

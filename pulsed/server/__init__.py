@@ -1,5 +1,5 @@
-"""HTTP: listeners, TLS, authentication, limits of connections, and the routes that need no framework.
+"""The HTTP server of the daemon and the adapter: listeners, TLS, authentication, limits of connections.
 
-The file of `--web.config.file` is that of Prometheus' exporter-toolkit, with its keys and meanings. The JSON API is an
-ASGI application that is passed in.
+The file of `--web.config.file` is that of Prometheus' exporter-toolkit, with its keys and meanings. What is
+served is an ASGI application that is passed in.
 """

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.settings import (
+from pulsed.config.settings import (
     Duration,
     FileName,
     Kind,

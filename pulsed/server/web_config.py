@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pulsed.config.schema import Schema, shown
-from pulsed.config.yaml import Given
-from pulsed.settings import (
+from pulsed.config.settings import (
     NOT_ALLOWED,
     Count,
     DurationOrNone,
@@ -31,6 +30,7 @@ from pulsed.settings import (
     one_of,
     setting,
 )
+from pulsed.config.yaml import Given
 
 CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsed.attribution.source import SHARES, is_relabelled, owners_of
 from pulsed.model.gpu import NOT_A_GPU, PLATFORM, Device, Entity, EntityKind, GpuKey
 from pulsed.model.raw_tick import Labels, Layout
+from pulsed.owners.attribution.source import SHARES, is_relabelled, owners_of
 from pulsed.translate.fields import TEXT_NAMES
 from pulsed.translate.units import BLANK_TEXTS
 

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.collector.collector import DeviceFilter
 from pulsed.collector.this_host import selection_of
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.gpu_selection import EVERYTHING, parse

@@ -13,7 +13,7 @@ import pytest
 
 from pulsed.collector.exporter_discovery import DiscoveredExporter, ExporterDiscovery, pod_requirements
 from pulsed.collector.pool import CollectorPool
-from pulsed.configuration import Config, load
+from pulsed.config.configuration import Config, load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.settings import USUAL_NAMESPACES

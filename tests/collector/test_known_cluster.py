@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.pod_workloads import KnownPods
 from pulsed.collector import exporter_discovery
 from pulsed.collector.known_cluster import KnownCluster, KnownClusterFile
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import StateFile
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata
 from pulsed.kubernetes.workload_resolver import KnownController
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.attribution.pod_workloads import KnownPods
 from tests.support.tampering import tampered
 
 SET = Controller(ObjectKind("apps", "ReplicaSet"), "v1", "web-7d4", "uid-1")

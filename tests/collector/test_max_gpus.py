@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.model.target_store import Target, TargetStore
 from tests.reader.dcgmi.processes import script
 from tests.support.daemon import environment

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.configuration import Config, load
+from pulsed.config.configuration import Config, load
 from pulsed.errors import ConfigError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore

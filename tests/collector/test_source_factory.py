@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.source_factory import open_sources, target_of
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 
 
 @pytest.mark.parametrize(

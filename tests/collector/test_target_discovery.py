@@ -12,14 +12,14 @@ import pytest
 
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.target_discovery import TargetDiscovery
-from pulsed.configuration import Config, load
+from pulsed.config.configuration import Config, load
 from pulsed.daemon.collection import discovery_families
-from pulsed.discovery.settings import GONE_SECONDS
-from pulsed.discovery.target_lists import FileLists
 from pulsed.errors import ExporterNotFound
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery.target_lists import FileLists
 from tests.support.exporters import Exporter, exporting, page
 from tests.support.waiting import eventually
 

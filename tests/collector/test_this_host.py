@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import HostEpoch, host_epoch_of, node_of_pods, node_of_source
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch
 
 REMOTE, LOCAL = "http://gpu-7:9400/metrics", "http://127.0.0.1:9400/metrics"

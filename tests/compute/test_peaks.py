@@ -28,7 +28,7 @@ from pulsed.compute.products import (
     c2c_of,
     nvlink_of,
 )
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
 from tests.compute.readings import many
 

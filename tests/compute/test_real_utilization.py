@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import PRESETS, ComputeSettings, Preset, RealUtilizationSettings, Weights
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
 from pulsed.model.computed_tick import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading

@@ -21,11 +21,11 @@ from pulsed.compute.settings import (
     Weights,
     WorkloadSettings,
 )
-from pulsed.configuration import Config, check, load
+from pulsed.config.configuration import Config, check, load
+from pulsed.config.settings import all_keys
 from pulsed.errors import ConfigError
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.replay.settings import DEFAULT_START
-from pulsed.settings import all_keys
 from tools.generate_docs import ROOT, example, manual
 
 FIXTURES = Path(__file__).parent / "fixtures"

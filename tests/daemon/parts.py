@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pulsed.attribution.attribution import Attribution
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.attribution.attribution import Attribution
 
 
 def feature_parts(store: TargetStore, config: Config, *before: type[Feature]) -> FeatureParts:

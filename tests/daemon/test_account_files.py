@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.daemon import account_files
 from pulsed.daemon.account_files import KEPT_DAYS, AccountFiles, EndedFiles
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.owner_roster import OwnerChange
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import account_document
-from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY
+from tests.owners.accounting.streams import A, B, Node, seconds
 from tests.support.full_disk import file_size_limit, filled, small_disk
 from tests.support.tampering import tampered
 from tests.support.waiting import cancelled_before_it_has_a_thread, eventually

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from pulsed.daemon import feature_set
 from pulsed.daemon.feature import Feature
 from pulsed.daemon.feature_set import FeatureSet

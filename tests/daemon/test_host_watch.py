@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.daemon.host_watch import HostWatch
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.host import PciGpu

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.job_host_usage import JobHostReader
 from pulsed.model.host import JobHostUsage
 from pulsed.model.target_store import Target, TargetStore
-from tests.accounting.streams import Node, job
 from tests.compute.streams import BUSY
 from tests.daemon.parts import feature_parts
+from tests.owners.accounting.streams import Node, job
 from tests.support.host_tree import HostTree
 
 JOB = job("4711")

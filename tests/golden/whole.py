@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.errors import SourceEnded
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import gpus_document

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.exporter_discovery import ExporterDiscovery
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.kubernetes import api_client
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsed.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
-from pulsed.accounting.activity import Moments
-from pulsed.accounting.counter_vector import load
-from pulsed.accounting.extremes import Extremes
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
+from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.activity import Moments
+from pulsed.owners.accounting.counter_vector import load
+from pulsed.owners.accounting.extremes import Extremes
 from pulsed.present.api.account_documents import account_document
 from pulsed.present.job_numbers import NO_PRICES, Prices
 

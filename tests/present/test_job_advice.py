@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.accounting.account import GpuAccount, OwnerEvent
+from pulsed.owners.accounting.account import GpuAccount, OwnerEvent
 from pulsed.present.account_totals import merged_account
 from tests.present.accounts import BEGIN, document, gpu_account
 

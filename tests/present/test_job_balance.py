@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.balance import NETWORK, Balance, BalanceSums
 from pulsed.model.host import JobHostUsage
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.balance import NETWORK, Balance, BalanceSums
 from pulsed.present.account_totals import merged_account
 from pulsed.present.api.account_documents import account_document
 from pulsed.present.job_report import job_line, job_report

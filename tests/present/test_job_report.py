@@ -5,10 +5,10 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pulsed.accounting.account import OwnerEvent
-from pulsed.accounting.counter_vector import load
 from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import pod
+from pulsed.owners.accounting.account import OwnerEvent
+from pulsed.owners.accounting.counter_vector import load
 from pulsed.present.job_numbers import Prices, cost_of
 from pulsed.present.job_report import job_line, job_report, job_table
 from tests.present.accounts import BEGIN, document, gpu_account

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.collector.pool import collect
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.vocabulary import Reading
 from tools.hardware.cuda import GpuFacts

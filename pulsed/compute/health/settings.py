@@ -12,9 +12,7 @@ from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.node_checks import NODE_CHECK_IDS, ExpectedGpus
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XIDS, XidSeverity, severity_of
-from pulsed.errors import ConfigError, did_you_mean
-from pulsed.model.health import RAISED_STATES, State
-from pulsed.settings import (
+from pulsed.config.settings import (
     NOT_ALLOWED,
     Count,
     DurationOrNone,
@@ -28,6 +26,8 @@ from pulsed.settings import (
     one_of,
     setting,
 )
+from pulsed.errors import ConfigError, did_you_mean
+from pulsed.model.health import RAISED_STATES, State
 
 FORGET_SECONDS = 0.0
 """An absent GPU is forgotten after this time by default; 0: never, as a dead GPU must not turn silent by itself."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.balance import BALANCED, Balance, BalanceSums
-from pulsed.accounting.counter_vector import by_name, observed
-from pulsed.accounting.extremes import WARM_UP_SECONDS
-from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
+from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
+from pulsed.owners.accounting.counter_vector import by_name, observed
+from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.account_totals import coverage, with_totals
 from pulsed.present.api.gpu_matches import IDENTITY
 from pulsed.present.api.schema import (

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import NamedTuple
 
-from pulsed.accounting.findings import FindingChange
-from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.json_text import json_text, rfc3339
 from pulsed.model.computed_tick import ComputedTick, Removal, Result
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
+from pulsed.owners.accounting.owner_roster import OwnerChange
+from pulsed.owners.findings.findings import FindingChange
 from pulsed.present.api.account_documents import OWNER
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import getter

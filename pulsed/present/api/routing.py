@@ -8,11 +8,11 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query
 
-from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.model.gpu import Device
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.gpu_matches import Match, find
 from pulsed.present.api.json_response import FAILURE, ApiError
 from pulsed.present.api.sample_fields import check_fields

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from pulsed.config.settings import Duration, ListKind, Text, one_of, setting, whole
 from pulsed.reader.source import SourceSection
-from pulsed.settings import Duration, ListKind, Text, one_of, setting, whole
 from pulsed.translate.fields import GROUPS
 
 LEAST_INTERVAL = 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pulsed.config.settings import WholeNumber, setting
 from pulsed.reader.source import SourceSection
-from pulsed.settings import WholeNumber, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from pulsed.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
-from pulsed.errors import ConfigError
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
-from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
-from pulsed.reader.source import SourceSection
-from pulsed.settings import (
+from pulsed.config.settings import (
     Duration,
     FileName,
     ListKind,
@@ -26,6 +21,11 @@ from pulsed.settings import (
     not_empty,
     setting,
 )
+from pulsed.errors import ConfigError
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
+from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
+from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings, ShardSettings
+from pulsed.reader.source import SourceSection
 
 TIMEOUT_SECONDS = 10.0
 

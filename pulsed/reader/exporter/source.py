@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pulsed.discovery.shards import shard_key
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
+from pulsed.reader.exporter.discovery.shards import shard_key
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters

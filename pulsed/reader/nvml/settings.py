@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pulsed.config.settings import Duration, Text, setting
 from pulsed.reader.source import SourceSection
-from pulsed.settings import Duration, Text, setting
 
 LEAST_INTERVAL = 0.1
 """Seconds; NVIDIA documents that samples for profiling counters need more than 100 ms between them."""

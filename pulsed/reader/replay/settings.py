@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from pulsed.config.settings import Factor, FileName, ListKind, Moment, Problem, Switch, not_empty, setting
 from pulsed.reader.source import SourceSection
-from pulsed.settings import Factor, FileName, ListKind, Moment, Problem, Switch, not_empty, setting
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""

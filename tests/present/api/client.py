@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import httpx
 from fastapi import APIRouter, FastAPI
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.saved_accounts import EndedAccounts
-from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster

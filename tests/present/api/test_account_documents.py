@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import (
     ACCOUNT,
     AccountFilter,
@@ -18,8 +18,8 @@ from pulsed.present.api.account_documents import (
     ended_accounts,
     running_accounts,
 )
-from tests.accounting.streams import Node
 from tests.compute.streams import BUSY, DAY, IDLE
+from tests.owners.accounting.streams import Node
 
 TRAIN = Owner("slurm_job", "4711", DAY, user="ann", account="lab", partition="gpu")
 AGAIN = Owner("slurm_job", "4711", DAY + 100, user="ann", account="lab", partition="gpu")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.owners import owner_router
-from tests.accounting.streams import Node, job
 from tests.compute.streams import DAY, activity
+from tests.owners.accounting.streams import Node, job
 from tests.present.api.client import ask, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)

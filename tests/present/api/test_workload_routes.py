@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.owners import WORKLOADS, owner_router
 from pulsed.present.owner_totals import WorkloadTotals
-from tests.accounting.streams import Node
 from tests.compute.streams import activity
+from tests.owners.accounting.streams import Node
 from tests.present.api.client import ask, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)

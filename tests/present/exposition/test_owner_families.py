@@ -9,16 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.findings import FindingDetector
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.findings.findings import FindingDetector
 from pulsed.present.exposition.catalog import NAMES, catalog
 from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies
-from tests.accounting.streams import Node, job
 from tests.compute.streams import DAY, GPU, OTHER, activity
+from tests.owners.accounting.streams import Node, job
 
 NOW = 100.0
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed import __version__
 from pulsed.collector.source_factory import open_sources, target_of
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.errors import BadPage, ScrapeFailed
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.telemetry import LAYERS, Telemetry

@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
@@ -19,6 +16,9 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.health import RAISED_STATES
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounting import SILENT_SECONDS, OwnerAccounting
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from tests.support.sequences.world import Step, World, raw_tick
 
 STEPS = 25

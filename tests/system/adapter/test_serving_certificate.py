@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.adapter.serving_certificate import DAYS, ServingCertificate
-from pulsed.adapter.settings import ServingSettings
+from pulsed.apps.adapter.serving_certificate import DAYS, ServingCertificate
+from pulsed.apps.adapter.settings import ServingSettings
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from tests.support.daemon import environment, free_port
 from tests.support.kubernetes.gpu_cluster import api_variables

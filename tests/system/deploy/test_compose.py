@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from tests.support.daemon import serving
 from tests.support.prometheus import prometheus
 from tests.support.tools import tool

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pulsed import __version__
-from pulsed.configuration import Config
+from pulsed.config.configuration import Config
 from tests.support.daemon import Daemon, environment, free_port
 from tests.support.tools import missing
 from tests.support.waiting import SECONDS
@@ -105,7 +105,7 @@ def test_the_build_is_sent_the_package_and_nothing_else() -> None:
         *("pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy", "systemd", "config.example.yaml")
     }
     assert {"deploy/build-constraints.txt", "deploy/constraints.txt"} <= sent
-    assert "pulsed/cli.py" in sent
+    assert "pulsed/cli/__init__.py" in sent
     assert not [name for name in sent if "__pycache__" in name]
 
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from pulsed import __version__
-from pulsed.configuration import Config, load
-from pulsed.discovery.settings import ShardSettings
+from pulsed.config.configuration import Config, load
+from pulsed.config.settings import Kind, all_keys
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
-from pulsed.settings import Kind, all_keys
+from pulsed.reader.exporter.discovery.settings import ShardSettings
 from tests.support.daemon import pulsed
 from tests.support.nightly import nightly_after
 from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, PAIRS, REACHED, REFUSED, SINGLE, SOURCES, WEB

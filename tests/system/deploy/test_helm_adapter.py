@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from tests.support.kubernetes.gpu_cluster import adapter, gpu_cluster
 from tests.support.waiting import until
 from tests.system.deploy.cases import ADAPTER, MONITORS, SINGLE

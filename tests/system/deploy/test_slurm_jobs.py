@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.attribution.mapping_directory import MappingDirectory
+from pulsed.owners.attribution.mapping_directory import MappingDirectory
 from tests.support.daemon import serving
 from tests.support.slurm import slurm
 from tests.support.tools import tool

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.apps.ticks import export
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.ticks import export
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.configuration import load
+from pulsed.config.configuration import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.source import Source

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from pulsed.apps.daemon_client import ClientSettings, DaemonClient
+from pulsed.apps.health import health
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.daemon_client import ClientSettings, DaemonClient
-from pulsed.commands.health import health
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource

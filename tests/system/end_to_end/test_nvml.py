@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.gpu_processes import are_visible
+from pulsed.owners.attribution.gpu_processes import are_visible
 from tests.support.daemon import pulsed, serving
 from tests.support.nvml_standin import boards
 from tests.support.nvml_standin.library import NvmlStandin, compiled
@@ -146,7 +146,7 @@ def test_without_the_library_one_line_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_other_sources_do_not_import_nvidia_ml_py() -> None:
-    code = "import sys, pulsed.commands.daemon, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
+    code = "import sys, pulsed.daemon.serve, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -108,7 +108,7 @@ import sys
 from pulsed.cli import main
 assert main(["top", "--once", "--interval=2s", {url!r}]) == 0
 if "--app" in sys.argv:
-    import pulsed.commands.top.app
+    import pulsed.apps.top.app
 found = {{name.split(".")[1] for name in sys.modules if name.startswith("pulsed.")}}
 assert not found & {{"compute", "translate", "config", "collector", "server", "accounting", "attribution"}}, found
 heavy = {{"fastapi", "pydantic", "uvicorn", "yaml", "psutil", "bcrypt"}} & set(sys.modules)
@@ -169,7 +169,7 @@ def test_the_terminal_is_restored_after_an_error(url: str, tmp_path: Path) -> No
     (tmp_path / "broken.py").write_text(
         "import sys\n"
         "from pulsed.cli import main\n"
-        "from pulsed.commands.top.app import TopApp\n"
+        "from pulsed.apps.top.app import TopApp\n"
         "def fails(self): raise RuntimeError('broken on purpose')\n"
         "TopApp._tick = fails\n"
         f"sys.exit(main(['top', {url!r}]))\n"

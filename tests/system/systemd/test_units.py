@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.configuration import check
+from pulsed.config.configuration import check
 from tests.support.tools import tool
 from tests.support.waiting import SECONDS
 

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.gpu_filter_cases import FOUND, REFUSED
+from tests.present.terminal.fleet_model import boards, documents
 from tests.support.daemon import Daemon
 from tests.system.web.browser import tab, url
-from tests.terminal.fleet_model import boards, documents
 
 
 @pytest.fixture

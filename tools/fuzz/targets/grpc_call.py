@@ -12,7 +12,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 
 from pulsed.errors import GrpcError
-from pulsed.grpc_call import unary_call
+from pulsed.owners.attribution.grpc_call import unary_call
 from tests.support.kubernetes.fake_kubelet import container, pods
 from tools.fuzz.target import FuzzTarget, pieces, randomness
 from tools.fuzz.transport import LOOP, FakeTransport

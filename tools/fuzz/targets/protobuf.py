@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from pulsed.attribution.kubelet import parse_pod_resources
+from pulsed.owners.attribution.kubelet import parse_pod_resources
 from tests.support.kubernetes.fake_kubelet import container, normalized, pods
 from tools.fuzz.target import FuzzTarget
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.balance_recorder import BalanceRecorder
-from pulsed.accounting.saved_accounts import EndedAccounts, dump_account
 from pulsed.daemon.account_files import AccountFiles
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.balance_recorder import BalanceRecorder
+from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account
 from pulsed.present.api.account_documents import account_document
-from tests.accounting.streams import A, B, Node
 from tests.compute.streams import BUSY
+from tests.owners.accounting.streams import A, B, Node
 from tools.fuzz.json_mutator import mutate_json
 from tools.fuzz.target import FuzzTarget
 

@@ -16,8 +16,8 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
-from pulsed.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.model.raw_tick import GpuProcess
+from pulsed.owners.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.present.api.documents import CHECK
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import ApiParts

@@ -10,9 +10,9 @@ from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Response
 
-from pulsed.accounting.account import OwnerAccount
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.present.api.account_documents import (
     ACCOUNT,
     AccountFilter,

@@ -1,6 +1,6 @@
 // The filter language: `ru<.1 & class!=idle | health>=warn`. Comparisons `< <= > >= = != ~` (contains), joined by `&` (or a
 // blank) and `|`, negated by `!`, in parentheses; a word alone is looked for in all texts. `pulsed top` has the same
-// language in terminal/view_state.py; the tests hold both against one table.
+// language in present/terminal/view_state.py; the tests hold both against one table.
 
 import { SEVERITY } from "./states.js";
 import { isHeld } from "./use.js";

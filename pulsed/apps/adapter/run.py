@@ -1,0 +1,181 @@
+"""`pulsed adapter`: answers the metrics APIs of Kubernetes from the daemons of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+import uvloop
+
+from pulsed import __version__
+from pulsed.apps.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
+from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, daemon_page, pod_reader
+from pulsed.apps.adapter.documents import scale_metrics
+from pulsed.apps.adapter.metrics_api import MetricsApi
+from pulsed.apps.adapter.serving_certificate import ServingCertificate
+from pulsed.cli.arguments import configuration
+from pulsed.collector.attribution_sources import pod_settings
+from pulsed.collector.connections import cluster_access, exporter_settings
+from pulsed.config.configuration import Config
+from pulsed.errors import ConfigError
+from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, RateLimit, own_namespace
+from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.kubernetes.settings import ALL_NAMESPACES
+from pulsed.kubernetes.workload_resolver import WorkloadResolver
+from pulsed.present.asgi import App
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.settings import STALE_INTERVALS
+from pulsed.server.auth import AuthMiddleware
+from pulsed.server.http_server import Server
+from pulsed.server.listeners import Listener, listen
+from pulsed.server.reloader import WebConfigReloader
+
+log = logging.getLogger(__name__)
+
+PODS = "/api/v1/pods"
+
+REQUEST_LIMIT = RateLimit(1, 0.1)
+"""Of requests to the API server: one adapter reads the pages of all pods of a cluster."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the adapter until SIGTERM or SIGINT; return the exit code."""
+    return serve_apis(configuration(options))
+
+
+def serve_apis(config: Config) -> int:
+    """Run the adapter until SIGTERM or SIGINT; return the exit code.
+
+    Raises:
+        ListenError: a listen address cannot be bound.
+        ConfigError: the API server or the daemons' namespaces are not known, or the web configuration is not valid.
+    """
+    access = cluster_access(config)
+    if config.adapter.serving.folder is None:
+        web_configuration(config)
+    namespaces = daemon_namespaces(config)
+    listeners = listen(config.listen)
+    try:
+        return uvloop.run(_run(config, access, namespaces, listeners))
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def web_configuration(config: Config) -> WebConfigReloader | None:
+    """Return the web configuration; None without one. Raises `ConfigError` if it is not valid."""
+    given = config.adapter
+    web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
+    needs_clients = given.client_names or given.serving.folder is not None
+    if needs_clients and (web is None or not web.now.settings.tls_server_config.verifies_clients):
+        key = "client_names" if given.client_names else "serving.folder"
+        raise ConfigError(
+            f"adapter.{key}: the web configuration does not verify client certificates; every request would be refused",
+            "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
+        )
+    return web
+
+
+def serving_certificate(config: Config, client: ApiClient) -> ServingCertificate | None:
+    """Return what keeps the files of `adapter.serving`; None if nothing does."""
+    serving = config.adapter.serving
+    if serving.folder is None:
+        return None
+    return ServingCertificate(client, serving, serving.folder, own_namespace(config.kubernetes.namespace_file))
+
+
+def client_names(config: Config, serving: ServingCertificate | None) -> Callable[[], Collection[str]] | None:
+    """Return the function of the names of the API server's certificate; None if requests need none."""
+    given = config.adapter.client_names
+    if not given and serving is None:
+        return None
+    return lambda: given if given or serving is None else serving.client_names
+
+
+def daemon_namespaces(config: Config) -> Collection[str] | None:
+    """Return the namespaces of daemons; None for all.
+
+    Raises:
+        ConfigError: none is configured, and this is not a pod; or all are, together with credentials.
+    """
+    given = config.adapter.namespaces
+    if given is None:
+        own = own_namespace(config.kubernetes.namespace_file)
+        if not own:
+            raise ConfigError(
+                f"adapter.namespaces is not set, and {config.kubernetes.namespace_file} does not name a namespace",
+                "Set adapter.namespaces to that of the daemons",
+            )
+        return (own,)
+    if given != ALL_NAMESPACES:
+        return given
+    if credentials := config.source.exporter.credentials:
+        keys = " and ".join(f"source.exporter.{key}" for key in credentials)
+        raise ConfigError(
+            f"adapter.namespaces: all would send {keys} to any pod with the labels of a daemon",
+            "Set adapter.namespaces to that of the daemons",
+        )
+    return None
+
+
+async def _run(
+    config: Config,
+    access: ClusterAccess,
+    namespaces: Collection[str] | None,
+    listeners: list[Listener],
+) -> int:
+    given = config.adapter
+    client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
+    serving = serving_certificate(config, client)
+    if serving is not None:
+        await serving.wait()
+    web = web_configuration(config)
+    scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
+    scraper.retain()
+    listed = asyncio.Event()
+
+    def changed() -> None:
+        if pods.is_listed:
+            listed.set()
+
+    reader = pod_reader(given.selectors, namespaces)
+    pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
+    page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
+    settings = pod_settings(config)
+    names = PodNames(WorkloadResolver(client, settings.kinds), settings)
+    gpus = ClusterGpus(scraper, pods, names, page, given.stale_after or STALE_INTERVALS * given.interval)
+    telemetry = AdapterTelemetry(gpus, pods)
+    app: App = AdapterApp(
+        MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage), telemetry, client_names(config, serving)
+    )
+    if web is not None:
+        open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
+        app = AuthMiddleware(app, web, telemetry.count_request, named=NAMED, open_paths=open_paths)
+    server = Server(app, config.web, web)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
+    for listener in listeners:
+        log.info("serving", extra={"version": __version__, "apis": f"{listener.url(tls=server.tls)}/apis"})
+
+    async def read_daemons() -> None:
+        await listed.wait()
+        await gpus.run(given.interval)
+
+    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
+    if serving is not None:
+        tasks.append(asyncio.create_task(serving.run()))
+    try:
+        await server.serve(sockets=[listener.socket for listener in listeners])
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await scraper.release()
+        await client.close()
+    log.info("stopped")
+    return 0

@@ -1,0 +1,108 @@
+"""Settings of `pulsed adapter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pulsed.config.settings import (
+    Duration,
+    FieldNames,
+    FileName,
+    ListKind,
+    Problem,
+    Ratio,
+    RoutePrefix,
+    Settings,
+    Text,
+    not_empty,
+    setting,
+)
+from pulsed.errors import did_you_mean
+from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
+from pulsed.present.api.sample_fields import GAUGES
+
+CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings(Settings):
+    """What the adapter keeps current in a pod: its certificate, made by `openssl`, which replicas share, and the
+    authority of the API server's certificate as a client, from the ConfigMap `extension-apiserver-authentication`."""
+
+    folder: FileName | None = setting(
+        None,
+        "Folder of the files `tls.crt` and `tls.key` (with `secret`) and `front-proxy-ca.crt`, which the web "
+        "configuration names. Requests of `/apis` need a certificate of that authority. Unset: nothing is kept.",
+        example="/run/pulsed-tls",
+    )
+    secret: Text | None = setting(
+        None,
+        "Existing Secret in the adapter's namespace, for its certificate. Needs get and update of it. Unset: the "
+        "certificate is another one.",
+        example="pulsed-adapter-tls",
+    )
+    service: Text = setting("pulsed-adapter", "The Service that the certificate is for.")
+    api_services: CommonNames = setting(
+        (),
+        "APIServices that get the authority of the certificate. Needs get and patch of them.",
+        example=("v1beta2.custom.metrics.k8s.io",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSettings(Settings):
+    """For `pulsed adapter`. Timeout, credentials and TLS for reading the daemons are those of `source.exporter`."""
+
+    selectors: LabelSelectors = setting(
+        ("app.kubernetes.io/name=pulsed",), "Label selectors of the daemons' pods, one of which must match."
+    )
+    namespaces: Namespaces | None = setting(
+        None,
+        "Their namespaces. A user who can create pods there can report numbers for any workload, and gets the "
+        "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); required outside of a pod. "
+        "`all`: every namespace; not with credentials.",
+        example="monitoring",
+    )
+    container_port: PodPort = setting("http", "Their port.", example=9401)
+    scheme: Literal["http", "https"] = setting("http", "Their scheme.")
+    route_prefix: RoutePrefix | None = setting(None, "Prefix of their routes. Unset: none.", example="/pulsed")
+    interval: Duration = setting(10.0, "Time between two readings of a daemon.")
+    stale_after: Duration | None = setting(
+        None,
+        "A daemon's numbers are unknown after this time without an answer. Unset: three intervals.",
+        example="30s",
+    )
+    min_coverage: Ratio = setting(
+        0.5,
+        "Part of a workload's GPUs whose values a mean or maximum needs; without them it is an error, and the replicas "
+        "stay. A sum needs all of pods that do not end.",
+    )
+    fields: FieldNames = setting(
+        (
+            "real_utilization_ratio",
+            "gpu_utilization_ratio",
+            "saturation_ratio",
+            "memory_used_ratio",
+            "memory_used_bytes",
+            "power_watts",
+        ),
+        "Numbers of GPUs that are metrics: `real_utilization_ratio` is `gpu_real_utilization` (mean), "
+        "`gpu_real_utilization_sum` and `_max`; what is not a ratio is a sum, such as `gpu_power_watts`.",
+    )
+    client_names: CommonNames = setting(
+        (),
+        "Common names of client certificates, one of which requests of `/apis` need; the web configuration "
+        "verifies the certificates. Unset: any. The API server's is usually `front-proxy-client`.",
+        example=("front-proxy-client",),
+    )
+
+    serving: ServingSettings = setting(ServingSettings(), "For HTTPS in a cluster.")
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield fields that are not numbers to scale on."""
+        for name in self.fields:
+            if name not in GAUGES:
+                hint = did_you_mean(name, GAUGES, "allowed: gauges of docs/metrics.md without pulsed_gpu_")
+                yield "fields", f"has {name!r}, which is not a number to scale on; {hint}"

@@ -1,0 +1,320 @@
+"""Requests to the HTTP API of running daemons, for commands. Environment proxies apply as everywhere.
+
+`/jobs` is read page by page: an answer has a thousand owners at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+
+from pulsed.cli.options import DEFAULT_URL
+from pulsed.errors import PulsedError, UsageError
+from pulsed.http.credentials import (
+    BadCredentials,
+    BadTlsFiles,
+    ClientTls,
+    basic_authorization,
+    masked,
+    may_have_credentials,
+    read_password,
+    read_token,
+)
+
+MAX_BYTES = 256 * 2**20
+"""Size limit of an answer; 1,000 GPUs with all fields take some 5 MB."""
+
+_CHECK_URL = "Check that the URL is of a pulsed"
+
+_READABLE_BY_ALL = 0o004
+_DEFAULT_PORT = urlsplit(DEFAULT_URL).port
+_HOST_AND_PORT = re.compile(r"(?!pod:)[^/\s]+:\d+(?:[/#?]|$)")
+
+
+class DaemonUnreachable(PulsedError):
+    """A daemon did not answer, or not as a pulsed does."""
+
+
+class RequestRefused(PulsedError):
+    """A daemon answered with an error.
+
+    Attributes:
+        status: of HTTP.
+        text: the body, at most 10,000 bytes.
+    """
+
+    def __init__(self, where: str, status: int, text: str) -> None:
+        self.status, self.text = status, text
+        super().__init__(f"{where} answered {status}", "Check that the URL is of a pulsed, and the login")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How daemons are requested: timeout, credentials and TLS.
+
+    Files are read again for every request, as they may be renewed meanwhile.
+
+    Attributes:
+        timeout: of each request, in seconds.
+        username: for URLs without one.
+        user_file: instead of `username`; may have the password, too.
+        password_file: password of the user, for URLs without one.
+        bearer_token_file: for URLs without a user.
+        ca_file: certificates to trust, for https; empty: those of the system.
+        cert_file: certificate of the client; empty: none.
+        key_file: its key, unless it is in `cert_file`.
+    """
+
+    timeout: float
+    username: str = ""
+    user_file: str = ""
+    password_file: str = ""
+    bearer_token_file: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    def tls_options(self) -> str:
+        """Return the options of the files of TLS, for a message."""
+        named = (("--ca-file", self.ca_file), ("--cert-file", self.cert_file), ("--key-file", self.key_file))
+        return ", ".join(f"{option} {file}" for option, file in named if file)
+
+
+def client_settings(options: argparse.Namespace) -> ClientSettings:
+    """Return the settings of `CLIENT` options; a warning for a secret that all users can read goes to stderr.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    if options.bearer_token_file and (options.username or options.user_file or options.password_file):
+        options.parser.error("--bearer-token-file and a user are given; give one of them")
+    if options.username and options.user_file:
+        options.parser.error("--username and --user-file are given; give one of them")
+    if options.username and not options.password_file:
+        options.parser.error("--username needs --password-file")
+    if options.key_file and not options.cert_file:
+        options.parser.error("--key-file needs --cert-file")
+    for url in options.urls:
+        if masked(url) != url:
+            sys.stderr.write(f"pulsed: the list of processes shows the login of {masked(url)}; use --user-file\n")
+    for file in filter(None, (options.user_file, options.password_file, options.bearer_token_file, options.key_file)):
+        with contextlib.suppress(OSError, ValueError):  # the request has the error
+            if os.stat(file).st_mode & _READABLE_BY_ALL:
+                sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
+    return ClientSettings(
+        options.timeout,
+        options.username,
+        options.user_file,
+        options.password_file,
+        options.bearer_token_file,
+        options.ca_file,
+        options.cert_file,
+        options.key_file,
+    )
+
+
+class DaemonClient:
+    """Requests to one daemon.
+
+    Args:
+        url: of the daemon, such as `http://localhost:9401`; a login in it is used, and never shown.
+
+    Attributes:
+        address: the URL without its login.
+
+    Raises:
+        UsageError: the address is not a URL, or there is a password without a user.
+    """
+
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self._parts, self._settings = _split(url), settings
+        parts = self._parts
+        self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        if settings.password_file and not (parts.username or settings.username or settings.user_file):
+            raise UsageError("--password-file needs a user", "Give --username, --user-file, or a user in the URL")
+        self._tls = ClientTls(settings.ca_file, settings.cert_file, settings.key_file)
+        self._opener: tuple[ssl.SSLContext | None, OpenerDirector] | None = None
+
+    def json(self, path: str) -> Any:
+        """Return the JSON document of a path.
+
+        Raises:
+            DaemonUnreachable: no answer, or it is not JSON.
+            RequestRefused: an answer that is an error.
+        """
+        try:
+            return json.loads(self.request(path))
+        except (ValueError, RecursionError) as error:
+            raise DaemonUnreachable(f"{self.address}{path}: {error}", _CHECK_URL) from None
+
+    def request(self, path: str, method: str = "GET") -> bytes:
+        """Return the body of an answer; raises as `json`."""
+        where = self.address + path.partition("?")[0]
+        request = Request(self.address + path, method=method)
+        if authorization := self._authorization():
+            request.add_unredirected_header("Authorization", authorization)
+        try:
+            with self._current_opener().open(request, timeout=self._settings.timeout) as answer:
+                body: bytes = answer.read(MAX_BYTES + 1)
+                is_cut = len(body) <= MAX_BYTES and bool(answer.length)
+        except HTTPError as error:
+            raise RequestRefused(where, error.code, _text_of(error)) from None
+        except OSError as error:  # URLError is one
+            raise _unreachable(where, error) from None
+        except (HTTPException, ValueError) as error:  # ValueError: a redirect to what is not a URL
+            raise DaemonUnreachable(f"{where} does not answer in HTTP: {error!r:.100}", _CHECK_URL) from None
+        if is_cut or len(body) > MAX_BYTES:
+            what = "was cut off" if is_cut else f"is larger than {MAX_BYTES} bytes"
+            raise DaemonUnreachable(f"{where}: the answer {what}", _CHECK_URL)
+        return body
+
+    def _authorization(self) -> str:
+        """Return the header Authorization; empty without credentials."""
+        given, settings = self._parts, self._settings
+        try:
+            if given.username is None and settings.bearer_token_file:
+                return f"Bearer {read_token(settings.bearer_token_file)}"
+            username, password = settings.username, unquote(given.password or "")
+            if given.username is not None:
+                username = unquote(given.username)
+            elif settings.user_file:
+                username, colon, password = read_password(settings.user_file).partition(":")
+                if not colon and not settings.password_file:
+                    raise BadCredentials(f"user file {settings.user_file} holds no password: it needs USER:PASSWORD")
+            if not username:
+                return ""
+            if given.password is None and settings.password_file:
+                password = read_password(settings.password_file)
+        except BadCredentials as error:
+            raise DaemonUnreachable(str(error), "Name a file that you may read, and with nothing else") from None
+        return basic_authorization(username, password)
+
+    def _current_opener(self) -> OpenerDirector:
+        """Return the opener for the TLS files as they are now."""
+        context = None
+        if self._parts.scheme == "https" or self._settings.tls_options():
+            try:
+                context = self._tls.context()
+            except BadTlsFiles as error:
+                raise DaemonUnreachable(
+                    f"{self._settings.tls_options()} cannot be used: {error.reason}",
+                    "Name files in PEM format that you may read; a certificate and its key must belong together",
+                ) from None
+        if self._opener is None or self._opener[0] is not context:
+            handlers = [_SameOrigin(), *([] if context is None else [HTTPSHandler(context=context)])]
+            self._opener = context, build_opener(*handlers)
+        return self._opener[1]
+
+
+class _SameOrigin(HTTPRedirectHandler):
+    """Follows redirects; credentials go to no other host."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        authorization = req.get_header("Authorization")
+        if new is not None and authorization and may_have_credentials(urlsplit(req.full_url), urlsplit(newurl)):
+            new.add_unredirected_header("Authorization", authorization)
+        return new
+
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:  # the location is not a URL
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is the URL of a daemon and not the name of a job: it has a scheme or a port."""
+    return "://" in text or bool(_HOST_AND_PORT.match(text))
+
+
+def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettings) -> dict[str, DaemonClient]:
+    """Return a client per daemon, by the name of its node: those of `urls`, by default that of this host.
+
+    Args:
+        nodes: hosts to use in place of the one of the only URL.
+
+    Raises `UsageError` if one of `urls` is not a URL, or there are several and nodes.
+    """
+    found = [_split(url) for url in urls or [DEFAULT_URL]]
+    if nodes:
+        if len(found) > 1:
+            raise UsageError("--nodes needs at most one URL", "Its scheme, port and path are those of all nodes")
+        login, at, _ = found[0].netloc.rpartition("@")
+        port = f":{found[0].port}" if found[0].port is not None else ""
+        found = [found[0]._replace(netloc=f"{login}{at}{node}{port}") for node in nodes]
+    hosts = [parts.hostname for parts in found]
+    names = [
+        str(parts.hostname) if hosts.count(parts.hostname) == 1 else parts.geturl().rpartition("@")[2]
+        for parts in found
+    ]
+    return {name: DaemonClient(parts.geturl(), settings) for name, parts in zip(names, found, strict=True)}
+
+
+def _text_of(error: HTTPError) -> str:
+    with error, contextlib.suppress(OSError, HTTPException):
+        return error.read(10_000).decode(errors="replace").strip()
+    return ""
+
+
+def _unreachable(where: str, error: OSError) -> DaemonUnreachable:
+    cause = error.reason if isinstance(error, URLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return DaemonUnreachable(
+            f"{where} shows a certificate that is not trusted: {cause.verify_message}",
+            "Give the certificate of its authority with --ca-file, and a host name that is in its certificate",
+        )
+    if isinstance(cause, ssl.SSLError):
+        reason = (cause.reason or "error").replace("_", " ").lower()
+        return DaemonUnreachable(f"{where} fails in TLS: {reason}", "Check whether it serves https")
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
+    return DaemonUnreachable(f"cannot reach {where}: {text}", "Check that `pulsed serve` runs there, and host and port")
+
+
+def _split(url: str) -> SplitResult:
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if "://" not in url and parts.port is None:
+            parts = parts._replace(netloc=f"{parts.netloc.removesuffix(':')}:{_DEFAULT_PORT}")
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise UsageError(f"{url!r} is not the URL of a pulsed", f"Give one such as {DEFAULT_URL}")
+
+
+Document = dict[str, Any]
+
+PAGE = 1000
+"""The most that a daemon gives in one answer."""
+
+
+def with_all_running(ask: Callable[[str], Document], query: str = "") -> Document:
+    """Return an answer of `/jobs` that has every running owner; ended ones follow as far as the last page has them.
+
+    Args:
+        ask: returns the document of a path.
+        query: further parameters, each with a leading `&`.
+    """
+    answer = ask(f"/jobs?limit={PAGE}{query}")
+    while len(answer["jobs"]) < answer.get("running", 0):  # daemons of old have no `running`
+        following = ask(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        if not following["jobs"]:
+            break  # owners have ended meanwhile
+        answer = {**following, "jobs": [*answer["jobs"], *following["jobs"]]}
+    return answer

@@ -1,0 +1,210 @@
+"""Remedies for missing quantities: lines of configuration for dcgm-exporter, its charts and dcgmi. Pure functions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pulsed.apps.doctor.source_check import SourceCheck
+from pulsed.config.configuration import Config
+from pulsed.model.vocabulary import QUANTITIES
+from pulsed.present.counters_file import counters_line
+from pulsed.reader.dcgmi.watch import is_profiling
+from pulsed.translate.fields import (
+    ANY,
+    BY_NAME,
+    CLASSIC,
+    DERIVED,
+    FIRST_BASE_UNIT_ID,
+    GROUPS,
+    DcgmField,
+    ExporterVersion,
+    fields_to_watch,
+    in_words,
+    name_for,
+    sources,
+)
+
+FILE = "counters-pulsed.csv"
+
+_OPERATOR_STEPS = (
+    f"kubectl create configmap metrics-config -n gpu-operator --from-file=dcgm-metrics.csv={FILE}",
+    "dcgmExporter:",
+    "  config:",
+    "    name: metrics-config",
+    "  env:",
+    "    - name: DCGM_EXPORTER_COLLECTORS",
+    "      value: /etc/dcgm-exporter/dcgm-metrics.csv",
+)
+"""A ConfigMap, and the values of the chart gpu-operator that name it (NVIDIA's GPU telemetry guide)."""
+
+
+# Why dcgmi does not give what fields hold; DCGM#244 for engines that answer N/A to everything.
+REFUSED = "refused, REASON: {fields}"
+BLIND = "answered with N/A, as everything: {fields}. Run nv-hostengine as root, not under a service account"
+NO_PROFILING = (
+    "answered with N/A: {fields}. Run nv-hostengine as root or with CAP_SYS_ADMIN; dcgmi profile -l shows whether this "
+    "GPU has them, and dcgmi profile --resume ends a pause"
+)
+NOT_AVAILABLE = "answered with N/A: {fields}. This GPU, or its driver, does not have it"
+NOT_IN_GROUPS = "not asked for: {fields}. Add GROUP to source.dcgmi.groups"
+NOT_ASKED = "not asked for: {fields}. Add {ids} to source.dcgmi.fields"
+ADD = (
+    "Add to the counters file of dcgm-exporter, unless it has them: a field without a value, such as XIDs before the "
+    "first one, is not on the page"
+)
+NOT_RECORDED = "not in the recording: {fields}. pulsed record writes all that the DCGM of a node has"
+BLANK_IN_RECORDING = "N/A in the recording: {fields}"
+NOT_IN_NVML = "not in NVML for this GPU: {fields}. DCGM (package datacenter-gpu-manager) has more, with source dcgmi"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do.
+
+    Attributes:
+        do: what, in a sentence without a full stop.
+        lines: to be taken over literally.
+    """
+
+    do: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What would supply missing quantities.
+
+    Attributes:
+        lines: of dcgm-exporter's counters file; of other sources the reasons with their remedies. Each once.
+        newer: fields that only newer versions of dcgm-exporter accept, with the first such version.
+    """
+
+    lines: tuple[str, ...] = ()
+    newer: tuple[tuple[str, ExporterVersion], ...] = ()
+
+
+def supply(quantities: Iterable[str], probe: SourceCheck, config: Config) -> Supply:
+    """Return what would supply quantities that a source lacks."""
+    wanted = [(quantity, sources(quantity)) for quantity in quantities]
+    if probe.exporter_versions:
+        return _of_exporter([quantity for quantity, _ in wanted], *probe.exporter_versions)
+    fields: dict[str, list[DcgmField]] = {}
+    names = _series_names(probe)
+    for _, origins in wanted:
+        if origins and probe.kind == "dcgmi":
+            field, why = _of_dcgmi(origins, probe, config)
+            fields.setdefault(why, []).append(field)
+        elif origins and probe.kind == "nvml":
+            fields.setdefault(NOT_IN_NVML, []).append(origins[0])
+        elif origins and probe.kind == "replay":
+            recorded = next((field for field in origins if {field.short, *field.names} & names), None)
+            fields.setdefault(BLANK_IN_RECORDING if recorded else NOT_RECORDED, []).append(recorded or origins[0])
+    return Supply(
+        tuple(
+            why.format(fields=", ".join(map(str, some)), ids=",".join(str(field.id) for field in some))
+            for why, some in fields.items()
+        )
+    )
+
+
+def is_accepted(quantity: str, versions: tuple[ExporterVersion, ExporterVersion]) -> bool:
+    """Return whether all versions of dcgm-exporter in a range accept a field that supplies a quantity."""
+    return bool(_accepted(quantity, *versions))
+
+
+def _accepted(quantity: str, oldest: ExporterVersion, newest: ExporterVersion) -> list[str]:
+    """Return the lines that supply a quantity: of one field, or of all that it is computed from."""
+    for field in sources(quantity):
+        if field.id < FIRST_BASE_UNIT_ID and (name := name_for(field, oldest, newest)):
+            return [counters_line(field, name)]
+    parts = [_accepted(part, oldest, newest) for part in DERIVED.get(quantity, "").split(" + ") if part in QUANTITIES]
+    return [line for part in parts for line in part] if all(parts) else []
+
+
+def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: ExporterVersion) -> Supply:
+    lines: dict[str, None] = {}
+    newer: dict[str, ExporterVersion] = {}
+    for quantity in quantities:
+        if accepted := _accepted(quantity, oldest, newest):
+            lines |= dict.fromkeys(accepted)
+        elif origins := sources(quantity):
+            newer[origins[0].names[0]] = origins[0].since
+    return Supply(tuple(lines), tuple(newer.items()))
+
+
+def steps(given: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[Step, ...]:
+    """Return the steps that add missing fields to a dcgm-exporter; none for other sources.
+
+    Args:
+        models: product names of its GPUs.
+    """
+    if not probe.exporter_versions or not (given.lines or given.newer):
+        return ()
+    return tuple(_steps(given, probe, *probe.exporter_versions, models))
+
+
+def _steps(
+    given: Supply, probe: SourceCheck, oldest: ExporterVersion, newest: ExporterVersion, models: Collection[str]
+) -> Iterator[Step]:
+    if not _has_profiling(probe) and any("_PROF_" in line for line in given.lines):
+        yield Step(
+            "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
+            "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
+            "hardware; its log names the reason"
+        )
+    if given.lines:
+        yield Step(ADD, given.lines)
+    if given.newer:
+        names: dict[ExporterVersion, list[str]] = {}
+        for name, since in given.newer:
+            names.setdefault(since, []).append(name)
+        yield Step(
+            "Only newer versions of dcgm-exporter are certain to accept these; others do not start with them",
+            tuple(f"from {since} on: {', '.join(names[since])}" for since in sorted(names)),
+        )
+    if oldest != newest:
+        yield Step(
+            f"The page shows only that dcgm-exporter is {in_words(oldest, newest)}. To use all its fields, give "
+            "the tag of its image below, and to doctor as --exporter-version"
+        )
+    model = f" --model {shlex.quote(next(iter(models)))}" if len(models) == 1 and "" not in models else ""
+    version = oldest if oldest > ANY else "VERSION"
+    yield Step(
+        "Write a counters file with everything that pulsed can use",
+        (f"pulsed counters --exporter-version {version}{model} > {FILE}",),
+    )
+    yield Step(
+        "Use it, in place of default-counters.csv, and restart dcgm-exporter: by its option -f, or with its chart",
+        (f"helm upgrade dcgm-exporter gpu-helm-charts/dcgm-exporter --reuse-values --set-file customMetrics={FILE}",),
+    )
+    yield Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS)
+    yield Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
+
+
+def _has_profiling(probe: SourceCheck) -> bool:
+    """Return whether a page has any profiling counter."""
+    return any(is_profiling(field.id) for name in _series_names(probe) for field in BY_NAME.get(name, ()))
+
+
+def _series_names(probe: SourceCheck) -> set[str]:
+    return {series.name for series in probe.tick.layout.series} if probe.tick else set()
+
+
+def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:
+    """Return the field that a missing quantity lacks, and why: refused, answered with N/A, or not requested."""
+    given = config.source.dcgmi
+    requested = {field for some in fields_to_watch(given.groups, given.fields) for field in some}
+    for reason, fields in probe.lost.items():
+        for field in origins:
+            if field.id in fields:
+                return field, REFUSED.replace("REASON", reason.replace("_", " "))
+    for field in origins:
+        if field.id in requested:
+            return field, BLIND if probe.is_blind else NO_PROFILING if is_profiling(field.id) else NOT_AVAILABLE
+    field = origins[0]
+    for name, group in GROUPS.items():
+        if field.id in (*group.fast, *group.slow):
+            return field, NOT_IN_GROUPS.replace("GROUP", name)
+    return field, NOT_ASKED

@@ -1,0 +1,186 @@
+"""Checks sources: which of them work here, and what each delivers. Changes nothing; every source is closed again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
+
+from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.source_factory import found_sources
+from pulsed.collector.this_host import node_name
+from pulsed.compute.gpu_table import GpuTable
+from pulsed.config.configuration import Config
+from pulsed.errors import ConfigError, ProfilingHeld, SourceError
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import Target
+from pulsed.model.vocabulary import NOTHING
+from pulsed.reader.dcgmi.child import find
+from pulsed.reader.dcgmi.discovery import described, versions
+from pulsed.reader.dcgmi.source import DcgmiSource
+from pulsed.reader.nvml.source import NvmlSource
+from pulsed.reader.settings import CANDIDATES
+from pulsed.reader.source import Source
+from pulsed.translate.fields import ExporterVersion, in_words, versions_of
+
+TICKS = 4
+"""Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""
+
+LIVE_SECONDS = 0.5
+"""Interval of these samples, shorter than the daemon's."""
+
+PATIENCE_SECONDS = 30.0
+"""Timeout for one source."""
+
+VERSION_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """Result of reading one source.
+
+    Attributes:
+        error: why it does not work, with the remedy; empty if it does.
+        version: of the software behind it; empty if unknown.
+        exporter_versions: the oldest and the newest dcgm-exporter that can have made the page; None if it is none's.
+        tick: the last one that it delivered.
+        lost: requested DCGM fields that it does not deliver, by reason.
+        why: the error messages by the same reasons, with the remedy.
+        without_counters: why the driver gives no profiling counters: messages by reason, with the remedy.
+    """
+
+    kind: str
+    target: str
+    error: str = ""
+    version: str = ""
+    exporter_versions: tuple[ExporterVersion, ExporterVersion] | None = None
+    tick: ComputedTick | None = None
+    lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    without_counters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def works(self) -> bool:
+        """Whether it can be served from."""
+        return self.tick is not None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it names GPUs and has no value of any."""
+        return self.tick is not None and all(reading == NOTHING for reading in self.tick.readings)
+
+    @property
+    def limited(self) -> bool:
+        """Whether another process, most likely a dcgm-exporter, holds the profiling hardware and so has more fields."""
+        return ProfilingHeld.reason in self.lost
+
+
+class SourceChoice(NamedTuple):
+    """The sources that `pulsed serve` would read: more than one only for several exporters."""
+
+    probes: tuple[SourceCheck, ...]
+    why: str
+
+
+async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
+    """Check every source that the configuration allows, concurrently; errors of sources are not raised.
+
+    Args:
+        config: for the kind `auto` all candidates are checked.
+        exporter: version of the dcgm-exporters; None to conclude it from their pages.
+    """
+    kinds = [config.source.kind]
+    if config.source.kind == "auto":  # several exporters are read without trying the host engine
+        kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else list(CANDIDATES)
+    return [
+        found
+        for kind in await asyncio.gather(*(_probe_kind(kind, config, exporter) for kind in kinds))
+        for found in kind
+    ]
+
+
+async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
+    if kind in ("dcgmi", "nvml"):
+        config = replace(config, source=replace(config.source, interval=LIVE_SECONDS))
+    try:
+        sources = await found_sources(config, kind)
+    except ConfigError as error:
+        return [SourceCheck(kind, "", str(error))]
+    return list(await asyncio.gather(*(probe(source, config, given=exporter) for source in sources)))
+
+
+async def probe(
+    source: Source, config: Config, patience: float = PATIENCE_SECONDS, given: ExporterVersion | None = None
+) -> SourceCheck:
+    """Check one source; its errors are not raised.
+
+    Args:
+        source: closed afterwards.
+        patience: timeout in seconds.
+        given: version of the dcgm-exporter; None to conclude it from its page.
+    """
+    target = Target(source.kind, source.target, source.interval, inf)
+    version = ""
+    try:
+        if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
+            version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
+        pipeline = Pipeline(GpuTable(config.compute_settings()), node_name(config), max_gpus=config.source.max_gpus)
+        async with asyncio.timeout(patience):
+            await Collector(source, pipeline, target, until=_is_complete, is_logged=False).run()
+    except SourceError as failure:
+        target.error = str(failure)
+        await source.close()
+    except TimeoutError:
+        target.error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
+    lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
+    errors = dict(source.profiling_errors) if isinstance(source, NvmlSource) else {}
+    tick = target.tick
+    if tick is None:
+        return SourceCheck(source.kind, source.target, target.error, version)
+    exporters = None
+    if source.kind in ("exporter", "replay") and tick.layout.dialect == "exporter":
+        exporters = versions_of(tick.layout)
+    if exporters:
+        exporters = (given, given) if given else exporters
+        version = f"dcgm-exporter {in_words(*exporters)}"
+    return SourceCheck(source.kind, source.target, "", version, exporters, tick, lost, why, errors)
+
+
+def _is_complete(target: Target) -> bool:
+    """Return whether the source has delivered what it can, or failed."""
+    return (
+        target.tick is None
+        or not target.up
+        or target.kind not in ("dcgmi", "nvml")
+        or target.samples == TICKS
+        or all(result.real_utilization.coverage == 1 for result in target.tick.results)
+    )
+
+
+def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:
+    """Return what `source.kind` would read; None if nothing works.
+
+    Args:
+        probes: checks of the candidates, the preferred one first.
+    """
+    working = [probe for probe in probes if probe.works]
+    if not working:
+        return None
+    if kind != "auto":
+        return SourceChoice(tuple(working), f"source.kind is {kind}")
+    if len({probe.kind for probe in probes}) == 1:
+        return SourceChoice(tuple(working), "there are several source.exporter.targets")
+    first = next((probe for probe in working if not probe.limited), working[0])
+    if first.limited:
+        why = "nothing else works, though the profiling counters are held by another process"
+    elif first is probes[0]:
+        why = "it works, and auto tries it first"
+    elif probes[0].works:
+        why = (
+            f"the profiling counters are held by another process, so {first.kind} has more fields than {probes[0].kind}"
+        )
+    else:
+        why = f"it works, and {probes[0].kind} does not"
+    return SourceChoice((first,), why)

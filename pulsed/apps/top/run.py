@@ -1,0 +1,247 @@
+"""Starts `pulsed top` for the daemons of the URLs, else for the one of this host, else for one of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from pulsed.apps.daemon_client import ClientSettings, DaemonClient, client_settings, clients_of
+from pulsed.apps.top.feed import Connection, Feed
+from pulsed.apps.top.session import TopSession
+from pulsed.cli.arguments import load_config
+from pulsed.cli.options import DEFAULT_URL
+from pulsed.die_with_parent import dying_with_parent
+from pulsed.errors import PulsedError, UsageError
+from pulsed.present.terminal.line import Theme
+from pulsed.present.terminal.screen import VIEWS
+from pulsed.present.terminal.view_state import ViewState
+
+if TYPE_CHECKING:
+    from pulsed.apps.top.app import TopApp
+
+LEAST_SECONDS = 0.25
+"""Shortest time between two requests."""
+
+ONCE_WIDTH, ONCE_HEIGHT = 160, 50
+"""Size of a frame for a pipe, unless COLUMNS and LINES are set."""
+
+
+class MissingTerminalPackage(PulsedError):
+    """The extra `top` is not installed."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
+
+    Raises:
+        UsageError: wrong arguments.
+        PulsedError: nothing can be shown.
+    """
+    own = _own_arguments(options)
+    if (options.urls or options.nodes) and own:
+        options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
+    if options.interval < LEAST_SECONDS:
+        options.parser.error("--interval is at least 250ms")
+    opened = opening(options.urls[0] if options.urls else "")
+    view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))
+    if opened.window is not None:
+        view.window = opened.window
+    settings = client_settings(options)
+    local = LocalDaemon(lambda: _local_urls(options, own), own, settings)
+    clients = clients_of(options.urls, options.nodes, settings).values() if options.urls or options.nodes else ()
+    feeds = [Feed(partial(Connection, each, each.address), each.address, options.interval) for each in clients]
+    feeds = feeds or [Feed(local.connect, "this host", options.interval)]
+    session = TopSession(feeds, view, opened.gpu)
+    theme = theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty())
+    try:
+        if not options.once:
+            app = _app_type()(session, theme, ascii=options.ascii, interval=options.interval)
+            app.run()
+            return app.return_code or 0
+        session.wait_for_gpus(START_SECONDS if not options.urls else 0.0)
+        width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
+        session.print_once(sys.stdout, width, height, theme, ascii=options.ascii)
+        return 0
+    finally:
+        local.stop()
+
+
+def _own_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of the daemon of an own source, which are those of `top`."""
+    pairs = [
+        ("--config.file", options.config_file),
+        ("--source", getattr(options, "config.source.kind")),
+        ("--log.level", getattr(options, "config.log.level")),
+        *(("--set", each) for each in options.overrides),
+    ]
+    return [f"{name}={value}" for name, value in pairs if value is not None]
+
+
+def _local_urls(options: argparse.Namespace, own: Sequence[str]) -> Sequence[str]:
+    """Return where a daemon of this host may be; none if an own source is requested."""
+    if getattr(options, "config.source.kind") is not None:
+        return ()
+    if not own and not any(name.startswith("PULSED_") for name in os.environ):
+        return (DEFAULT_URL,)  # without the configuration, which takes long to import
+    config = load_config(options)
+    return local_urls(config.listen, config.web.prefix)
+
+
+def _shown(gpus: str | None) -> frozenset[str]:
+    names = (gpus or "").split(",")
+    return frozenset() if names[0] in ("", "all") else frozenset(names)
+
+
+def _app_type() -> type[TopApp]:
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
+        raise UsageError("top: stdin, stdout or stderr is not a terminal", "`pulsed top --once` prints one frame")
+    try:
+        from pulsed.apps.top.app import TopApp
+    except ModuleNotFoundError as error:
+        raise MissingTerminalPackage(
+            f"top: the package {error.name} is missing",
+            "Install it with: pip install 'pulsed[top]'. `pulsed top --once` prints one frame without it",
+        ) from None
+    return TopApp
+
+
+def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_terminal: bool) -> Theme:
+    """Return the theme: no colour with NO_COLOR or for a pipe, else the wanted one, else what the terminal can."""
+    if environment.get("NO_COLOR") or not is_terminal or environment.get("TERM") == "dumb":
+        return "none"
+    if wanted is not None:
+        return wanted
+    if environment.get("COLORTERM") not in ("truecolor", "24bit"):
+        return "16"
+    background = environment.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if background in ("7", "15") else "dark"
+
+
+START_SECONDS = 20.0
+END_SECONDS = 5.0
+
+
+class OwnSourceFailed(PulsedError):
+    """The daemon for the own source ended or did not start."""
+
+
+class Opening(NamedTuple):
+    """The view that a URL names in its fragment, as the web page does: `#/gpu/3`, `#/plot?s=600`."""
+
+    view: str = "fleet"
+    gpu: str = ""
+    window: float | None = None
+
+
+def opening(url: str) -> Opening:
+    """Return the view that the fragment of a URL names; Fleet without one."""
+    path, _, query = urlsplit(url).fragment.partition("?")
+    parts = [part for part in path.split("/") if part]
+    seconds = parse_qs(query).get("s", [""])[0]
+    window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else None
+    if len(parts) == 2 and parts[0] == "gpu":
+        return Opening("focus", parts[1], window)
+    view = "job" if parts[:1] == ["work"] else "".join(parts[:1])
+    return Opening(view if view in VIEWS else "fleet", "", window)
+
+
+def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
+    """Return the URLs of addresses that a daemon of this host listens on."""
+    urls = []
+    for address in listen:
+        host, _, port = address.rpartition(":")
+        if address.startswith("unix:") or not port.isdecimal():
+            continue
+        urls.append(f"http://{'localhost' if host in ('', '0.0.0.0', '[::]') else host}:{port}{prefix}")
+    return urls or [DEFAULT_URL]
+
+
+class LocalDaemon:
+    """The daemon of this host, else one of its own on a port of the loopback, which ends with this program.
+
+    Args:
+        urls: returns where a daemon of this host may be; called once, as it may read the configuration.
+        arguments: of `pulsed serve` for the own one.
+        settings: of requests to a daemon of this host.
+    """
+
+    def __init__(self, urls: Callable[[], Sequence[str]], arguments: Sequence[str], settings: ClientSettings) -> None:
+        self._urls, self._arguments, self._settings = urls, arguments, settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def connect(self) -> Connection:
+        """Find or start the daemon.
+
+        Raises:
+            OwnSourceFailed: the own one ended, with its last message.
+            PulsedError: the configuration is not valid.
+        """
+        for url in self._urls():
+            client = DaemonClient(url, self._settings)
+            try:
+                client.json("/version")["version"]
+            except (PulsedError, KeyError, TypeError):
+                continue
+            return Connection(client, client.address)
+        return Connection(self._start(), "own source, as no daemon runs here")
+
+    def _start(self) -> DaemonClient:
+        port = _free_port()
+        command = [
+            *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
+            "--set=state_dir=",  # that of the configuration is for the daemon
+        ]
+        self.stop()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        self._process = process = subprocess.Popen(
+            dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
+        )
+        client = DaemonClient(f"http://127.0.0.1:{port}", ClientSettings(START_SECONDS))
+        deadline = time.monotonic() + START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                client.request("/-/healthy")
+            except PulsedError:
+                time.sleep(0.05)
+                continue
+            return client
+        message = f"the own source did not start: {_last_line(self._log)}"
+        self.stop()
+        raise OwnSourceFailed(message, "Give the URL of a running pulsed")
+
+    def stop(self) -> None:
+        """End the own daemon, if it runs."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,246 @@
+"""The whole configuration: the settings of all layers as one frozen tree, loaded from flags, environment and a file.
+
+docs/configuration.md and config.example.yaml are generated from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from pulsed.apps.adapter.settings import AdapterSettings
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
+from pulsed.config.schema import Schema, shown_settings
+from pulsed.config.settings import Count, FileName, HttpPath, Kind, Problem, Settings, Switch, Text, setting
+from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.errors import UsageError, nearest
+from pulsed.host.settings import HostSettings
+from pulsed.kubernetes.settings import KubernetesSettings
+from pulsed.log import LogSettings
+from pulsed.model.gpu_selection import parse
+from pulsed.owners.attribution.settings import AttributionSettings
+from pulsed.present.exposition.page import PageSettings
+from pulsed.present.job_numbers import Prices
+from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
+from pulsed.reader.settings import SourceSettings
+from pulsed.regular_file import why_not_writable
+from pulsed.server.settings import Addresses, WebServerSettings
+
+
+def _gpu_list(value: str) -> str:
+    """Return a selection of GPUs."""
+    try:
+        parse(value)
+    except UsageError:
+        raise ValueError("names no GPUs") from None
+    return value
+
+
+GpuList = Annotated[
+    str,
+    Kind("gpus", "indexes (0,2-3), UUIDs or their beginnings, GPU:instance (0:7), all or none", _gpu_list, "text"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Settings):
+    """The whole configuration."""
+
+    listen: Addresses = setting(
+        (":9401",), "Addresses for HTTP. Without a host: all interfaces. Port 0: any free port."
+    )
+    telemetry_path: HttpPath = setting("/metrics", "Path of the metrics page.")
+    max_requests: Count = setting(40, "Concurrent requests of the metrics page; more get 503. 0: no limit.")
+    enable_lifecycle: Switch = setting(
+        False, "Allow `POST /-/reload` and `POST /-/forget`. SIGHUP and file changes always reload."
+    )
+    state_dir: FileName | None = setting(
+        None,
+        "Folder for state that survives a restart, of one daemon only. Unset: nothing is kept.",
+        example="/var/lib/pulsed",
+    )
+    node: Text | None = setting(None, "Name of this host. Unset: its host name.", example="gpu-node-1")
+    gpus: GpuList | None = setting(
+        None,
+        "GPUs to show. Unset: all; on a node's own GPUs, `pulsed snapshot` and `pulsed export` then follow "
+        "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
+        example="0,2-3",
+    )
+    web: WebServerSettings = setting(WebServerSettings(), "HTTP access and its limits.")
+    log: LogSettings = setting(LogSettings(), "Log on standard error.")
+    source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
+    compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
+    health: HealthSettings = setting(HealthSettings(), "Health checks (docs/health.md).")
+    host: HostSettings = setting(HostSettings(), "This host beside the samples of its GPUs.")
+    kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
+    adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
+    attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
+    prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
+    publish: PublishSettings = setting(PublishSettings(), "What is published.")
+    history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
+    events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
+
+    def unusable(self) -> Iterator[Problem]:
+        """Yield a folder for state in which files cannot be made."""
+        if self.state_dir and (reason := why_not_writable(self.state_dir)):
+            yield "state_dir", f"{reason}; name a folder that pulsed's user may write to"
+
+    def compute_settings(self) -> ComputeSettings:
+        """Return the settings of Compute: its section, with the one of health."""
+        return replace(self.compute, health=self.health)
+
+    def page_settings(self) -> PageSettings:
+        """Return the settings of the metrics page."""
+        return self.publish.page(self.compute.saturation.practical_peaks())
+
+    def masked(self) -> dict[str, object]:
+        """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
+        return shown_settings(self)
+
+
+_SCHEMA = Schema(Config, "listen: :9401")
+
+FILE_VARIABLE = "PULSED_CONFIG_FILE"
+PREFIX = "PULSED_"
+
+# Kubernetes sets such variables for the Services of a namespace in every container, also for a Service `pulsed`.
+_SERVICE_LINK = re.compile(
+    r"PULSED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is a mistake
+
+
+def load(
+    file: Path | None,
+    overrides: Sequence[str],
+    environment: Mapping[str, str],
+    flags: Mapping[str, tuple[str, object]] | None = None,
+) -> Config:
+    """Return the configuration: flags over `--set` over environment over file over defaults.
+
+    Args:
+        file: the YAML file; None: the one that the environment names, if any.
+        overrides: the values of `--set`, each `key.path=value`, the value in YAML; the last one of a key counts.
+        environment: all variables of the process; those that do not begin with `PULSED_` are left alone.
+        flags: by key the flag of its own, for messages, and the value: a text as given, a list of such, or a switch.
+
+    Raises:
+        ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
+    """
+    problems: list[str] = []
+    given = Given({}, "the configuration")
+    file = file_of(file, environment)
+    for layer in (
+        *([_SCHEMA.read(file, problems)] if file else []),
+        *_environment(environment, problems),
+        *_overrides(overrides, problems),
+        *_flags(flags or {}, problems),
+    ):
+        given = _over(given, layer)
+    return _SCHEMA.validate(given, problems)
+
+
+def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """Return the configuration file: the given one, else the one that the environment names, if any."""
+    named = environment.get(FILE_VARIABLE)
+    return Path(named) if file is None and named else file
+
+
+def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+            continue
+        key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
+        if key in _SCHEMA.keys:
+            secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
+            # A secret comes as it is: a Kubernetes Secret is not YAML.
+            value = Given(text, origin) if secret else _value(text, origin, key, problems)
+            layers += _layer(key, value)
+        elif not _is_service_link(name, text):
+            near = nearest(key, list(_SCHEMA.keys))
+            hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see docs/configuration.md"
+            problems.append(f"{origin}: no key has this name; {hint}")
+    return layers
+
+
+def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for number, override in enumerate(overrides, start=1):
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):  # the text may be a secret: it is not repeated
+            problems.append(f"--set number {number}: must be key.path=value, as in --set source.interval=15s")
+            continue
+        layers += _layer(key, _value(text, "--set", key, problems))
+    return layers
+
+
+def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for key, (origin, value) in flags.items():
+        if isinstance(value, str):
+            layers += _layer(key, _value(value, origin, key, problems))
+        elif isinstance(value, (list, tuple)):
+            layers += _layer(key, Given([Given(str(item), origin) for item in value], origin))
+        elif isinstance(value, (bool, int, float)):
+            layers += _layer(key, Given(value, origin))
+    return layers
+
+
+def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
+    """Return the value of a text in YAML. An address or a name that is not YAML (`[::1]:9401`) is taken as it is."""
+    path, yaml = tuple(key.split(".")), YamlText(text, origin, _SCHEMA.style)
+    try:
+        given = yaml.read(path)
+    except BadYaml as error:
+        if _SCHEMA.style(path) != "typed":
+            return Given(text, origin)
+        problems.append(f"{error} (key {key})")
+        return None
+    problems += yaml.problems
+    return given
+
+
+def _layer(key: str, given: Given | None) -> list[Given]:
+    """Return the value wrapped into the sections of its key; nothing for a value that could not be read."""
+    if given is None:
+        return []
+    for name in reversed(key.split(".")):
+        given = Given({name: given}, given.origin)
+    return [given]
+
+
+def _over(lower: Given, upper: Given) -> Given:
+    """Return the upper value over the lower: mappings are merged, all else is replaced."""
+    if not isinstance(lower.value, dict) or not isinstance(upper.value, dict):
+        return upper
+    merged = dict(lower.value)
+    for name, given in upper.value.items():
+        merged[name] = _over(merged[name], given) if name in merged else given
+    return Given(merged, upper.origin)
+
+
+def _is_service_link(name: str, text: str) -> bool:
+    return bool(_SERVICE_LINK.fullmatch(name) or (_SERVICE_PORT.fullmatch(name) and "://" in text))
+
+
+def check(file: Path, *, on_this_machine: bool = False) -> Config:
+    """Load a file alone, without environment and flags. Raises `ConfigError` as `load`.
+
+    Args:
+        on_this_machine: whether the files and folders that it names are checked, too.
+    """
+    problems: list[str] = []
+    return _SCHEMA.validate(_SCHEMA.read(file, problems), problems, on_this_machine=on_this_machine)
+
+
+def web_config_file(file: Path) -> Path | None:
+    """Return the web configuration file that a configuration file names, which may be invalid."""
+    web = _SCHEMA.read(file, []).at(("web",)).value
+    name = web["config_file"].value if isinstance(web, dict) and "config_file" in web else None
+    return Path(name) if isinstance(name, str) else None

@@ -1,0 +1,45 @@
+"""`pulsed serve`: runs the daemon, which alone uses its `state_dir` and its addresses."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+import uvloop
+
+from pulsed.cli.arguments import config_file, configuration, load_config
+from pulsed.collector.state_file import locked
+from pulsed.config.configuration import file_of
+from pulsed.daemon.daemon import Daemon
+from pulsed.server.listeners import from_systemd, listen
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the daemon until SIGTERM or SIGINT; return the exit code.
+
+    Raises:
+        StateFolderInUse: another daemon has the same `state_dir`.
+        ListenError: a listen address cannot be bound.
+        ConfigError: a source cannot be made from the configuration, or the web configuration is not valid.
+    """
+    config = configuration(options)
+    _raise_descriptor_limit()
+    with contextlib.ExitStack() as stack:
+        if config.state_dir:
+            stack.enter_context(locked(Path(config.state_dir)))
+        daemon = Daemon(config, lambda: load_config(options), file_of(config_file(options), os.environ))
+        listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
+        for listener in listeners:
+            stack.callback(listener.close)
+        return uvloop.run(daemon.run(listeners))
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many open files as the system permits: every target has a connection, every child a few pipes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # some systems report no limit and have one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

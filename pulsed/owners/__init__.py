@@ -1,0 +1,1 @@
+"""Whose GPU it is, and what its owners did with it."""

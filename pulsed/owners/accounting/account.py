@@ -1,0 +1,374 @@
+"""The account of one owner, its part on each of its GPUs, and the charging of a GPU's time and energy to its owners.
+
+What a GPU does without an owner is not charged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from operator import itemgetter
+from typing import NamedTuple
+
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.health import Health
+from pulsed.model.host import JobHostUsage
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.owners.accounting.activity import Moments, Timeline
+from pulsed.owners.accounting.balance import Balance
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
+from pulsed.owners.accounting.extremes import Extremes
+
+LEAKED = Owner("nobody", "nobody")
+"""The owner of memory that has leaked."""
+
+MAX_EVENTS = 32
+"""Health events that are kept per owner and GPU; the first ones matter."""
+
+VIOLATIONS = ("power_violation_seconds_total", "thermal_violation_seconds_total")
+"""The GPU's own counters of lost clocks whose increase is accounted."""
+
+
+class OwnerEvent(NamedTuple):
+    """A change of a GPU's health while the owner had it, or of a finding; Unix time, states.
+
+    `check` is the id of the check, empty for the GPU as a whole, or the name of the finding. `remedy` is empty for
+    findings, and where a check is no longer raised.
+    """
+
+    time: float
+    check: str
+    before: str
+    after: str
+    message: str
+    remedy: str = ""
+
+
+RAISED = ("warn", "hot", "crit", "suspected")
+"""States in which something is wrong, the worst last but for findings, which have one."""
+
+
+@dataclass(slots=True)
+class OwnerCondition:
+    """What was wrong with a GPU while an owner had it, from its first to its last time.
+
+    Attributes:
+        check: id of the check, or name of the finding.
+        state: the worst.
+        since: Unix time; before the owner had the GPU if it was raised already.
+        until: Unix time at which it was no longer raised; None if it was until the end.
+        was_raised: whether it was raised when the owner got the GPU.
+    """
+
+    check: str
+    state: str
+    since: float
+    until: float | None
+    message: str
+    remedy: str
+    was_raised: bool = False
+
+
+@dataclass(slots=True)
+class GpuAccount:
+    """What an owner got out of one GPU.
+
+    Attributes:
+        device: the GPU.
+        since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
+        held: seconds that it had it before `since`.
+        left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
+        is_announced: whether subscribers were told that the owner has it.
+        alone: counters of the GPU over the time in which the owner had it alone.
+        shared: counters of the whole GPU over the time in which others had it, too.
+        share: an equal share of these.
+        boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
+        sharers: most owners at a time.
+        memory_bytes: size of its device memory.
+        bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.
+        energy: the GPU's energy counter in joules, and its Unix time, when the account was last charged.
+        bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
+        violations: increase of `VIOLATIONS`, in seconds; None if never known.
+        conditions: what was wrong, by check.
+        moments: for mean and spread of quantities; of a shared GPU an equal share of the time.
+    """
+
+    device: Device
+    since: float | None = None
+    held: float = 0.0
+    left: float | None = None
+    is_announced: bool = False
+    alone: CounterVector = EMPTY
+    shared: CounterVector = EMPTY
+    share: CounterVector = EMPTY
+    boundary: CounterVector = EMPTY
+    sharers: int = 1
+    memory_bytes: Value = None
+    extremes: Extremes = field(default_factory=Extremes)
+    bridged_joules: float = 0.0
+    energy: tuple[float, float] | None = None
+    bridge: tuple[float, float, int] | None = None
+    violations: list[Value] = field(default_factory=lambda: [None] * len(VIOLATIONS))
+    events: list[OwnerEvent] = field(default_factory=list)
+    conditions: dict[str, OwnerCondition] = field(default_factory=dict)
+    moments: Moments = field(default_factory=Moments)
+
+    @property
+    def estimate(self) -> CounterVector:
+        """The owner's counters, with an equal share of what it shared: those of all owners add up to the GPU's."""
+        return added(self.alone, self.share)
+
+    @property
+    def upper(self) -> CounterVector:
+        """The owner's counters are no higher than these, and no lower than `alone`."""
+        return added(added(self.alone, self.shared), self.boundary)
+
+    @property
+    def observed(self) -> float:
+        """Seconds in which the GPU was observed while the owner had it."""
+        return observed(self.alone) + observed(self.shared)
+
+    def held_seconds(self, now: float) -> float:
+        """Return how long the owner has had it, at a moment of the clock of the ticks."""
+        return self.held + (max(now - self.since, 0.0) if self.since is not None else 0.0)
+
+    def begin(self, now: float, known_at: float) -> float:
+        """Note that the owner has the GPU from a moment on; return since when.
+
+        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did.
+
+        Args:
+            known_at: when the owners of the GPU were last known before.
+        """
+        self.since = self.left if self.left is not None and known_at <= self.left else now
+        self.left = None
+        return self.since
+
+    def end(self, now: float) -> None:
+        """Note that the owner has lost the GPU, if it had it."""
+        if self.since is not None:
+            self.held, self.since, self.left = self.held_seconds(now), None, now
+
+    def charge(self, counters: CounterVector, sharers: int) -> None:
+        """Add counters of the GPU over a time in which so many owners had it, this one included."""
+        if sharers == 1:
+            self.alone = added(self.alone, counters)
+        else:
+            self.shared = added(self.shared, counters)
+            self.share = added(self.share, scaled(counters, 1.0 / sharers))
+            self.sharers = max(self.sharers, sharers)
+
+    def add_violations(self, increases: tuple[Value, ...]) -> None:
+        """Add increases of `VIOLATIONS`."""
+        for at, seconds in enumerate(increases):
+            if seconds is not None:
+                self.violations[at] = (self.violations[at] or 0.0) + seconds
+
+    def add_event(self, event: OwnerEvent) -> None:
+        """Keep an event, unless there are `MAX_EVENTS` before it, and what it means for the condition of the GPU."""
+        if event.check:
+            self._note(event.check, event.after, event.time, event.message, event.remedy)
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(event)
+
+    def inspect(self, health: Health, time: float) -> None:
+        """Note the condition of the GPU when the owner gets it, at a Unix time."""
+        for check in health.checks:
+            if check.state not in RAISED:
+                self._note(check.id, check.state, time)
+            elif check.id not in self.conditions:
+                since = time if check.since is None else min(check.since, time)
+                self._note(check.id, check.state, since, check.message, check.remedy, was_raised=True)
+
+    def _note(
+        self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
+    ) -> None:
+        known = self.conditions.get(check)
+        if state not in RAISED:
+            if known is not None and known.until is None and state != "unknown":
+                known.until = time
+        elif known is None:
+            self.conditions[check] = OwnerCondition(check, state, time, None, message, remedy, was_raised)
+        else:
+            known.until = None
+            if RAISED.index(state) > RAISED.index(known.state):
+                known.state, known.message, known.remedy = state, message, remedy
+
+
+@dataclass(slots=True, eq=False)
+class OwnerAccount:
+    """What an owner got out of its GPUs.
+
+    Unix times are stamps; durations follow the clock of the ticks.
+
+    Attributes:
+        owner: as last seen.
+        begin: Unix time.
+        first_seen: Unix time of its first sample.
+        last_seen: Unix time of the newest one.
+        left: Unix time at which it lost its last GPU; None while it has one.
+        end: the same, once it has not come back; else None.
+        now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
+        elapsed: seconds between `begin` and `now`.
+        first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
+        gpus: by GPU.
+        holding: the GPUs that it has now.
+        absent_ticks: ticks since it had a GPU.
+        timeline: of the real utilization of its GPUs.
+        host: what it used of this host, as last read.
+        balance: of its GPUs and the network of this host.
+    """
+
+    owner: Owner
+    begin: float
+    first_seen: float
+    last_seen: float
+    end: float | None = None
+    now: float = 0.0
+    elapsed: float = 0.0
+    first: float = -inf
+    left: float | None = None
+    gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
+    holding: set[GpuKey] = field(default_factory=set)
+    absent_ticks: int = 0
+    timeline: Timeline = field(default_factory=Timeline)
+    host: JobHostUsage | None = None
+    balance: Balance = field(default_factory=Balance)
+
+    @property
+    def is_of_leaked_memory(self) -> bool:
+        """Whether it stands for memory that has leaked, which no owner uses."""
+        return self.owner.key == LEAKED.key
+
+    @property
+    def begun(self) -> float:
+        """When it began, in seconds of the clock of the ticks."""
+        return self.now - self.elapsed
+
+    def advance(self, now: float, time: float) -> None:
+        """Note that the owner has a GPU at a moment of the clock of the ticks, which is a Unix time."""
+        if now > self.now:
+            self.elapsed += now - self.now
+            self.now, self.last_seen = now, time
+
+    def resume(self, now: float, time: float) -> None:
+        """Go on after a restart of pulsed, at a moment of the new clock, which is a Unix time.
+
+        The wall clock alone has the length of the gap.
+        """
+        gap = max(time - self.last_seen, 0.0)
+        for gpu in self.gpus.values():
+            gpu.end(self.now)
+            gpu.left = None if gpu.left is None else now - gap
+        self.now = now - gap
+
+    def on(self, device: Device) -> GpuAccount:
+        """Return the account on a GPU, a new one if it had not had it."""
+        key = device.entity.key
+        account = self.gpus.get(key)
+        if account is None:
+            account = self.gpus[key] = GpuAccount(device)
+        return account
+
+
+Accounts = tuple[OwnerAccount, ...]
+
+
+@dataclass(slots=True, eq=False)
+class AccountedGpu:
+    """A GPU, and the segment of time since its owners changed.
+
+    Attributes:
+        target: which delivers it.
+        position: in the ticks of the target.
+        owners: of the segment.
+        base: its counters at the start of the segment; None before the first.
+        violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
+        extremes: of the segment.
+        moments: of the segment.
+        observed: seconds of observed time up to the newest sample.
+        first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
+        is_known: whether its owners are known; free counts.
+        known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
+    """
+
+    device: Device
+    target: str
+    position: int = 0
+    owners: Accounts = ()
+    base: CounterSnapshot | None = None
+    violations: tuple[Value, ...] = ()
+    extremes: Extremes = field(default_factory=Extremes)
+    moments: Moments = field(default_factory=Moments)
+    observed: float = 0.0
+    first_energy: tuple[float, float] | None = None
+    is_known: bool = False
+    known_at: float = -inf
+
+    def take(self, tick: ComputedTick) -> None:
+        """Take the extremes of a sample; the GPU has owners."""
+        result, reading = tick.results[self.position], tick.readings[self.position]
+        seen = observed(result.counters.values)
+        seconds, self.observed = seen - self.observed, seen
+        self.extremes.take(reading, seconds, is_idle=result.workload.used is False)
+        ratio, share = result.real_utilization.ratio, seconds / max(len(self.owners), 1)
+        if seconds > 0.0:
+            self.moments.take(reading, result, share)
+        for account in self.owners:
+            account.advance(tick.now, tick.time)
+            if ratio is not None and seconds > 0.0:
+                account.timeline.add(account.elapsed, seconds, share, ratio)
+
+    def start(self, base: CounterSnapshot, reading: Reading) -> None:
+        """Start a segment at a sample."""
+        self.base, self.violations = base, _violations(reading)
+
+    def close(self, last: CounterSnapshot, reading: Reading) -> None:
+        """Charge the segment up to a snapshot, from which it goes on."""
+        if self.base is None or self.base is last:
+            return
+        counters = increase(self.base, last)
+        violations = tuple(map(_gain, self.violations, _violations(reading)))
+        for owner in self.owners:
+            account = owner.on(self.device)
+            account.device = self.device
+            account.charge(counters, len(self.owners))
+            account.add_violations(violations)
+            account.extremes.include(self.extremes)
+            account.moments.include(self.moments)
+            if (size := reading.memory_bytes) is not None and isfinite(size):
+                account.memory_bytes = size
+            if (joules := reading.energy_joules_total) is not None and isfinite(joules):
+                account.energy = (joules, owner.last_seen)
+        self.start(last, reading)
+        self.extremes = self.extremes.next_segment()
+        self.moments = Moments()
+
+    def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
+        """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
+
+        Who has it at both ends gets an equal share, and the others a higher upper bound only.
+
+        Args:
+            owners: that have it at the end.
+            passing: that had it in between only.
+            counters: the increase over the sample.
+        """
+        either = dict.fromkeys((*self.owners, *owners, *passing))
+        for account in either:
+            on_gpu = account.on(self.device)
+            if account in self.owners and account in owners:
+                on_gpu.charge(counters, len(either))
+            else:
+                on_gpu.boundary = added(on_gpu.boundary, counters)
+
+
+_violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))
+
+
+def _gain(old: Value, new: Value) -> Value:
+    """Return the increase of a counter of the GPU; None where it is unknown or fell."""
+    return new - old if old is not None and new is not None and 0.0 <= old <= new < inf else None

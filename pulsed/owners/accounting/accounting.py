@@ -1,0 +1,288 @@
+"""Accounts of the owners of all GPUs, from ticks.
+
+Nothing is summed per tick: the account of an owner is the increase of the GPU's own counters over the time in which its
+owners did not change. A sample in which an owner got or lost the GPU counts in that owner's upper bound only. Time
+comes with the ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import ref
+
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.owner import Owner, Owners
+from pulsed.model.vocabulary import Reading, Value
+from pulsed.owners.accounting.account import LEAKED, AccountedGpu, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.counter_vector import increase, observed
+from pulsed.owners.accounting.extremes import Extremes
+from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
+
+SILENT_SECONDS = 600.0
+"""The owners of a target that delivers nothing for so long have ended with its last tick."""
+
+MAX_ABSENT_GPUS = 256
+"""GPUs that are gone, of which the last counters are kept: they may come back."""
+
+
+LEAK_SECONDS = 600.0
+"""Memory of an idle GPU that is in use for so long, without an owner while owners are known, has leaked."""
+
+
+class OwnedGpu(NamedTuple):
+    """A GPU in the newest tick of its target, and one of the owners that have it."""
+
+    account: OwnerAccount
+    device: Device
+    reading: Reading
+    result: Result
+    sharers: int
+    target: str
+
+
+@dataclass(slots=True, eq=False)
+class _TargetView:
+    """The GPUs of a target's ticks, and its newest tick; the newest at the last sweep, and when that was noticed."""
+
+    tick: ComputedTick
+    gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
+    owned: list[AccountedGpu] = field(default_factory=list)
+    is_current: bool = True
+    swept: Callable[[], ComputedTick | None] = lambda: None  # a reference would keep it in memory
+    swept_at: float = 0.0
+    leaked: frozenset[GpuKey] = frozenset()
+    _held_since: dict[GpuKey, float] = field(default_factory=dict)
+
+    def find_leaks(self, tick: ComputedTick) -> bool:
+        """Find the GPUs whose memory has leaked; return whether they are others than before."""
+        held = {
+            device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
+            if result.use == "held" and device.owners == () and position not in tick.lost
+        }
+        self._held_since = held
+        before, self.leaked = (
+            self.leaked,
+            frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS]),
+        )
+        return self.leaked != before
+
+
+class OwnerAccounting:
+    """The accounts of all owners.
+
+    Args:
+        ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
+            exactly than by ticks.
+        on_end: called with the account of each owner that has ended.
+        on_return: called with the account of each owner that has returned after that.
+    """
+
+    def __init__(
+        self,
+        ended_at: Callable[[Owner], float | None] = lambda owner: None,
+        on_end: Callable[[OwnerAccount], object] = lambda account: None,
+        on_return: Callable[[OwnerAccount], object] = lambda account: None,
+    ) -> None:
+        self._views: dict[str, _TargetView] = {}
+        self._gpus: dict[GpuKey, AccountedGpu] = {}
+        self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
+
+    def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
+        """Account for the next tick of a target; return the owners that began and ended."""
+        view = self._views.get(tick.target)
+        if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
+            self._drop(view)
+            view = None
+        if view is None:
+            view = self._views[tick.target] = _TargetView(tick, is_current=False)
+        is_changed = view.find_leaks(tick) or view.tick.devices is not tick.devices or not view.is_current
+        if is_changed or view.tick.standby is not tick.standby or tick.passing:
+            self._update(view, tick)
+        for gpu in view.owned:
+            gpu.take(tick)
+        if view.owned and tick.health_changes:
+            _add_events(view.owned, tick)
+        view.tick = tick
+        self._owners.advance(tick)
+        return self._owners.take_changes()
+
+    @property
+    def dropped(self) -> int:
+        """Owners that have no account of their own, because they are too many at a time."""
+        return self._owners.dropped
+
+    @property
+    def running(self) -> Sequence[OwnerAccount]:
+        """The accounts of all owners that have a GPU, up to the newest tick."""
+        accounts = self._owners.running
+        self.settle(accounts)
+        return accounts
+
+    def settle(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Bring some accounts up to the newest tick."""
+        for gpu in {self._gpus[key] for account in accounts for key in account.holding}:
+            if (last := self._last(gpu)) is not None:
+                gpu.close(*last)
+
+    def owned(self) -> Iterator[OwnedGpu]:
+        """Yield every GPU with each of its owners."""
+        for target, view in self._views.items():
+            tick = view.tick
+            for gpu in view.owned:
+                at = gpu.position
+                for account in gpu.owners:
+                    sharers = len(gpu.owners)
+                    yield OwnedGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
+
+    def sweep(self, now: float) -> Sequence[OwnerChange]:
+        """End owners of targets that have been silent; `now` is monotonic seconds.
+
+        The clock of the ticks stands still while there are none. To be called regularly: a target is silent from the
+        first call on that finds no newer tick.
+        """
+        for view in list(self._views.values()):
+            if view.swept() is not view.tick:
+                view.swept, view.swept_at = ref(view.tick), now
+            elif now - view.swept_at > _silent_seconds(view.tick):
+                self._drop(view)
+        self._owners.sweep(self._views)
+        self._forget_gpus()
+        return self._owners.take_changes()
+
+    def _drop(self, view: _TargetView) -> None:
+        """Take all GPUs from a target that is silent."""
+        for gpu in view.gpus.values():
+            self._release(gpu, view)
+        del self._views[view.tick.target]
+        self._owners.sweep(self._views)
+        for other in self._views.values():
+            other.is_current = False
+
+    def _forget_gpus(self) -> None:
+        """Forget GPUs that are in no target's ticks, if they are many: MIG instances come and go."""
+        present = {key for view in self._views.values() for key in view.gpus}
+        absent = [key for key in self._gpus if key not in present]
+        for key in absent[: max(0, len(absent) - MAX_ABSENT_GPUS)]:
+            del self._gpus[key]
+
+    @property
+    def unfinished(self) -> Sequence[OwnerAccount]:
+        """The accounts for `restore`: of all owners that have not ended, also those that were not yet seen again."""
+        return [*self.running, *self._owners.waiting]
+
+    def restore(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
+        self._owners.restore(accounts)
+
+    def _update(self, view: _TargetView, tick: ComputedTick) -> None:
+        """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
+        found: dict[GpuKey, AccountedGpu] = {}
+        passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
+        boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
+        for position, device in enumerate(tick.devices):
+            key = device.entity.key
+            is_divided = device.entity.kind == "gpu" and key[:2] in boards
+            if position in tick.lost or position in tick.standby or is_divided or key in found:
+                continue
+            gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
+            found[key] = gpu
+            owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
+            self._move(gpu, tick, position, owners, passing.get(position, ()))
+        for key, gpu in view.gpus.items():
+            if key not in found:
+                self._release(gpu, view)
+        view.gpus, view.is_current = found, True
+        view.owned = [gpu for gpu in found.values() if gpu.owners]
+
+    def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
+        """Return a GPU, which this target delivers from now on."""
+        gpu = self._gpus.get(key)
+        if gpu is None:
+            gpu = self._gpus[key] = AccountedGpu(device, tick.target)
+            gpu.first_energy = None if joules is None else (joules, tick.time)
+        elif gpu.target != tick.target:
+            other = self._views.get(gpu.target)
+            if other is not None and other.gpus.get(key) is gpu:  # it is late
+                if (last := self._last(gpu)) is not None:
+                    gpu.close(*last)
+                del other.gpus[key]
+                other.owned = [one for one in other.owned if one is not gpu]
+            gpu.target = tick.target
+        return gpu
+
+    def _accounts(self, owners: Owners, tick: ComputedTick) -> Accounts:
+        """Return the accounts of owners, each once; a new owner has a new one."""
+        return tuple(dict.fromkeys([self._owners.account(owner, tick) for owner in owners]))
+
+    def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
+        """Return the counters and the reading of a GPU in the newest tick of its target."""
+        view = self._views.get(gpu.target)
+        if view is None or view.gpus.get(gpu.device.entity.key) is not gpu:
+            return None
+        return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
+
+    def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
+        """Take over the place and the owners of a GPU in a tick that is not yet the newest.
+
+        Args:
+            owners: that have the GPU now.
+            passing: that had it since the tick before, but in neither of both.
+        """
+        now, last = tick.results[position].counters, self._last(gpu)
+        known = gpu.base if last is None else last[0]  # without a last one it was away
+        before, gpu.device = gpu.owners, tick.devices[position]
+        if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
+            gpu.known_at = view.tick.now
+        gpu.is_known = gpu.device.owners is not None
+        follows = known is not None and gpu.base is not None and known.created == now.created
+        if follows and set(owners) == set(before) and not passing:
+            gpu.position = position
+            return
+        if last is not None:
+            gpu.close(*last)
+        gpu.position = position
+        if follows and known is not None:
+            gpu.charge_boundary(owners, passing, increase(known, now))
+        gpu.start(now, tick.readings[position])
+        gpu.observed = observed(now.values)
+        for account in before:
+            if account not in owners:
+                self._owners.leave(account, gpu.device, tick)
+        for account in owners:
+            if account not in before:
+                self._owners.enter(account, gpu, tick)
+        for account in passing:
+            self._owners.pass_between(account, gpu.device, tick)
+        if not set(owners) <= set(before):
+            gpu.extremes = Extremes()
+        gpu.owners = owners
+
+    def _release(self, gpu: AccountedGpu, view: _TargetView) -> None:
+        """Take its owners from a GPU that is no longer in the ticks of its target."""
+        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
+        for account in gpu.owners:
+            self._owners.leave(account, gpu.device, view.tick)
+        if gpu.is_known:
+            gpu.is_known, gpu.known_at = False, view.tick.now
+        gpu.owners = ()
+
+
+def _silent_seconds(tick: ComputedTick) -> float:
+    return max(SILENT_SECONDS, 10.0 * tick.interval)
+
+
+def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
+    """Add changes of health to the accounts of owners; instances have the health of their board."""
+    gpus = list(owned)
+    for change in tick.health_changes:
+        board = change.device.entity.key[:2]
+        event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
+        for gpu in gpus:
+            if gpu.device.entity.key[:2] == board:
+                for account in gpu.owners:
+                    account.on(gpu.device).add_event(event)

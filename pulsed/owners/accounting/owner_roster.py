@@ -1,0 +1,235 @@
+"""The owners that have a GPU, and when each begins and ends."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Container, Iterable, Sequence, Sized
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
+from pulsed.model.owner import Owner
+from pulsed.owners.accounting.account import AccountedGpu, OwnerAccount
+
+ABSENT_TICKS = 2
+"""An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""
+
+OWNERS_PER_GPU = 8
+MORE_OWNERS = 64
+"""Owners at a time are limited to `OWNERS_PER_GPU` for each GPU and these; more are accounted together as `OTHER`."""
+
+RESUME_SECONDS = 120.0
+"""An owner from before a restart of the daemon that is not seen within this time has ended with its last sample."""
+
+MAX_DROPPED = 4096
+"""Owners without an account of their own that are remembered, so that each is counted once."""
+
+MAX_RETURNING = 128
+"""Owners with a UID that have ended and are remembered: one that returns is the same, and continues its account."""
+
+OTHER = Owner("nobody", "other")
+
+
+class OwnerChange(NamedTuple):
+    """An owner that is new on a GPU, or one that had the GPU and has ended; Unix time."""
+
+    kind: Literal["begin", "end"]
+    owner: Owner
+    device: Device
+    time: float
+
+
+class OwnerRoster:
+    """The accounts of all owners that have not ended.
+
+    Args:
+        gpus: all GPUs; their number limits that of the owners.
+        ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
+            exactly than by ticks.
+        on_end: called with the account of each owner that has ended.
+        on_return: called with the account of each owner that has returned after that.
+
+    Attributes:
+        dropped: owners that were accounted as `OTHER`.
+    """
+
+    def __init__(
+        self,
+        gpus: Sized,
+        ended_at: Callable[[Owner], float | None],
+        on_end: Callable[[OwnerAccount], object],
+        on_return: Callable[[OwnerAccount], object],
+    ) -> None:
+        self._gpus, self._ended_at, self._on_end, self._on_return = gpus, ended_at, on_end, on_return
+        self._running: dict[tuple[str, str], OwnerAccount] = {}
+        self._absent: dict[OwnerAccount, str] = {}
+        self._saved: dict[tuple[str, str], OwnerAccount] = {}
+        self._ended: OrderedDict[tuple[str, str], OwnerAccount] = OrderedDict()
+        self._resumes_until: float | None = None
+        self._changes: list[OwnerChange] = []
+        self._dropped: dict[tuple[str, str], None] = {}
+        self.dropped = 0
+
+    @property
+    def running(self) -> Sequence[OwnerAccount]:
+        """The accounts of all owners that have a GPU, or had it a few ticks ago."""
+        return list(self._running.values())
+
+    @property
+    def waiting(self) -> Sequence[OwnerAccount]:
+        """The accounts that may still continue and are not `running`: replaced ones, and those not yet seen again."""
+        absent = [account for account in self._absent if self._running.get(account.owner.key) is not account]
+        return [*absent, *self._saved.values()]
+
+    def restore(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
+        self._saved = {account.owner.key: account for account in accounts}
+        parts = [part for account in self._saved.values() for part in account.gpus.values() if part.since is not None]
+        sharers = Counter(part.device.entity.key for part in parts)
+        for part in parts:
+            if part.energy is not None:
+                part.bridge = (*part.energy, sharers[part.device.entity.key])
+
+    def take_changes(self) -> Sequence[OwnerChange]:
+        """Return the changes since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def account(self, owner: Owner, tick: ComputedTick) -> OwnerAccount:
+        """Return the account of an owner in a tick; a new owner has a new one."""
+        account = self._running.get(owner.key)
+        if account is not None and owner.continues(account.owner):
+            if owner is not account.owner and owner != account.owner:
+                begin, uid = owner.begin or account.owner.begin, owner.uid or account.owner.uid
+                account.owner = replace(owner, begin=begin, uid=uid)
+            return account
+        if account is None and len(self._running) >= OWNERS_PER_GPU * len(self._gpus) + MORE_OWNERS:
+            self._count_dropped(owner)
+            owner = OTHER
+            if (account := self._running.get(OTHER.key)) is not None:
+                return account
+        saved = self._saved.pop(owner.key, None)
+        if saved is not None and owner.continues(saved.owner):
+            account = saved
+            account.owner = owner
+            account.resume(tick.now, tick.time)
+        elif (returned := self._returned(owner)) is not None:
+            account = returned
+        else:
+            if saved is not None:
+                self._end(saved, saved.last_seen)
+            begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
+            newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time, now=tick.now)
+            account.elapsed, account.first = tick.time - begin, tick.now
+            if newer is not None and newer.begun > account.begun:  # the id has been used again since
+                return account
+        self._running[owner.key] = account
+        return account
+
+    def _returned(self, owner: Owner) -> OwnerAccount | None:
+        """Return the account of an owner that has ended and is certainly the same; None without one."""
+        ended = self._ended.get(owner.key)
+        if ended is None or not owner.uid or owner.uid != ended.owner.uid or not owner.continues(ended.owner):
+            return None
+        del self._ended[owner.key]
+        ended.end = None
+        self._on_return(ended)
+        return ended
+
+    def enter(self, account: OwnerAccount, gpu: AccountedGpu, tick: ComputedTick) -> None:
+        """Note that an owner got a GPU."""
+        device = gpu.device
+        on_gpu = account.on(device)
+        if on_gpu.since is None:
+            is_first = not on_gpu.held and tick.now - account.first <= 2.0 * tick.interval
+            since = on_gpu.begin(account.now - account.elapsed if is_first else tick.now, gpu.known_at)
+            if not on_gpu.is_announced:
+                on_gpu.is_announced = True
+                time = tick.time - (tick.now - since)
+                self._changes.append(OwnerChange("begin", account.owner, device, time))
+        if on_gpu.bridge is not None and gpu.first_energy is not None:
+            (before, then, sharers), (joules, time) = on_gpu.bridge, gpu.first_energy
+            if 0.0 < joules - before <= MAX_WATTS * (time - then):
+                on_gpu.bridged_joules += (joules - before) / sharers
+        on_gpu.bridge = None
+        on_gpu.inspect(tick.results[gpu.position].health, tick.time)
+        account.holding.add(device.entity.key)
+        account.advance(tick.now, tick.time)
+        account.left, account.absent_ticks = None, 0
+        self._absent.pop(account, None)
+
+    def pass_between(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+        """Note an owner that had a GPU between two ticks, and in neither of both."""
+        on_gpu = account.on(device)
+        if account.first == tick.now:  # it is new
+            account.now, account.elapsed, account.last_seen = account.now - account.elapsed, 0.0, account.begin
+            on_gpu.held += max(self._left(account, tick) - account.now, 0.0)
+            on_gpu.is_announced = True
+            self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
+        self._note_absence(account, tick)
+
+    def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+        """Note that an owner lost a GPU."""
+        account.holding.discard(device.entity.key)
+        account.on(device).end(self._left(account, tick))
+        self._note_absence(account, tick)
+
+    def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
+        if not account.holding:
+            last_seen, now = account.last_seen, self._left(account, tick)
+            account.left = tick.time - (tick.now - now)
+            account.advance(now, last_seen)
+            self._absent[account] = tick.target
+
+    def advance(self, tick: ComputedTick) -> None:
+        """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
+        for account, target in list(self._absent.items()) if self._absent else ():
+            if target == tick.target:
+                account.absent_ticks += 1
+                replaced = self._running.get(account.owner.key) is not account
+                if account.absent_ticks >= ABSENT_TICKS or replaced:
+                    self._end(account, account.left or tick.time)
+        if self._saved:
+            if self._resumes_until is None:
+                self._resumes_until = tick.now + RESUME_SECONDS
+            if tick.now > self._resumes_until:
+                for account in self._saved.values():
+                    self._end(account, account.last_seen)
+                self._saved.clear()
+
+    def sweep(self, targets: Container[str]) -> None:
+        """End owners of targets that are gone."""
+        for account in [each for each, target in self._absent.items() if target not in targets]:
+            self._end(account, account.left or account.last_seen)
+
+    def _count_dropped(self, owner: Owner) -> None:
+        """Count an owner without an account of its own, once."""
+        if owner.key not in self._dropped:
+            self.dropped += 1
+            self._dropped[owner.key] = None
+            if len(self._dropped) > MAX_DROPPED:
+                del self._dropped[next(iter(self._dropped))]
+
+    def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
+        """Return when an owner that is not in a tick lost its GPU, in seconds of the clock of the ticks: after its last
+        sample, and not after the tick."""
+        ended = self._ended_at(account.owner)
+        return tick.now if ended is None or ended < account.now else min(ended, tick.now)
+
+    def _end(self, account: OwnerAccount, time: float) -> None:
+        account.end = time
+        self._absent.pop(account, None)
+        if self._running.get(account.owner.key) is account:
+            del self._running[account.owner.key]
+        for on_gpu in account.gpus.values():
+            on_gpu.end(account.now)  # it did not get this GPU again after a restart of pulsed
+            on_gpu.is_announced = False
+            self._changes.append(OwnerChange("end", account.owner, on_gpu.device, time))
+        if account.owner.uid:
+            self._ended[account.owner.key] = account
+            self._ended.move_to_end(account.owner.key)
+            if len(self._ended) > MAX_RETURNING:
+                self._ended.popitem(last=False)
+        self._on_end(account)

@@ -1,0 +1,253 @@
+"""Accounts as JSON, for files and for the bounded memory of owners that have ended.
+
+Counters are by name, as versions may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from pulsed.json_text import json_text
+from pulsed.model.gpu import Device, Entity, EntityKind
+from pulsed.model.host import JobHostUsage
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Value
+from pulsed.owners.accounting.account import (
+    MAX_EVENTS,
+    RAISED,
+    VIOLATIONS,
+    GpuAccount,
+    OwnerAccount,
+    OwnerCondition,
+    OwnerEvent,
+)
+from pulsed.owners.accounting.activity import MAX_SUM, Moments, Timeline
+from pulsed.owners.accounting.balance import Balance
+from pulsed.owners.accounting.counter_vector import dump, load
+from pulsed.owners.accounting.extremes import Extremes
+
+SavedAccount = Mapping[str, Any]
+
+_Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
+_Sum = Annotated[float, Field(ge=0.0, le=MAX_SUM)]
+_Counters = dict[str, Value]  # null: not a number of JSON
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedGpu:
+    device: dict[str, str]
+    since: _Moment | None
+    held: _Sum
+    sharers: Annotated[int, Field(ge=1)]
+    extremes: Extremes
+    bridged_joules: _Sum
+    energy: tuple[float, _Moment] | None
+    violations: dict[str, Value]
+    events: Annotated[list[OwnerEvent], Field(max_length=MAX_EVENTS)]
+    memory_bytes: Value = None
+    conditions: list[OwnerCondition] = field(default_factory=list)
+    alone: _Counters = field(default_factory=dict)
+    shared: _Counters = field(default_factory=dict)
+    share: _Counters = field(default_factory=dict)
+    boundary: _Counters = field(default_factory=dict)
+    moments: dict[str, tuple[_Sum, _Sum, _Sum]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedTimeline:
+    width: _Sum = 0.0
+    buckets: list[tuple[_Sum, _Sum]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedBalance:
+    sums: dict[str, tuple[_Sum, _Sum, _Sum, _Sum, _Sum, _Sum]] = field(default_factory=dict)
+    shared_seconds: _Sum = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedOwner:
+    """An account as `dump_account` returns it. Numbers of all its parts are finite."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"allow_inf_nan": False}
+
+    owner: Owner
+    begin: _Moment
+    first_seen: _Moment
+    last_seen: _Moment
+    end: _Moment | None
+    gpus: list[_SavedGpu]
+    elapsed: _Sum | None = None  # of an earlier version, whose durations followed the wall clock
+    timeline: _SavedTimeline = field(default_factory=_SavedTimeline)  # absent in an earlier version
+    host: JobHostUsage | None = None
+    balance: _SavedBalance = field(default_factory=_SavedBalance)
+
+
+_ADAPTER = TypeAdapter(_SavedOwner)
+_PLAIN = ("held", "sharers", "memory_bytes", "bridged_joules", "energy", "events")
+_VECTORS = ("alone", "shared", "share", "boundary")
+"""Fields of `GpuAccount` that are saved as they are, and as counters by name."""
+
+
+def dump_account(account: OwnerAccount) -> SavedAccount:
+    """Return an account as JSON."""
+    return {
+        "owner": {name: value for name, value in asdict(account.owner).items() if value},
+        "begin": account.begin,
+        "first_seen": account.first_seen,
+        "last_seen": account.last_seen,
+        "end": account.end,
+        "elapsed": account.elapsed,
+        "timeline": account.timeline.dump(),
+        "host": None if account.host is None else asdict(account.host),
+        "balance": account.balance.dump(),
+        "gpus": [_dump_gpu(each, account) for each in account.gpus.values()],
+    }
+
+
+def load_account(saved: object) -> OwnerAccount:
+    """Return an account from JSON; it has no GPU until its owner is seen again.
+
+    Raises:
+        ValueError: it is not an account.
+    """
+    try:
+        found = _ADAPTER.validate_python(saved)
+        account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
+        moment = found.last_seen if found.end is None else found.end
+        account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
+        account.host = found.host
+        account.timeline = Timeline.load(found.timeline.width, found.timeline.buckets)
+        account.balance = Balance.load(found.balance.sums, found.balance.shared_seconds)
+        for saved_gpu in found.gpus:
+            each = _load_gpu(saved_gpu, found.last_seen)
+            each.is_announced = found.end is None
+            account.gpus[each.device.entity.key] = each
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"not an account: {place}: {first['msg']}; the value is {first['input']!r:.80}") from None
+    except TypeError as error:  # a property of a device that there is not
+        raise ValueError(f"not an account: {error}") from None
+    if not account.owner.id:
+        raise ValueError("not an account: its owner has no id")
+    return account
+
+
+def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
+    device, since = account.device, account.since
+    named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
+    return {
+        "device": {name: value for name, value in named.items() if value},
+        "since": None if since is None else owner.last_seen - (owner.now - since),
+        **{name: getattr(account, name) for name in _PLAIN},
+        **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
+        "extremes": asdict(account.extremes),
+        "moments": account.moments.dump(),
+        "conditions": [asdict(each) for each in account.conditions.values()],
+        "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
+    }
+
+
+def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
+    """Return the account of a GPU; the moment of the owner's last sample is 0."""
+    named: dict[str, Any] = {"gpu": ""} | saved.device
+    model, mig_uuid = named.pop("model", ""), named.pop("mig_uuid", "")
+    if named.get("kind") not in get_args(EntityKind):
+        raise TypeError(f"{named.get('kind')!r} is not a kind of device")
+    same: dict[str, Any] = {name: getattr(saved, name) for name in _PLAIN}
+    same |= {name: load(getattr(saved, name)) for name in _VECTORS}
+    if saved.since is not None:
+        same["since"] = saved.since - last_seen
+    return GpuAccount(
+        Device(Entity(**named), model, mig_uuid=mig_uuid),
+        **same,
+        extremes=saved.extremes,
+        moments=Moments.load(saved.moments),
+        conditions={each.check: each for each in saved.conditions if each.state in RAISED},
+        violations=[saved.violations.get(name) for name in VIOLATIONS],
+    )
+
+
+MAX_ENDED = 1000
+MAX_ENDED_BYTES = 4 * 2**20
+
+_BEGIN = b'{"owner":'
+"""The first bytes of an account; in its strings, quotes are escaped."""
+
+_Key = tuple[str, str, float]
+
+
+class EndedAccounts:
+    """The last owners that have ended, compressed: some 700 bytes for each GPU of an owner."""
+
+    def __init__(self, max_ended: int = MAX_ENDED, max_bytes: int = MAX_ENDED_BYTES) -> None:
+        self._max_ended, self._max_bytes = max_ended, max_bytes
+        self._kept: OrderedDict[_Key, tuple[Owner, float, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of accounts that are kept."""
+        return len(self._kept)
+
+    def add(self, account: OwnerAccount) -> bytes:
+        """Keep an account that has ended, and drop the oldest ones beyond the limits; return it as a line of JSON."""
+        line = json_text(dump_account(account)).encode()
+        self._keep(account, line)
+        return line
+
+    def has(self, account: OwnerAccount) -> bool:
+        """Return whether an account is kept as one that ended no earlier than this one was seen."""
+        kept = self._kept.get(_key(account))
+        return kept is not None and account.last_seen <= kept[1]
+
+    def drop(self, account: OwnerAccount) -> None:
+        """Forget an account that goes on after all."""
+        self._drop(_key(account))
+
+    def load(self, line: bytes) -> None:
+        """Keep an account of an earlier run. What stands before it in the line, a torn one without an end, is lost.
+
+        Raises:
+            ValueError: the line is not an account that has ended.
+        """
+        line = line[max(line.rfind(_BEGIN), 0) :]
+        try:
+            account = load_account(json.loads(line))
+        except RecursionError:
+            raise ValueError("not an account: nested too deep") from None
+        if account.end is None:
+            raise ValueError("it has not ended")
+        self._keep(account, line)
+
+    def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
+        """Return the accounts whose owner and end match, the newest end first.
+
+        They are found at once and unpacked one by one, which takes some 100 us each, also in another thread.
+        """
+        found = [packed for owner, end, packed in reversed(self._kept.values()) if matches(owner, end)]
+        return (load_account(json.loads(zlib.decompress(packed))) for packed in found)
+
+    def _keep(self, account: OwnerAccount, line: bytes) -> None:
+        packed = zlib.compress(line, 1)
+        key = _key(account)
+        self._drop(key)
+        self._kept[key] = (account.owner, account.end or account.last_seen, packed)
+        self._bytes += len(packed)
+        while len(self._kept) > self._max_ended or (self._bytes > self._max_bytes and len(self._kept) > 1):
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: _Key) -> None:
+        if (old := self._kept.pop(key, None)) is not None:
+            self._bytes -= len(old[2])
+
+
+def _key(account: OwnerAccount) -> _Key:
+    return (*account.owner.key, account.begin)

@@ -1,0 +1,213 @@
+"""Combines the attribution sources of this host: refreshed in the background, looked up by the key of a device."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsed.errors import AttributionError, AttributionTimeout
+from pulsed.model.owner import MAX_SHARERS, Owner, Owners
+from pulsed.owners.attribution.gpu_processes import GpuProcessTable
+from pulsed.owners.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
+from pulsed.pauses import aligned_sleep
+
+if TYPE_CHECKING:  # most hosts have no cluster
+    from pulsed.owners.attribution.pod_workloads import PodWorkloads
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 10.0
+"""A look that takes longer has failed."""
+
+KEPT_SECONDS = 60.0
+"""How long the claims of the last look remain in force while a source fails: a kubelet restarts within seconds."""
+
+KEPT_DEPARTURES = 1024
+"""Owners that have lost a device, which are remembered until the next tick."""
+
+KEPT_ENDS = 1024
+"""Owners that are gone, of which the time of their end is kept."""
+
+LABELS_SECONDS = 180.0
+"""The labels of pages are down when no tick has had an owner for so long; pages are read every minute or more often."""
+
+LABELS = "labels"
+"""Name of the source whose claims come with the ticks: the labels of an exporter's page."""
+
+
+class Departure(NamedTuple):
+    """An owner that has lost the device of a key, counted from 1 over all sources."""
+
+    number: int
+    key: str
+    owner: Owner
+
+
+class Attribution:
+    """All sources of this host, the first with an owner of a device decides.
+
+    Args:
+        wall: returns the Unix time.
+        clock: returns monotonic seconds, which are those of the ticks of this host.
+
+    Attributes:
+        version: grows with every change of any claims; 0 as long as there were none.
+        gpu_processes: the processes that ticks list.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._clock = wall, clock
+        self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
+        self._states: tuple[SourceState, ...] = ()
+        self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
+        self._labels = SourceState(LABELS)
+        self._completion: PodWorkloads | None = None
+        self.version = 0
+        self.gpu_processes = GpuProcessTable()
+
+    @property
+    def states(self) -> Sequence[SourceState]:
+        """The states of all sources in the order of precedence, without those that this host never had."""
+        self._labels.up = self._labels.age(self._clock()) <= LABELS_SECONDS
+        states = [*self._states, self._labels]
+        if self._completion is not None:
+            states.append(self._completion.state)
+        return [state for state in states if state.last_success is not None or state.errors]
+
+    def note_labels(self) -> None:
+        """Note that the labels of a page name owners."""
+        self._labels.succeed(self._wall(), self._clock())
+
+    def apply(self, sources: Iterable[AttributionSource]) -> None:
+        """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""
+        before, self._running = self._running, {}
+        for source in sources:
+            self._running[source] = before.pop(source) if source in before else _start(source, self._look)
+        for _, task in before.values():
+            task.cancel()
+        self._states = tuple([state for state, _ in self._running.values()])
+        if any(state.claims is not NO_CLAIMS for state, _ in before.values()):
+            self.version += 1
+
+    def complete_with(self, completion: PodWorkloads | None) -> None:
+        """Complete owners from now on, or no longer. To be called again when a completion has changed."""
+        self._completion = completion
+        self.version += 1
+
+    async def stop(self) -> None:
+        """Stop reading, and close all sources."""
+        tasks = [task for _, task in self._running.values()]
+        self.apply(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def find(self, keys: Sequence[str], from_labels: Owners | None, *, is_local: bool) -> Owners | None:
+        """Return the owners of a device; empty if it is free, None if that is unknown.
+
+        Args:
+            keys: of the device, the most certain first.
+            from_labels: its owners by the labels of the page; None if these name none.
+            is_local: whether the device is in this host.
+        """
+        is_free = False
+        for state in self._states:
+            claims = state.claims
+            for key in keys:
+                if owners := claims.owners.get(key):
+                    return self._completed(owners)
+            is_free = is_free or claims.is_complete
+        if from_labels is not None:
+            return self._completed(from_labels)
+        return () if is_free and is_local else None
+
+    def _completed(self, owners: Owners) -> Owners:
+        return owners if self._completion is None else tuple(map(self._completion.complete, owners))
+
+    @property
+    def departed(self) -> int:
+        """The number of the newest departure; 0 before the first."""
+        return self._departures[-1].number if self._departures else 0
+
+    def departures_after(self, number: int) -> Sequence[Departure]:
+        """Return the departures after one of a number, the oldest first."""
+        return [each for each in self._departures if each.number > number]
+
+    def ended_at(self, owner: Owner) -> float | None:
+        """Return when the first look found that an owner was gone, in monotonic seconds; None if no source had it."""
+        return self._ends.get(owner.key)
+
+    async def _look(self, source: AttributionSource, state: SourceState) -> None:
+        """Read a source once; a failure affects this source only."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                claims = await source.read()
+        except TimeoutError:
+            late = AttributionTimeout(f"{source.name} did not answer within {READ_SECONDS:.0f} s")
+            self._fail(state, late.reason, str(late))
+        except AttributionError as error:
+            self._fail(state, error.reason, str(error))
+        except Exception as error:
+            log.exception("internal error in attribution; please report it", extra={"source": source.name})
+            self._fail(state, "internal", str(error))
+        else:
+            self._accept(state, claims)
+
+    def _accept(self, state: SourceState, claims: Claims | None) -> None:
+        if state.message:
+            log.info("attribution works again", extra={"source": state.name})
+        state.up, state.message = claims is not None, ""
+        if claims is not None:
+            state.succeed(self._wall(), self._clock())
+            for reason, count in claims.rejected.items():
+                state.errors[reason] = state.errors.get(reason, 0) + count
+            if any(len(owners) > MAX_SHARERS for owners in claims.owners.values()):
+                state.errors["too_many_owners"] = state.errors.get("too_many_owners", 0) + 1
+                limited = {key: owners[:MAX_SHARERS] for key, owners in claims.owners.items()}
+                claims = replace(claims, owners=limited)
+        self._set(state, claims or NO_CLAIMS)
+
+    def _fail(self, state: SourceState, reason: str, message: str) -> None:
+        if message != state.message:
+            log.warning("attribution failed", extra={"source": state.name, "error": message})
+        state.up, state.message = False, message
+        state.errors[reason] = state.errors.get(reason, 0) + 1
+        if state.age(self._clock()) > KEPT_SECONDS:
+            self._set(state, NO_CLAIMS)
+
+    def _set(self, state: SourceState, claims: Claims) -> None:
+        is_new = (claims.owners, claims.is_complete) != (state.claims.owners, state.claims.is_complete)
+        if is_new:
+            before, now = _owners(state.claims), _owners(claims)
+            for key, owner in before - now:
+                self._departures.append(Departure(self.departed + 1, key, owner))
+            gone = {owner.key for _, owner in before} - {owner.key for _, owner in now}
+            self._ends |= dict.fromkeys(gone, self._clock())
+            while len(self._ends) > KEPT_ENDS:
+                self._ends.popitem(last=False)
+            self.version += 1
+        state.claims = claims
+
+
+def _owners(claims: Claims) -> set[tuple[str, Owner]]:
+    return {(key, owner) for key, owners in claims.owners.items() for owner in owners}
+
+
+def _start(
+    source: AttributionSource, look: Callable[[AttributionSource, SourceState], Awaitable[None]]
+) -> tuple[SourceState, asyncio.Task[None]]:
+    state = SourceState(source.name)
+
+    async def read_regularly() -> None:
+        try:
+            while True:
+                await look(source, state)
+                await aligned_sleep(source.interval)
+        finally:
+            await source.close()
+
+    return state, asyncio.create_task(read_regularly(), name=f"attribution {source.name}")

@@ -1,0 +1,209 @@
+"""Pods from the kubelet's pod-resources API: the containers that it gave devices to, also those without a process.
+
+`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsed.errors import AttributionError, GrpcError
+from pulsed.model.gpu import device_key, profile_key
+from pulsed.model.owner import Owner, pod
+from pulsed.owners.attribution.grpc_call import unary_call
+from pulsed.owners.attribution.source import Claims
+from pulsed.protobuf import fields
+
+if TYPE_CHECKING:  # most hosts have no cluster
+    from pulsed.kubernetes.device_claims import ClaimedDevice, DeviceClaims
+
+
+LIST = "/v1.PodResourcesLister/List"
+
+MAX_BYTES = 16 * 1024 * 1024
+"""A larger response is refused; the kubelet's own client has this limit, too."""
+
+_GPU = re.compile(r"(?:gpu-|mig-|nvidia[0-9])", re.IGNORECASE)
+"""How ids of GPUs begin: UUIDs of NVIDIA's device plugin, device files of GKE's. Other plugins use numbers."""
+
+DRA_DRIVER = "gpu.nvidia.com"
+"""The name of NVIDIA's DRA driver."""
+
+_DRA_GPU = re.compile(r"gpu-([0-9]{1,4})(?:-mig-([0-9a-z.-]{1,40})-[0-9]{1,4}-[0-9]{1,4})?")
+"""A device of that driver: the number of the GPU's device file (k8s-dra-driver-gpu#563); of a MIG instance also its
+profile, the profile's number, and placement, from which the number of the instance does not follow."""
+
+
+class PodResources(NamedTuple):
+    """What the kubelet has assigned to containers.
+
+    Attributes:
+        named: owner and name of each GPU of a device plugin.
+        claimed: owner and device of each ResourceClaim on GPUs.
+    """
+
+    named: list[tuple[Owner, str]]
+    claimed: list[tuple[Owner, ClaimedDevice]]
+
+
+def parse_pod_resources(response: bytes) -> PodResources:
+    """Return what is assigned to containers.
+
+    Args:
+        response: a ListPodResourcesResponse.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    from pulsed.kubernetes.device_claims import ClaimedDevice
+
+    found = PodResources([], [])
+    for resources in _each(memoryview(response), 1):
+        name, namespace = _text(resources, 1), _text(resources, 2)
+        for container in _each(resources, 3):
+            owner = pod(namespace, name, _text(container, 1))
+            for devices in _each(container, 2):  # ContainerDevices
+                names = (str(content, "utf-8", "replace") for content in _each(devices, 2))
+                found.named.extend((owner, each) for each in names if _GPU.match(each))
+            for resource in _each(container, 5):  # DynamicResource
+                claim = (_text(resource, 2), _text(resource, 1))
+                found.claimed.extend(
+                    (owner, ClaimedDevice(*claim, _text(each, 3), _text(each, 4)))
+                    for each in _each(resource, 4)  # ClaimResource
+                    if _text(each, 2) == DRA_DRIVER
+                )
+    return found
+
+
+class DeviceKeys(NamedTuple):
+    """The keys of a GPU that is assigned.
+
+    Attributes:
+        names: empty if it cannot be identified.
+        are_certain: whether every source of readings finds the GPU by them.
+    """
+
+    names: tuple[str, ...]
+    are_certain: bool
+
+
+def keys_of_named(name: str) -> DeviceKeys:
+    """Return the key of a GPU of a device plugin."""
+    key = device_key(name)
+    return DeviceKeys((key,) if key else (), key is not None)
+
+
+def keys_of_claimed(device: str, attributes: Mapping[str, str]) -> DeviceKeys:
+    """Return the keys of a device of NVIDIA's DRA driver.
+
+    A MIG instance has the key of its profile on its board, too: not every source has UUIDs of instances, and the driver
+    publishes none of those that it creates on demand.
+
+    Args:
+        device: its name in the pool.
+        attributes: of its ResourceSlice; empty if they are unknown.
+    """
+    name = _DRA_GPU.fullmatch(device)
+    board = attributes.get("parentUUID", "") or (f"nvidia{name[1]}" if name else "")
+    profile = attributes.get("profile", "") or (name[2] or "" if name else "")
+    own = device_key(attributes.get("uuid", "") or ("" if profile else board))
+    shared = profile_key(key, profile) if profile and (key := device_key(board)) else None
+    return DeviceKeys(tuple(filter(None, (own, shared))), own is not None and not profile)
+
+
+def _each(message: memoryview, number: int) -> Iterator[memoryview]:
+    return (content for each, content in fields(message) if each == number)
+
+
+def _text(message: memoryview, number: int) -> str:
+    """Return a text field; of several, the last one counts."""
+    text = ""
+    for content in _each(message, number):
+        text = str(content, "utf-8", "replace")
+    return text
+
+
+@dataclass(unsafe_hash=True)
+class Kubelet:
+    """The kubelet of this host.
+
+    Args:
+        socket: path of its pod-resources socket. Without its directory the source is absent, which is normal.
+        interval: seconds between two looks.
+        claims: what the Kubernetes API has of claimed devices; None: their names count.
+    """
+
+    socket: str
+    interval: float = 10.0
+    claims: DeviceClaims | None = None
+    name: str = "kubelet"
+    _has_assigned: bool = field(default=False, init=False, compare=False)  # then it assigns all GPUs of the host
+    _unknown: int = field(default=0, init=False, compare=False)  # GPUs that the last look could not identify
+
+    @property
+    def absence(self) -> str:
+        """A host without Kubernetes, or a container."""
+        return f"there is no kubelet; in a container, mount {Path(self.socket).parent}"
+
+    async def read(self) -> Claims | None:
+        """Return the containers with GPUs; None on a host without a kubelet.
+
+        It is complete once there was one: a node may have no GPU that the kubelet assigns.
+
+        Raises:
+            AttributionError: the kubelet is stopped, does not answer, or refuses.
+        """
+        if not self._has_directory():
+            return None
+        try:
+            response = await unary_call(self.socket, LIST, max_bytes=MAX_BYTES)
+        except OSError as error:
+            remedy = "check that the kubelet runs, and attribution.kubelet.socket"
+            if isinstance(error, PermissionError):
+                remedy = "only root may open it: run pulsed as root, or set attribution.kubelet.socket to off"
+            raise AttributionError(f"{self.socket} cannot be used: {error.strerror or error}", remedy) from None
+        except GrpcError as error:
+            raise AttributionError(error.args[0], error.remedy) from None
+        try:
+            found = await asyncio.to_thread(parse_pod_resources, response)
+        except ValueError as error:
+            raise AttributionError(f"the response of {self.socket} is malformed: {error}") from None
+        return await self._claims(found)
+
+    async def _claims(self, found: PodResources) -> Claims:
+        """Return the owners of devices by their keys, complete if no device may be one of another key."""
+        from pulsed.kubernetes.device_claims import PublishedDevice
+
+        devices = {device for _, device in found.claimed}
+        known = await self.claims.find(devices) if self.claims is not None and devices else {}
+        if self.claims is None or self.claims.error:
+            known = {**dict.fromkeys(devices, PublishedDevice()), **known}
+        used = [each for each in found.claimed if each[1] in known and not known[each[1]].is_administrative]
+        given = [(owner, keys_of_named(name)) for owner, name in found.named]
+        given += [(owner, keys_of_claimed(device.device, known[device].attributes)) for owner, device in used]
+        owners: dict[str, dict[Owner, None]] = {}
+        for owner, keys in given:
+            for key in keys.names:
+                owners.setdefault(key, {})[owner] = None
+        self._has_assigned = self._has_assigned or bool(owners)
+        unknown = sum(not keys.names for _, keys in given)
+        self._unknown, new = unknown, max(0, unknown - self._unknown)
+        is_complete = self._has_assigned and devices <= known.keys() and all(keys.are_certain for _, keys in given)
+        rejected = {"unknown_device": new} if new else {}
+        return Claims({key: tuple(each) for key, each in owners.items()}, is_complete, rejected)
+
+    def _has_directory(self) -> bool:
+        try:
+            return Path(self.socket).parent.is_dir()
+        except OSError:  # it may not be looked at; opening the socket has the reason
+            return True
+
+    async def close(self) -> None:
+        """End requests to the Kubernetes API."""
+        if self.claims is not None:
+            await self.claims.close()

@@ -1,0 +1,314 @@
+"""Completes the pods among owners from the Kubernetes API: UID, workload, labels.
+
+The API server is read beside the ticks. While it does not answer, pods keep what is known of them, also from before a
+restart, and new ones have no workload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
+from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
+from pulsed.kubernetes.shared_watch import WatchReader
+from pulsed.kubernetes.workload_resolver import (
+    MISSING_SECONDS,
+    KnownController,
+    WorkloadReference,
+    WorkloadResolver,
+)
+from pulsed.model.owner import Owner
+from pulsed.owners.attribution.source import SourceState
+from pulsed.pauses import Backoff
+
+log = logging.getLogger(__name__)
+
+NAME = "kubernetes"
+"""Name of the source in `pulsed_attribution_*`."""
+
+MAX_PODS = 16384
+"""Pods that are resolved at a time; more have no workload."""
+
+MAX_LABELS = 16
+"""Labels of a pod that are kept."""
+
+MAX_CONCURRENT = 10
+"""Requests to the API server at a time."""
+
+FORGOTTEN_SECONDS = 600.0
+"""A pod is forgotten if it was not looked up for so long, and up to twice as long."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """Which pods are read, and what of them.
+
+    Attributes:
+        node: whose pods are watched; empty: those of all nodes.
+        name_labels: labels that name the workload, the first that a pod has.
+        kinds: as for `WorkloadResolver`.
+        labels: names of labels that owners get; a `*` at the end stands for any characters.
+    """
+
+    node: str
+    name_labels: tuple[str, ...] = ()
+    kinds: tuple[ObjectKind, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The selector of the pods."""
+        return {"fieldSelector": f"spec.nodeName={self.node}"} if self.node else {}
+
+    def read(self, item: JsonObject) -> PodMetadata:
+        """Return what is used of a pod in JSON."""
+        return pod_metadata(item, lambda label: label in self.name_labels or self._is_shown(label))
+
+    def shown(self, pod: PodMetadata) -> tuple[tuple[str, str], ...]:
+        """Return the labels of a pod that owners get, in order of their names."""
+        return tuple(pair for pair in sorted(pod.labels.items()) if self._is_shown(pair[0]))[:MAX_LABELS]
+
+    def workload(self, pod: PodMetadata, resolved: WorkloadReference) -> WorkloadReference:
+        """Return the workload of a pod: a label of the pod may name it."""
+        name = next((pod.labels[label] for label in self.name_labels if pod.labels.get(label)), resolved.name)
+        return resolved._replace(name=name)
+
+    def _is_shown(self, label: str) -> bool:
+        return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
+
+
+class KnownPods(NamedTuple):
+    """What is known of pods that are owners.
+
+    Attributes:
+        time: when the API server was last known to confirm it, in Unix seconds; None: never.
+    """
+
+    time: float | None = None
+    pods: Sequence[PodMetadata] = ()
+    controllers: Sequence[KnownController] = ()
+
+
+@dataclass(slots=True)
+class _OwnerPod:
+    """A pod that is an owner.
+
+    Attributes:
+        pod: as last read; None until it is.
+        workload: None until it is resolved.
+        is_wanted: whether it was looked up since the last sweep.
+    """
+
+    pod: PodMetadata | None = None
+    workload: WorkloadReference | None = None
+    is_wanted: bool = True
+
+
+class PodWorkloads:
+    """The pods that are owners of GPUs.
+
+    Args:
+        changed: called when owners are others than before.
+        clock: returns monotonic seconds.
+        wall: returns the Unix time.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: PodSettings,
+        changed: Callable[[], None] = lambda: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        self.settings = settings
+        self._changed, self._clock, self._wall = changed, clock, wall
+        self._resolver = WorkloadResolver(client, settings.kinds, clock)
+        self._watch = WatchReader(
+            client,
+            "/api/v1/pods",
+            settings.query,
+            settings.read,
+            self._take_watched,
+            is_paged=not settings.node,
+            sleep=sleep,
+            random=random,
+        )
+        self._owners: dict[tuple[str, str], _OwnerPod] = {}
+        self._denied: dict[ObjectKind, float] = {}  # until when these kinds are not requested again
+        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
+        self._next_sweep = clock() + FORGOTTEN_SECONDS
+        self._wake = asyncio.Event()
+        self._state, self._error = SourceState(NAME), ""
+
+    @property
+    def known(self) -> KnownPods:
+        """What is known now, for `restore` by a later run."""
+        pods = [known.pod for known in self._owners.values() if known.pod is not None]
+        return KnownPods(self._state.last_success, pods, self._resolver.known)
+
+    def restore(self, known: KnownPods) -> None:
+        """Use what an earlier run knew, until the API server answers."""
+        self._state.last_success = known.time
+        self._resolver.restore(known.controllers)
+        for pod in known.pods[:MAX_PODS]:
+            owner = self._owners[pod.namespace, pod.name] = _OwnerPod(is_wanted=False)
+            self._take(owner, pod)
+
+    @property
+    def state(self) -> SourceState:
+        """Whether the API server answers, as of a source of attribution."""
+        self._state.message = self._watch.error or self._error
+        self._state.up = self._watch.is_listed and not self._state.message
+        return self._state
+
+    def complete(self, owner: Owner) -> Owner:
+        """Return an owner with what is known of its pod, and begin to resolve one that is not. Does not wait."""
+        if owner.kind != "pod":
+            return owner
+        key = (owner.namespace, owner.name)
+        known = self._owners.get(key)
+        if known is None:
+            if len(self._owners) >= MAX_PODS:
+                return owner
+            known = self._owners[key] = _OwnerPod()
+            self._take(known, self._watch.objects.get(key))
+            self._wake.set()
+        known.is_wanted = True
+        if known.pod is None or owner.uid not in ("", known.pod.uid):
+            return owner
+        kind, name = known.workload or ("", "")
+        labels = self.settings.shown(known.pod)
+        return replace(owner, uid=known.pod.uid, workload=name, workload_kind=kind, labels=labels)
+
+    async def run(self) -> None:
+        """Watch and resolve pods until cancelled."""
+        watching = asyncio.create_task(self._watch.run(), name="watch of pods")
+        try:
+            while True:
+                if self._clock() >= self._paused_until:
+                    try:
+                        await self._resolve_all()
+                    except Exception:  # names are lost until the next attempt; ending here would freeze them for good
+                        log.exception("internal error in the names of workloads; please report it")
+                        self._count("internal")
+                        self._paused_until = self._clock() + _LONGEST_PAUSE
+                self._sweep()
+                await self._wait()
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    def _take_watched(self) -> None:
+        """Take over the pods of the watch."""
+        if not self._watch.error:
+            self._state.last_success = self._wall()
+        else:
+            self._count("forbidden" if self._watch.is_denied else "unavailable")
+        changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
+        if changed:
+            self._wake.set()
+            self._changed()
+
+    def _take(self, known: _OwnerPod, pod: PodMetadata | None) -> bool:
+        """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
+
+        What is known of a pod outlives it.
+        """
+        if pod is None or pod is known.pod:
+            return False
+        before = known.pod
+        if before is not None and before.controller != pod.controller:
+            known.workload = None
+        known.pod = pod
+        return self._name(known) or pod != before
+
+    def _name(self, known: _OwnerPod) -> bool:
+        """Name the workload of a pod if that needs no request; return whether the name changed."""
+        workload = self._resolver.walk(known.pod) if known.pod is not None else None
+        if known.pod is None or not isinstance(workload, WorkloadReference):
+            return False
+        before, known.workload = known.workload, self.settings.workload(known.pod, workload)
+        return known.workload != before
+
+    async def _resolve_all(self) -> None:
+        """Request what is missing to name the workloads of all owners, each object once."""
+        self._denied = {kind: until for kind, until in self._denied.items() if until > self._clock()}
+        waiting: dict[tuple[str, Controller], list[_OwnerPod]] = {}
+        for known in self._owners.values():
+            if known.pod is not None and known.is_wanted:
+                missing = self._resolver.walk(known.pod, renews=True)
+                if isinstance(missing, Controller):
+                    waiting.setdefault((known.pod.namespace, missing), []).append(known)
+        limit = asyncio.Semaphore(MAX_CONCURRENT)
+
+        async def name(pods: Sequence[_OwnerPod]) -> None:
+            async with limit:
+                if pods[0].pod is not None and self._clock() >= self._paused_until:
+                    await self._request(pods[0].pod)
+            named = [self._name(known) for known in pods]
+            if any(named):
+                self._changed()
+
+        await asyncio.gather(*map(name, waiting.values()))
+        if self._clock() < self._paused_until:
+            return
+        if not self._denied:
+            self._error = ""
+        self._backoff.reset()
+
+    async def _request(self, pod: PodMetadata) -> None:
+        """Request what controls a pod, unless it is known, or of a kind that was denied."""
+        controller = self._resolver.walk(pod, renews=True)
+        if not isinstance(controller, Controller) or controller.kind in self._denied:
+            return
+        try:
+            await self._resolver.resolve(pod)
+        except AccessDenied as error:
+            if isinstance(denied := self._resolver.walk(pod, renews=True), Controller):
+                self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
+            self._fail("forbidden", error)
+        except KubernetesError as error:
+            if self._clock() >= self._paused_until:  # others that failed at the same time are no further failures
+                self._paused_until = self._clock() + self._backoff.next()
+            self._fail("unavailable", error)
+
+    async def _wait(self) -> None:
+        """Wait until there is a new pod, the pause after a failure is over, or objects may have other controllers."""
+        pause = self._paused_until - self._clock()
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({waking}, timeout=pause if pause > 0.0 else MISSING_SECONDS)
+        finally:
+            waking.cancel()
+        self._wake.clear()
+
+    def _fail(self, reason: str, error: KubernetesError) -> None:
+        if (message := str(error)) != self._error:
+            log.warning("workloads of pods cannot be resolved", extra={"error": message})
+        self._error = message
+        self._count(reason)
+
+    def _count(self, reason: str) -> None:
+        self._state.errors[reason] = self._state.errors.get(reason, 0) + 1
+
+    def _sweep(self) -> None:
+        """Forget pods that are no owners any more: all others are looked up again after every change."""
+        if self._clock() < self._next_sweep:
+            return
+        self._next_sweep = self._clock() + FORGOTTEN_SECONDS
+        self._owners = {key: known for key, known in self._owners.items() if known.is_wanted}
+        for known in self._owners.values():
+            known.is_wanted = False
+        self._changed()

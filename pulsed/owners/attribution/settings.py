@@ -1,0 +1,100 @@
+"""Settings of attribution: where the owners of GPUs are read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pulsed.config.settings import Duration, Kind, ListKind, Settings, Switch, not_empty, setting
+from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
+
+CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
+SocketOrOff = Annotated[str, Kind("socket", "the path of a Unix socket, or off", not_empty, "text")]
+Directories = Annotated[
+    tuple[str, ...], ListKind("directory", "names of directories, one or a list", not_empty, "file")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings(Settings):
+    """Jobs from mapping directories: a file per GPU, which a job's prolog writes and its epilog removes."""
+
+    directories: Directories = setting(
+        ("/run/pulsed/jobs", "/run/gpustat"),
+        "Directories of this host; the first with a job of a GPU decides: pulsed's own, jobstats', or "
+        "dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID, and contain "
+        "job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
+    )
+    interval: Duration = setting(1.0, "Time between two looks; five times as long without the directory.")
+    squeue: CommandOrOff = setting(
+        "squeue",
+        "Slurm's `squeue`, which looks up once what a job's file lacks: user, account, partition, name, "
+        "array. `off`: nothing does.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings(Settings):
+    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root."""
+
+    socket: SocketOrOff = setting(
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        "Socket of the kubelet, or `off`. Hosts without its directory have no kubelet. In containers, mount "
+        "the directory: the kubelet replaces the socket when it restarts.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PodWorkloadSettings(Settings):
+    """What controls the pods that have GPUs, such as a Deployment, from the Kubernetes API."""
+
+    enabled: Switch = setting(
+        False,
+        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else "
+        "the pod's controller, else the pod. While the API server does not answer, new pods have none.",
+    )
+    name_labels: LabelNames = setting(
+        (),
+        "Labels of pods that name the workload instead; the first that a pod has. The kind stays.",
+        example=("app.kubernetes.io/name",),
+    )
+    kinds: ObjectKinds = setting(
+        (),
+        "Further kinds of controllers, as `Kind.group`, whose own controller is the workload if its kind is "
+        "listed, too. Needs get of them. LeaderWorkerSet needs StatefulSet.apps, too.",
+        example=("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io"),
+    )
+    pod_labels: LabelPatterns = setting(
+        (),
+        "Labels of pods that `pulsed_gpu_owner_info` has as `label_NAME`, at most 16 a pod.",
+        example=("team", "app.kubernetes.io/*"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionSettings(Settings):
+    """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
+
+    kubelet: KubeletSettings = setting(
+        KubeletSettings(),
+        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, where `workloads` or the "
+        "discovery of exporters use the API server, devices of DRA have their UUIDs, not only names.",
+    )
+    workloads: PodWorkloadSettings = setting(
+        PodWorkloadSettings(),
+        "Workloads of pods, from the Kubernetes API (`kubernetes`). Needs get, list and watch of pods,"
+        " and get of ReplicaSets and Jobs.",
+    )
+    processes: Switch = setting(
+        False,
+        "Publish the processes of jobs and pods at `/processes`, with the source `nvml` also those that use "
+        "a GPU: user, memory, start, memory and activity per GPU, and command line without what looks like "
+        "a secret. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit.",
+    )
+    process_owners: Switch = setting(
+        False,
+        "With the source `nvml`: process groups, or their Slurm jobs, own the GPUs that they use and that "
+        "no other source of this host has an owner for. For workstations and hosts with few, long programs. "
+        "In containers, needs hostPID.",
+    )
+    jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")

@@ -1,0 +1,206 @@
+"""Bars, trends of blocks, line charts of braille dots, and the view of nine charts over all GPUs, a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from math import isfinite
+from typing import NamedTuple, TypeVar
+
+from pulsed.present.terminal.line import BRAILLE, Line, Segment, fitting, joined, left, line, styled
+from pulsed.present.terminal.model import GpuRow, Model, ratio, total
+from pulsed.present.terminal.numbers import Number, duration
+from pulsed.present.terminal.view_state import ViewState
+
+T = TypeVar("T")
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of a braille character by row and column."""
+
+
+def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> list[Segment]:
+    """Return a bar with brackets, `width` cells in all.
+
+    It is solid up to `lower` and hatched from there to `upper`; without any number it is hatched all over. A known 0 is
+    a tick at the origin. `mark` is the place of another number, which is drawn where the bar is empty.
+    """
+    size = max(width - 2, 1)
+    if lower is None:
+        return [Segment("["), Segment(("/ " * size)[:size], "stale"), Segment("]")]
+    solid = _cells(lower, size)
+    hatched = max(_cells(lower if upper is None else upper, size) - solid, 0)
+    empty = ["·"] * (size - solid - hatched)
+    if mark is not None and isfinite(mark) and empty:
+        place = min(round(mark * size), size) - 1 - solid - hatched
+        if place >= 0:
+            empty[place] = "|"
+    if not solid and not hatched and lower == 0 and empty[0] == "·":
+        empty[0] = "▏"
+    parts = (("[", ""), ("█" * solid, style), ("▒" * hatched, style), ("".join(empty), "dim"), ("]", ""))
+    return [Segment(*part) for part in parts]
+
+
+def _cells(ratio: float, size: int) -> int:
+    """Return the cells of a ratio; one at least if it is not 0."""
+    if not isfinite(ratio) or ratio <= 0:
+        return 0
+    return min(max(round(ratio * size), 1), size)
+
+
+def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
+    """Return the values in at most `count` parts of about the same length, in their order."""
+    size = min(len(values), max(count, 0))
+    return [values[at * len(values) // size : (at + 1) * len(values) // size] for at in range(size)]
+
+
+def trend(values: Sequence[Number], width: int, top: float | None = None) -> str:
+    """Return values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
+
+    More values than `width` are means of several.
+
+    Args:
+        top: value of full height; None: the largest of the values.
+    """
+    shown = [_mean([value for value in part if value is not None]) for part in parts(values, width)]
+    full = top if top is not None else max((value for value in shown if value is not None), default=0.0)
+    return "".join(" " if value is None else _block(value, full) for value in shown).rjust(max(width, 0))
+
+
+def _mean(known: Sequence[float]) -> Number:
+    return sum(known) / len(known) if known else None
+
+
+def _block(value: float, full: float) -> str:
+    level = int(value / full * len(_LEVELS)) if full > 0 else 0
+    return _LEVELS[max(0, min(level, len(_LEVELS) - 1))]
+
+
+class Curve(NamedTuple):
+    """Values from the oldest to the newest, None in gaps, and the style of their line."""
+
+    values: Sequence[Number]
+    style: str
+
+
+def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[Line]:
+    """Return the curves in `width` x `height` cells, from 0 to `top`; a gap stays empty. Later curves are above."""
+    bits = [[0] * width for _ in range(height)]
+    styles = [[""] * width for _ in range(height)]
+    for curve in curves:
+        before: int | None = None
+        for x, value in enumerate(_columns(curve.values, 2 * width)):
+            if value is None:
+                before = None
+                continue
+            y = round((1 - max(0.0, min(value / top, 1.0))) * (4 * height - 1)) if top > 0 else 4 * height - 1
+            for dot in _between(y if before is None else before, y):
+                bits[dot // 4][x // 2] |= _DOTS[dot % 4][x % 2]
+                styles[dot // 4][x // 2] = curve.style
+            before = y
+    return [_line(*row) for row in zip(bits, styles, strict=True)]
+
+
+def _columns(values: Sequence[Number], count: int) -> list[Number]:
+    """Return one value per column of dots: the largest of its values, which is None only if all are."""
+    size = len(values)
+    begins = [column * size // count for column in range(count + 1)]
+    pieces = [values[begins[at] : max(begins[at + 1], begins[at] + 1)] for at in range(count)]
+    return [max((value for value in piece if value is not None), default=None) for piece in pieces]
+
+
+def _between(before: int, now: int) -> range:
+    """Return the rows of dots from one point to the next, without the first."""
+    if before == now:
+        return range(now, now + 1)
+    return range(before + 1, now + 1) if before < now else range(now, before)
+
+
+def _line(row: Sequence[int], styles: Sequence[str]) -> Line:
+    runs = [at for at in range(len(row)) if not at or styles[at] != styles[at - 1]]
+    marks = [chr(BRAILLE + bits) if bits else " " for bits in row]
+    ends = [*runs[1:], len(row)]
+    return Line([Segment("".join(marks[at:end]), styles[at]) for at, end in zip(runs, ends, strict=True)])
+
+
+COLUMNS = 3
+
+COLOURS = 8
+"""GPUs with a colour of their own. Of more the range is drawn, and the selected one."""
+
+
+class Plot(NamedTuple):
+    """A chart: titles, and the fields whose sum is drawn; `is_link`: over the capacity of the PCIe link."""
+
+    title: str
+    short: str
+    fields: tuple[str, ...]
+    is_link: bool = False
+
+
+PLOTS: tuple[Plot, ...] = (
+    Plot("Real utilization", "Real", ("real_utilization_ratio",)),
+    Plot("GPU util (driver)", "GPU util", ("gpu_utilization_ratio",)),
+    Plot("Graphics engine", "GR", ("graphics_engine_active_ratio",)),
+    Plot("SM active", "SM", ("sm_active_ratio",)),
+    Plot("SM occupancy", "Occupancy", ("sm_occupancy_ratio",)),
+    Plot("Tensor", "Tensor", ("tensor_active_ratio",)),
+    Plot("DRAM", "DRAM", ("dram_active_ratio",)),
+    Plot("Copy (memory util)", "Copy", ("memory_utilization_ratio",)),
+    Plot("PCIe RX+TX of link", "PCIe", ("pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"), True),
+)
+"""In rows of three."""
+
+PLOT_FIELDS: tuple[str, ...] = tuple(name for each in PLOTS for name in each.fields)
+
+
+def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return nine charts with a shared legend."""
+    chart_width, chart_height = (width - 2) // COLUMNS, max((height - 1) // COLUMNS - 1, 1)
+    selected = view.current(gpus)
+    lines: list[Line] = []
+    for row in range(0, len(PLOTS), COLUMNS):
+        charts = [_chart(each, gpus, selected, chart_width, chart_height) for each in PLOTS[row : row + COLUMNS]]
+        lines += [joined(parts, " ") for parts in zip(*charts, strict=True)]
+    return [*lines[: height - 1], _legend(model, gpus, selected, view, width)]
+
+
+def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Line]:
+    curves = [Curve(_values(each, gpu), f"series{number}") for number, gpu in enumerate(gpus)]
+    curves = [curve for curve in curves if any(value is not None for value in curve.values)]
+    full = f"{each.title} 0..100 %"
+    title = styled(left(full if len(full) <= width else each.short, width), "title")
+    if not curves:
+        return [title, styled(left("no history", width), "dim"), *[line(" " * width)] * (height - 1)]
+    if len(gpus) > COLOURS:
+        chosen = [] if selected is None else [Curve(_values(each, selected), "select")]
+        curves = [*_range([curve.values for curve in curves]), *chosen]
+    return [title, *chart(curves, width, height, 1.0)]
+
+
+def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
+    """Return the lowest and the highest value of several GPUs, whose newest values are of the same moment."""
+    rows = [*zip_longest(*map(reversed, columns))][::-1]
+    known = [[value for value in row if value is not None] for row in rows]
+    return [Curve([end(row, default=None) for row in known], "dim") for end in (min, max)]
+
+
+def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
+    if not set(each.fields) <= gpu.history.fields.keys():
+        return []
+    values = [total(parts) for parts in zip(*(gpu.history.fields[name] for name in each.fields), strict=True)]
+    if not each.is_link:
+        return values
+    link = gpu.last("pcie_link_bytes_per_second")
+    return [ratio(value, None if link is None else 2 * link) for value in values]
+
+
+def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, view: ViewState, width: int) -> Line:
+    if len(gpus) <= COLOURS:
+        items = [(5, styled(f"━ {model.label(gpu)}", f"series{number}")) for number, gpu in enumerate(gpus)]
+    else:
+        items = [(5, styled(f"━ lowest and highest of {len(gpus)} GPUs", "dim"))]
+        if selected is not None:
+            items.append((6, styled(f"━ GPU {model.label(selected)}", "select")))
+    return fitting([*items, (9, line(f"last {duration(view.window)}"))], width)

@@ -1,0 +1,302 @@
+"""One GPU: every metric with its trend, health with evidence and remedy, accounts, owners and identity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pulsed.present.terminal.charts import bar, parts, trend
+from pulsed.present.terminal.fleet import DRIVER, fleet
+from pulsed.present.terminal.line import Line, Segment, joined, left, line, right, styled, wrapped
+from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
+from pulsed.present.terminal.numbers import Number, duration, field_text_with_unit, metric, percent, rate, whole
+from pulsed.present.terminal.view_state import ViewState
+from pulsed.present.terminal.words import (
+    BOTTLENECK_MARKS,
+    BOTTLENECKS,
+    bottleneck_style,
+    class_words,
+    health_words,
+    real_words,
+    words,
+)
+
+HEALTH_ORDER = ("crit", "hot", "warn", "info", "unknown", "ok")
+"""The worst first."""
+
+MINI_FLEET_FROM = 140
+"""Width from which the other GPUs are beside the one."""
+
+MINI_FLEET_WIDTH = 46
+
+
+class Metric(NamedTuple):
+    """A row: title, the field of value and history, and what a full bar is.
+
+    Attributes:
+        top: a number, a field of the GPU's document, or a derived number of the GPU; None: no bar.
+        is_optional: left out without reading and history, as not every GPU has it.
+    """
+
+    title: str
+    field: str
+    top: str | float | None = 1.0
+    is_optional: bool = False
+
+
+GROUPS: Mapping[str, tuple[Metric, ...]] = {
+    "Utilization": (
+        Metric("Real", "real_utilization_ratio"),
+        Metric("Saturation", "saturation_ratio"),
+        Metric("GPU util (driver)", DRIVER),
+        Metric("Graphics engine", "graphics_engine_active_ratio"),
+        Metric("Copy (memory util)", "memory_utilization_ratio"),
+    ),
+    "SM and pipes": (
+        Metric("SM active", "sm_active_ratio"),
+        Metric("SM occupancy", "sm_occupancy_ratio"),
+        Metric("Tensor", "tensor_active_ratio"),
+        Metric("Tensor half (HMMA)", "tensor_hmma_active_ratio", is_optional=True),
+        Metric("Tensor integer (IMMA)", "tensor_imma_active_ratio", is_optional=True),
+        Metric("Tensor FP64 (DFMA)", "tensor_dfma_active_ratio", is_optional=True),
+        Metric("FP64", "fp64_active_ratio"),
+        Metric("FP32", "fp32_active_ratio"),
+        Metric("FP16", "fp16_active_ratio"),
+        Metric("Integer", "integer_active_ratio", is_optional=True),
+    ),
+    "Memory": (
+        Metric("DRAM active", "dram_active_ratio"),
+        Metric("Memory used", "memory_used_bytes", "memory_bytes"),
+        Metric("Memory clock", "memory_clock_hertz", "memory_clock_max_hertz"),
+        Metric("Memory temperature", "memory_temperature_celsius", 100.0),
+    ),
+    "Interconnect and power": (
+        Metric("PCIe receive", "pcie_receive_bytes_per_second", "pcie_link_bytes_per_second"),
+        Metric("PCIe transmit", "pcie_transmit_bytes_per_second", "pcie_link_bytes_per_second"),
+        Metric("NVLink receive", "nvlink_receive_bytes_per_second", None),
+        Metric("NVLink transmit", "nvlink_transmit_bytes_per_second", None),
+        Metric("C2C receive", "c2c_receive_bytes_per_second", None, is_optional=True),
+        Metric("C2C transmit", "c2c_transmit_bytes_per_second", None, is_optional=True),
+        Metric("Power", "power_watts", "power_limit_watts"),
+        Metric("Temperature", "temperature_celsius", 100.0),
+        Metric("SM clock", "sm_clock_hertz", "sm_clock_max_hertz"),
+        Metric("Energy", "energy_joules_total", None),
+    ),
+}
+"""Rows by group."""
+
+HISTORY_FIELDS: tuple[str, ...] = tuple(each.field for group in GROUPS.values() for each in group)
+"""Fields whose history is shown, where it is kept."""
+
+_VARIABLES = {
+    "sm": "SM", "tensor": "tensor", "dram": "DRAM", "graphics_engine": "engine", "fp64": "FP64",
+    "real_utilization": "real utilization", "io": "PCIe", "media": "media",
+}  # fmt: skip
+"""Variables of the rules of classes."""
+
+
+def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return the selected GPU, from `view.scroll` on."""
+    gpu = view.current(gpus)
+    if gpu is None:
+        return [styled("no GPU", "dim")]
+    if width >= MINI_FLEET_FROM and len(gpus) > 1:
+        blank = [Line()] * height
+        beside = [*fleet(model, view, gpus, MINI_FLEET_WIDTH, height).lines, *blank][:height]
+        lines = [*view.scrolled(list(_lines(gpu, width - MINI_FLEET_WIDTH - 3)), height), *blank][:height]
+        return [
+            joined([one.fitted(MINI_FLEET_WIDTH), styled(" │ ", "dim"), other])
+            for one, other in zip(beside, lines, strict=True)
+        ]
+    return view.scrolled(list(_lines(gpu, width)), height)
+
+
+def _lines(gpu: GpuRow, width: int) -> Iterator[Line]:
+    title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
+    yield joined([styled(title, "title"), line(health_words(gpu)), line(f"RU {real_words(gpu)}")], "   ")
+    yield class_words(gpu)
+    if not gpu.stale:
+        for reason in class_reasons(gpu.class_reason):
+            yield from wrapped(reason, width, "  ")
+    yield from _missing_and_limit(gpu.detail, width)
+    if gpu.use == "held" and gpu.class_age is not None:
+        yield styled(f"idle but held for {duration(gpu.class_age)}", "warn")
+    yield from _health(gpu.detail, width)
+    yield from _table(gpu, width)
+    yield from _class_strip(gpu, width)
+    yield from _accounting(gpu.detail)
+    yield from _owners(gpu.detail)
+    yield from _identity(gpu)
+
+
+def class_reasons(reason: Document) -> Iterator[str]:
+    """Yield why a GPU has its class, from `/gpus/{gpu}/class`, which is empty if the daemon has no such route.
+
+    It is the rule that holds, with the values that it compares; of an unknown class the inputs that would decide it.
+    """
+    if not reason:
+        return
+    raw, candidates = reason["raw_class"], reason["candidates"]
+    if candidates:
+        yield f"unknown: the inputs allow {', '.join(map(words, candidates))}"
+        if inputs := reason["deciding_inputs"]:
+            yield f"these inputs would decide it: {', '.join(_input(name, each) for name, each in inputs.items())}"
+        return
+    if raw != reason["class"]:
+        yield f"the newest sample alone is {words(raw)}; a class changes when it lasts"
+    rule = next(rule for rule in reason["rules"] if rule["holds"] is not False)
+    conditions = ", ".join(map(_condition, rule["conditions"]))
+    yield f"rule of {words(rule['class'])}: {conditions or 'no other rule matches'}"
+
+
+def _condition(condition: Document) -> str:
+    variable, low = condition["variable"], condition["low"]
+    field = "_bytes_per_second" if variable == "io" else "_ratio"
+    value = field_text_with_unit(field, low if low == condition["high"] else None)
+    threshold = field_text_with_unit(field, condition["threshold"])
+    c2c = " and C2C" if any(each.startswith("c2c_") for each in condition["inputs"]) else ""
+    return f"{_VARIABLES.get(variable) or variable}{c2c} {value} ({condition['comparison']} {threshold})"
+
+
+def _input(name: str, quantity: Document) -> str:
+    fields = quantity["fields"]
+    return f"{name} (DCGM field {fields[0]['id']})" if fields else name
+
+
+def _missing_and_limit(detail: Document, width: int) -> Iterator[Line]:
+    if missing := detail.get("real_utilization", {}).get("missing_inputs"):
+        yield from wrapped(f"missing: {', '.join(missing)}; `pulsed doctor` lists how to supply them", width, "  ")
+    saturation = detail.get("saturation", {})
+    if saturation.get("limiting_resource") not in (None, "unknown"):
+        shares = [f"{name} {percent(value)} %" for name, value in saturation["resources"].items() if value is not None]
+        yield line(f"  limited by {saturation['limiting_resource']}: {', '.join(shares)}")
+
+
+def _health(detail: Document, width: int) -> Iterator[Line]:
+    checks = detail.get("health", {}).get("checks", [])
+    for check in sorted(checks, key=lambda each: HEALTH_ORDER.index(each["state"])):
+        if check["state"] in ("ok", "unknown"):
+            yield from wrapped(check["message"], width, "  ")
+            continue
+        evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
+                             for name, value in check["evidence"].items())  # fmt: skip
+        since = "" if check["since"] is None else f" since {_date(check['since'])}"
+        for each in wrapped(f"{check['state'].upper()} {check['message']}{since}", width, ""):
+            yield each.styled(check["state"])
+        yield styled(f"  evidence: {evidence}", "dim")
+        yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
+    if unknown := sum(check["state"] == "unknown" for check in checks):
+        yield styled(f"  {unknown} of {len(checks)} checks are unknown: they have no data", "dim")
+
+
+def _date(time: str) -> str:
+    return time[:19].replace("T", " ")
+
+
+def _table(gpu: GpuRow, width: int) -> Iterator[Line]:
+    name_width, now_width = (26, 11) if width >= 70 else (18, 10)
+    bar_width = 18 if width >= 90 else 10 if width >= 60 else 0
+    trend_width = max(width - name_width - now_width - bar_width - 3, 0)
+    times = gpu.history.times
+    span = f" of {duration(times[-1] - times[0])}" if times else ""
+    for group, metrics in GROUPS.items():
+        max_title = left("of max" if bar_width else "", bar_width)
+        yield styled(f"{left(group, name_width)} {right('now', now_width)} {max_title} trend{span}", "title")
+        for each in metrics:
+            value, top = _value(gpu, each.field), _top(gpu, each.top)
+            past = gpu.history.fields.get(each.field, ())
+            if each.is_optional and value is None and all(one is None for one in past):
+                continue
+            now = f"{left(each.title, name_width)} {right(field_text_with_unit(each.field, value), now_width)} "
+            style = bottleneck_style(gpu) if each.field == "real_utilization_ratio" else ""
+            yield line(now, *_bar(gpu, each, value, top, bar_width), " ", Segment(trend(past, trend_width, top), style))
+    yield line(f"{left('PCIe replays', name_width)} {right(rate(gpu.replays_per_second), now_width)} /s")
+
+
+def _metric(detail: Document, name: str) -> Number:
+    value = detail.get("metrics", {}).get(name)
+    return value if isinstance(value, (int, float)) else None
+
+
+def _value(gpu: GpuRow, name: str) -> Number:
+    value = gpu.number(name)
+    return _metric(gpu.detail, name) if value is None and not gpu.stale else value
+
+
+def _top(gpu: GpuRow, top: str | float | None) -> Number:
+    if not isinstance(top, str):
+        return top
+    return gpu.last(top) if top in DERIVED else _metric(gpu.detail, top)
+
+
+def _bar(gpu: GpuRow, each: Metric, value: Number, top: Number, width: int) -> list[Segment]:
+    if not width or top is None:
+        return [Segment(" " * width)]
+    if each.field == "real_utilization_ratio":
+        return bar(width, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER))
+    return bar(width, "", ratio(value, top))
+
+
+def _class_strip(gpu: GpuRow, width: int) -> Iterator[Line]:
+    """Yield the class of each point as its mark."""
+    if not gpu.history.times:
+        return
+    times, classes = gpu.history.times, parts(gpu.history.fields.get("workload_class", ()), width)
+    legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
+    yield line(Segment(f"class over the last {duration(times[-1] - times[0])}: ", "title"), Segment(legend, "dim"))
+    yield Line([_class_mark(Counter(part).most_common(1)[0][0]) for part in classes])
+
+
+def _class_mark(workload: str | None) -> Segment:
+    """Return the mark of a class; a space for a gap."""
+    if workload is None:
+        return Segment(" ")
+    bottleneck = BOTTLENECKS.get(workload, "unknown")
+    return Segment(BOTTLENECK_MARKS.get(bottleneck, "?"), bottleneck)
+
+
+def _accounting(detail: Document) -> Iterator[Line]:
+    account = detail.get("accounting")
+    if not account or account["since"] is None:
+        return
+    counters = account["counters"]
+    seconds, joules = counters["workload_class_seconds"], counters["class_energy_joules"]
+    observed = counters["observed_seconds"] or 0.0
+    yield styled(f"Accounting since {_date(account['since'])}: observed {duration(observed)}", "title")
+    for name in sorted(seconds, key=lambda each: -seconds[each]):
+        energy = metric(joules[name] / 3600, "Wh") if name in joules else "--"
+        share = percent(ratio(seconds[name], observed))
+        numbers = f"{right(duration(seconds[name]), 7)} {right(share, 4)} % {right(energy, 10)}"
+        yield styled(f"  {left(words(name), 24)} {numbers}", BOTTLENECKS.get(name, "unknown"))
+    if idle := counters["idle_seconds"]:
+        yield line("  idle: " + ", ".join(f"{kind} {duration(value)}" for kind, value in idle.items()))
+
+
+def _owners(detail: Document) -> Iterator[Line]:
+    attribution = detail.get("attribution")
+    if attribution is None:
+        return
+    if not attribution["owners"]:
+        yield line(Segment("Owners ", "title"), "none" if attribution["known"] else "not known")
+    for owner in attribution["owners"]:
+        names = ("user", "account", "partition", "namespace", "name", "container", "workload")
+        known = [f"{name} {owner[name]}" for name in names if owner.get(name)]
+        yield line(Segment("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
+
+
+def _identity(gpu: GpuRow) -> Iterator[Line]:
+    def number(name: str) -> str:
+        return whole(_metric(gpu.detail, name))
+
+    ecc = _metric(gpu.detail, "ecc_mode")
+    facts = {
+        "P-state": number("performance_state"),
+        "PCIe": f"gen {number('pcie_link_generation')} x{number('pcie_link_width')}",
+        "ECC": "--" if ecc is None else "on" if ecc else "off",
+        "last XID": number("xid_last_code"),
+        "weights": str(gpu.detail.get("real_utilization", {}).get("preset", "--")),
+        "sample": f"{duration(gpu.age)} old",
+    }
+    yield line(Segment("UUID ", "title"), gpu.uuid or "--")
+    yield joined([line(Segment(f"{name} ", "title"), text) for name, text in facts.items()], "   ")

@@ -1,0 +1,313 @@
+"""The views that are lists: owners of GPUs with their processes, the last changes, daemons with their sources, help."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pulsed.present.terminal.line import (
+    ELLIPSIS,
+    Line,
+    Segment,
+    TableColumn,
+    distinguished,
+    fitting_columns,
+    left,
+    line,
+    named_columns,
+    row_line,
+    styled,
+    title_line,
+    wrapped,
+)
+from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
+from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
+from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
+from pulsed.present.terminal.words import HEALTH_MARKS, bottleneck_style, real_words, words
+
+NODE_CELLS = 6
+"""Cells of the name of a node, of several, before that of its GPU."""
+
+
+class JobGpu(NamedTuple):
+    """A GPU of an owner: the part of its account, and the GPU if it is there, with its label."""
+
+    owner: Document
+    part: Document
+    gpu: GpuRow | None
+    label: str
+
+    def text(self, name: str) -> str:
+        """Return a number of the GPU as text."""
+        return "--" if self.gpu is None else self.gpu.text(name)
+
+
+def _owner(row: JobGpu) -> str:
+    return f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}"
+
+
+def _status(row: JobGpu) -> str:
+    if row.gpu is None:
+        return "--"
+    return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
+
+
+def _idle(row: JobGpu) -> str:
+    counters = row.part["counters"]
+    share = ratio(sum((counters["idle_seconds"] or {}).values()), counters["observed_seconds"])
+    return "--" if share is None else f"{percent(share)} %"
+
+
+def _energy(row: JobGpu) -> str:
+    energy = row.part["counters"]["class_energy_joules"]
+    return metric(sum(energy.values()) / 3600, "Wh") if energy else "--"
+
+
+COLUMNS: tuple[TableColumn[JobGpu], ...] = (
+    TableColumn("OWNER", 16, 12, _owner, left, 40, is_name=True),
+    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", left),
+    TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
+    TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
+    TableColumn("*STATUS", 22, 8, _status, left),
+    TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
+    TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
+    TableColumn("*RU %", 9, 10, lambda row: "--" if row.gpu is None else real_words(row.gpu).replace(" %", "")),
+    TableColumn("*TENSOR", 7, 3, lambda row: row.text("tensor_active_ratio")),
+    TableColumn("TIME", 6, 5, lambda row: duration(row.part["held_seconds"])),
+    TableColumn("IDLE", 6, 6, _idle),
+    TableColumn("ENERGY", 9, 2, _energy),
+)
+
+
+def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
+    held = _held(model)
+    columns = named_columns(fitting_columns(COLUMNS, width), [row for rows in held.values() for row in rows])
+    rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.text.lower()]
+    count = sum(len(daemon.jobs) for daemon in model.daemons)
+    owners = "1 owner" if count == 1 else f"{count} owners"
+    note = f"{owners}. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
+    if not count:
+        note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
+    elif not any(daemon.processes for daemon in model.daemons):
+        note += " Processes: attribution.processes of the daemon."
+    return [title_line(columns), *view.scrolled(rows, max(height - 2, 0)), styled(note, "dim")][:height]
+
+
+def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
+    """Return the GPUs of owners, by the positions of daemon and owner."""
+    known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
+    nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
+    held: dict[tuple[int, int], list[JobGpu]] = {}
+    for source, daemon in enumerate(model.daemons):
+        for number, job in enumerate(daemon.jobs):
+            rows = held[source, number] = []
+            for part in job["gpus"]:
+                gpu = known.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
+                name = part["gpu"] if gpu is None else gpu.name
+                node = nodes.get(part["node"])
+                rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
+    return held
+
+
+def _rows(
+    model: Model, held: Mapping[tuple[int, int], Sequence[JobGpu]], columns: Sequence[TableColumn[JobGpu]]
+) -> Iterator[Line]:
+    for (source, number), rows in held.items():
+        yield from (row_line(columns, row).styled(_style(row.gpu)) for row in rows)
+        daemon = model.daemons[source]
+        owner = daemon.jobs[number]["owner"]
+        yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
+    for daemon in model.daemons:
+        others = [each for each in daemon.processes or () if each["gpus"] and not _has_owner(each, daemon)]
+        if others:
+            yield styled("processes without a known owner", "title")
+        yield from map(_process, others)
+
+
+def _style(gpu: GpuRow | None) -> str:
+    return "" if gpu is None else "warn" if gpu.use == "held" else bottleneck_style(gpu)
+
+
+def _is_of(process: Document, owner: Document) -> bool:
+    """Return whether a process is of an owner."""
+    if owner["kind"] == "slurm_job":
+        return bool(process["slurm_job"] == owner["id"])
+    if owner["kind"] == "pod":
+        return bool(owner["uid"]) and bool(process["pod_uid"] == owner["uid"])
+    return bool(owner["id"] == str(process["pid"]))
+
+
+def _has_owner(process: Document, daemon: Answers) -> bool:
+    return any(_is_of(process, job["owner"]) for job in daemon.jobs)
+
+
+def _process(process: Document) -> Line:
+    gpus = [
+        f"GPU {gpu_name(use['gpu'], use['mig_id'])} {gibibytes(use['memory_bytes'])} GiB"
+        f" SM {percent(use['sm_utilization_ratio'])} %"
+        for use in process["gpus"] or ()
+    ]
+    host = f"host {gibibytes(process['memory_bytes'])} GiB"
+    parts = [f"pid {process['pid']}", process["user"] or "--", *gpus, host, process["command"] or "--"]
+    return styled("  " + "  ".join(parts), "dim")
+
+
+_HELP = f"""\
+Views
+  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then end; ^C ends
+  Enter opens the selected GPU; j k and arrows select; PgUp PgDn scroll; the mouse selects, a second click opens
+Keys
+  / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
+Commands
+  :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
+Filter
+  comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a word alone is looked for in all texts
+  numbers: {" ".join(NUMBERS)}
+  texts: {" ".join(TEXTS)}
+  ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
+Cards
+  in %: SM active/occupancy, TC tensor, GR graphics engine, cp memory utilization (copies), util GPU utilization
+  temperatures GPU|memory, clocks SM|memory, PCIe received/sent, NVL NVLink, lim the resource nearest to its limit
+Marks
+  [████··|··]  a known value; | is what the driver calls GPU utilization
+  [██▒▒▒····]  bounds: at least what is solid, at most what is hatched, because inputs are missing
+  [/ / / / /]  no reading: --, never 0; a measured 0 is [▏········]
+  C compute  M memory  I io  X mixed  - idle  ? unknown, with the classes that it can be
+  i info  ! warn  ^ hot  x crit; STALE 42 s: no newer sample, not in any sum; 7/8: sums are of 7 of 8 GPUs
+"""
+
+
+def help_text(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return keys, commands, filters and marks, from `view.scroll` on."""
+    lines = [styled(row, "" if row.startswith(" ") else "title") for row in _HELP.splitlines()]
+    return view.scrolled([*lines, *_own_cost(model)], height)
+
+
+def source_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return daemons and their sources, from `view.scroll` on."""
+    lines = [row for daemon in model.daemons for row in _daemon(daemon, model, width)]
+    return view.scrolled([*lines, *_own_cost(model)], height)
+
+
+def _own_cost(model: Model) -> Iterator[Line]:
+    """Yield what this program costs, if it was measured."""
+    if model.cost is not None:
+        share, memory = model.cost
+        yield styled(f"pulsed top: {100 * share:.1f} % of a core, {memory / 2**20:.0f} MiB", "dim")
+
+
+def _daemon(daemon: Answers, model: Model, width: int) -> Iterator[Line]:
+    state = Segment("no answer", "crit") if model.is_lost(daemon) else Segment("answers", "ok")
+    version = f"  pulsed {daemon.version}" if daemon.version else ""
+    yield line(Segment(daemon.label, "title"), f"  {daemon.node}{version}  ", state)
+    yield from (each.styled("crit") for each in wrapped(daemon.error, width, "  "))
+    age = model.age(daemon)
+    if age is not None:
+        request = "" if daemon.seconds is None else f", request {1000 * daemon.seconds:.0f} ms"
+        yield styled(f"  last answer {duration(age)} ago{request}", "dim")
+    if (host := daemon.host) is not None:
+        yield line(
+            f"  host: CPU {percent(host['cpu_busy_ratio'])} % of {host['cpu_count'] or '--'} threads, load"
+            f" {host['load_average']:.1f}, memory {gibibytes(host['memory_used_bytes'])} of"
+            f" {gibibytes(host['memory_bytes'])} GiB"
+        )
+    for source in daemon.sources:
+        yield from _source(source, model.time, width)
+
+
+def _source(source: Document, now: float, width: int) -> Iterator[Line]:
+    mark = Segment("up  ", "ok") if source["up"] else Segment("DOWN", "crit")
+    sample = source["last_sample_time"]
+    age = "no sample yet" if sample is None else f"sample {duration(max(now - seconds_of(sample), 0.0))} old"
+    demo = Segment(" DEMO" if source["demo"] else "", "warn")
+    interval = Segment(f"  every {duration(source['interval_seconds'])}, {age}", "dim")
+    yield line("  ", mark, f" {source['kind']} {source['target']}", demo, interval)
+    yield from wrapped(source["error"] or "", width, "      ")
+
+
+RECENT_SECONDS = 600.0
+"""The time of the first line."""
+
+UNLISTED = ("workload_class", "owner")
+"""Kinds that are counted; a start of many owners would bury an XID."""
+
+
+def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+    """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
+    wanted = view.filter.lower()
+    events = [event for daemon in model.daemons for event in daemon.events]
+    if len(model.daemons) > 1:
+        events.sort(key=lambda event: -seconds_of(event["time"]))
+    checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
+    events = [event for event in events if _is_news(event, checks)]
+    listed = [event for event in events if wanted or event["event"] not in UNLISTED]
+    rows = [(_row(event, with_node=model.has_several_nodes), event) for event in listed]
+    rows = [(row, event) for row, event in rows if wanted in row.text.lower()]
+    if not rows:
+        nothing = "no change has this text" if wanted else "no changes so far"
+        return [_last_minutes(events, model.time), styled(nothing, "dim")]
+    (selected, event), *below = rows[max(min(view.scroll, len(rows) - 1), 0) :]
+    details = wrapped(f"What to do: {event['remedy']}", width, "    ") if event.get("remedy") else ()
+    first = selected.fitted(width).styled("select")
+    return [_last_minutes(events, model.time), first, *details, *(row for row, _ in below)][:height]
+
+
+def _moment(event: Document) -> tuple[object, ...]:
+    return tuple(event[name] for name in ("node", "gpu", "mig_id", "time"))
+
+
+def _is_news(event: Document, checks: Collection[tuple[object, ...]]) -> bool:
+    """Return whether a change is more than that health became known, or than the change of a check at that moment."""
+    if event["event"] != "health":
+        return True
+    if {event["before"], event["after"]} <= {"ok", "unknown"}:
+        return False
+    return bool(event["check"]) or _moment(event) not in checks
+
+
+def _last_minutes(events: Sequence[Document], now: float) -> Line:
+    """Return the numbers of recent changes by kind."""
+    recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
+    text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
+    hints = [f"/{kind}" for kind in ("class", "owner") if recent[kind]]
+    text += f" ({' and '.join(hints)} list{'s' * (len(hints) == 1)} those)" if hints else ""
+    return styled(f"last {duration(RECENT_SECONDS)}: {text}", "title")
+
+
+def _kind(event: Document) -> str:
+    return str(event["event"]).replace("workload_class", "class")
+
+
+def _row(event: Document, *, with_node: bool) -> Line:
+    clock = time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
+    name = gpu_name(str(event["gpu"]), event["mig_id"])
+    where = left(f"{event['node']}/{name}", 14) if with_node else left(name, 4)
+    style, text = _described(event)
+    return line(Segment(f"{clock} ", "dim"), f"GPU {where} {left(_kind(event), 8)} ", Segment(text, style))
+
+
+def _described(event: Document) -> tuple[str, str]:
+    """Return the style and the text of a change."""
+    message = f": {event['message']}" if event.get("message") else ""
+    match event["event"]:
+        case "workload_class":
+            return event["bottleneck"], words(f"{event['before']} -> {event['after']}")
+        case "health":
+            style = event["after"] if event["after"] in (*HEALTH_MARKS, "unknown") else ""
+            return style, f"{event['check'] or 'the GPU'} {event['before']} -> {event['after']}{message}"
+        case "xid":
+            style = event["severity"] if event["severity"] in HEALTH_MARKS and event["severity"] != "ok" else ""
+            times = f" {event['count']} times" if event["count"] > 1 else ""
+            return style, f"XID {event['code']}{times}: {event['description']}"
+        case "removal":
+            return "warn", f"{event['reason']}: {event['message']}"
+        case "owner":
+            owner = event["owner"]
+            user = f" ({owner['user']})" if owner["user"] else ""
+            return "", f"{event['change']} of {owner['kind']} {owner['id']}{user}"
+        case "finding":
+            return "warn" if event["state"] == "suspected" else "ok", f"{event['finding']} {event['state']}{message}"
+    return "", ""

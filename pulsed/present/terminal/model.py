@@ -1,0 +1,334 @@
+"""The state that is shown: GPUs of one or several daemons, and what was read besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pulsed.present.terminal.numbers import Number, field_text
+
+Document = Mapping[str, Any]
+
+LOST_SECONDS = 5.0
+"""Without an answer of the daemon for so long its GPUs are stale."""
+
+SUMMARY_FIELDS = (
+    "workload_class", "use", "bottleneck", "health_state", "limiting_resource",
+    "real_utilization_ratio", "real_utilization_lower_ratio", "real_utilization_upper_ratio", "saturation_ratio",
+    "gpu_utilization_ratio", "graphics_engine_active_ratio", "sm_active_ratio", "sm_occupancy_ratio",
+    "tensor_active_ratio", "dram_active_ratio", "memory_utilization_ratio", "memory_bytes", "memory_used_bytes",
+    "power_watts", "power_limit_watts", "temperature_celsius", "memory_temperature_celsius",
+    "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second",
+    "nvlink_receive_bytes_per_second", "nvlink_transmit_bytes_per_second", "nvlink_bandwidth_bytes_per_second",
+    "pcie_replays_total", "sm_clock_hertz", "memory_clock_hertz", "energy_joules_total",
+    "pcie_link_generation", "pcie_link_width",
+)  # fmt: skip
+"""Fields of `/gpus?view=summary` that the views need."""
+
+_LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""PCIe: bytes per second of a lane in one direction, by generation (PCI-SIG)."""
+
+
+class GpuHistory(NamedTuple):
+    """The history of one GPU: by field the mean of each point, None in gaps; of states the state."""
+
+    times: Sequence[float] = ()
+    fields: Mapping[str, Sequence[Any]] = {}
+
+
+NO_HISTORY = GpuHistory()
+
+
+class Gpu(NamedTuple):
+    """A GPU as paths name it."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU or MIG instance.
+
+    Attributes:
+        source: index of its daemon.
+        values: by field, numbers and states.
+        age: of the sample in seconds.
+        owners: as `kind:id`; empty if it is free, None if they are not known.
+        class_age: seconds since its class began.
+        replays_per_second: from the two last samples.
+        detail: the document of `/gpus/{gpu}`, if it is in Focus.
+        class_reason: that of `/gpus/{gpu}/class`; empty if the daemon has none.
+    """
+
+    source: int
+    node: str
+    gpu: str
+    uuid: str
+    mig_id: str
+    mig_profile: str
+    model: str
+    values: Mapping[str, Any]
+    stale: bool
+    age: float
+    owners: tuple[str, ...] | None = None
+    class_age: Number = None
+    candidates: tuple[str, ...] = ()
+    problem: str = ""
+    replays_per_second: Number = None
+    detail: Document = field(default_factory=dict)
+    class_reason: Document = field(default_factory=dict)
+    history: GpuHistory = NO_HISTORY
+
+    @property
+    def key(self) -> str:
+        """An identity that outlives other samples."""
+        return f"{self.source}/{self.node}/{self.uuid or self.gpu}/{self.mig_id}"
+
+    @property
+    def name(self) -> str:
+        """The name in paths of the API: index, or `index:MIG id`."""
+        return gpu_name(self.gpu or self.uuid, self.mig_id)
+
+    def number(self, name: str) -> Number:
+        """Return a field or derived number; None if it is missing or the GPU is stale."""
+        return None if self.stale else self.last(name)
+
+    def last(self, name: str) -> Number:
+        """Return a number of the last sample, also of a stale GPU."""
+        if name in DERIVED:
+            return DERIVED[name](self)
+        value = self.values.get(name)
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def text(self, name: str) -> str:
+        """Return a number as text without its unit; `--` if it is missing or the GPU is stale."""
+        return field_text(name, self.number(name))
+
+    def state(self, name: str) -> str:
+        """Return a state; `unknown` if it is missing."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else "unknown"
+
+    @property
+    def health(self) -> str:
+        """The state of its health."""
+        return self.state("health_state")
+
+    @property
+    def real(self) -> Number:
+        """Real utilization, 0..1."""
+        return self.number("real_utilization_ratio")
+
+    @property
+    def bounds(self) -> tuple[Number, Number]:
+        """The bounds of real utilization; both None for a stale GPU."""
+        return self.number("real_utilization_lower_ratio"), self.number("real_utilization_upper_ratio")
+
+    @property
+    def use(self) -> str:
+        """Whether it is used, as the daemon says: `busy`, `held`, `free`, `idle`, `unknown`."""
+        return "unknown" if self.stale else self.state("use")
+
+
+def gpu_name(gpu: str, mig_id: str | None) -> str:
+    """Return the name of a GPU or MIG instance: `3` or `3:7`."""
+    return f"{gpu}:{mig_id}" if mig_id else gpu
+
+
+def ratio(part: Number, whole: Number) -> Number:
+    """Return a share; None unless both are known and the whole is not 0."""
+    return None if part is None or not whole else part / whole
+
+
+def total(values: Sequence[Number]) -> Number:
+    """Return the sum; None unless all are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None
+
+
+def _nvlink(gpu: GpuRow) -> Number:
+    both = total([gpu.last(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
+    return gpu.last("nvlink_bandwidth_bytes_per_second") if both is None else both
+
+
+def _pcie_link(gpu: GpuRow) -> Number:
+    generation, width = gpu.last("pcie_link_generation"), gpu.last("pcie_link_width")
+    lane = None if generation is None else _LANE_BYTES.get(int(generation))
+    return None if lane is None or width is None else lane * width
+
+
+DERIVED: Mapping[str, Callable[[GpuRow], Number]] = {
+    "memory_ratio": lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")),
+    "power_ratio": lambda gpu: ratio(gpu.last("power_watts"), gpu.last("power_limit_watts")),
+    "nvlink_bytes_per_second": _nvlink,
+    "pcie_link_bytes_per_second": _pcie_link,
+}
+"""Numbers from several fields: memory in use, power over its limit, the rate over all NVLinks in both directions, and
+the capacity of the PCIe link in one direction."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The last answers of a daemon.
+
+    Attributes:
+        label: its address, or that it is pulsed's own.
+        error: of the last request; empty while it answers.
+        summary: of `/gpus?view=summary`.
+        before: the summary of the sample before.
+        arrived: monotonic seconds of the summary.
+        seconds: duration of its request.
+        kept_fields: of its history.
+        processes: None if they are not published.
+    """
+
+    label: str
+    error: str = ""
+    summary: Document | None = None
+    before: Document | None = None
+    arrived: float | None = None
+    seconds: float | None = None
+    version: str = ""
+    host: Document | None = None
+    kept_fields: frozenset[str] = frozenset()
+    details: Mapping[Gpu, Document] = field(default_factory=dict)
+    history: Document | None = None
+    events: tuple[Document, ...] = ()
+    jobs: tuple[Document, ...] = ()
+    processes: tuple[Document, ...] | None = None
+    class_reasons: Mapping[Gpu, Document] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        """The name of its node; empty before the first answer."""
+        return str(self.summary.get("node", "")) if self.summary else ""
+
+    @property
+    def sources(self) -> Sequence[Document]:
+        """What it reads, as in `/gpus`."""
+        return tuple(self.summary.get("sources", ())) if self.summary else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Everything that can be shown.
+
+    Attributes:
+        time: Unix seconds.
+        now: the same moment in monotonic seconds.
+        cost: share of a core, and bytes of memory of this program.
+    """
+
+    time: float
+    now: float = 0.0
+    daemons: tuple[Answers, ...] = ()
+    gpus: tuple[GpuRow, ...] = ()
+    cost: tuple[float, int] | None = None
+
+    def age(self, daemon: Answers) -> Number:
+        """Return the seconds since the last answer of a daemon; None before the first."""
+        return None if daemon.arrived is None else max(self.now - daemon.arrived, 0.0)
+
+    def is_lost(self, daemon: Answers) -> bool:
+        """Return whether a daemon has not answered for a while."""
+        age = self.age(daemon)
+        return age is None or age > LOST_SECONDS
+
+    @property
+    def has_several_nodes(self) -> bool:
+        """Whether GPUs are of more than one node."""
+        return len({gpu.node for gpu in self.gpus}) > 1
+
+    def label(self, gpu: GpuRow) -> str:
+        """Return the name of a GPU, with its node if there are several."""
+        return f"{gpu.node}/{gpu.name}" if self.has_several_nodes else gpu.name
+
+    def find(self, wanted: str) -> GpuRow | None:
+        """Return the first GPU with a key, UUID, name, or `node:name`."""
+        for gpu in self.gpus:
+            names = (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", *filter(None, (gpu.uuid,)))
+            if wanted in names:
+                return gpu
+        return None
+
+
+def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tuple[float, int] | None = None) -> Model:
+    """Return the model at `now` monotonic seconds, which is `wall_time`."""
+    gpus = [gpu for number, daemon in enumerate(daemons) for gpu in _gpus(number, daemon, now, wall_time)]
+    return Model(wall_time, now, tuple(daemons), tuple(gpus), cost)
+
+
+def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuRow]:
+    if daemon.summary is None or daemon.arrived is None:
+        return []
+    summary, waited = daemon.summary, max(now - daemon.arrived, 0.0)
+    gpus, fields, time = summary["gpus"], summary["fields"], seconds_of(summary["time"])
+    size = len(gpus["gpu"])
+    nothing: list[Any] = [None] * size
+    replays = _replay_rates(summary, daemon.before) if daemon.before is not None else nothing
+    since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
+    histories = _histories(daemon.history)
+    is_silent, found = waited > LOST_SECONDS, []
+    for at, row in enumerate(zip(*fields.values(), strict=True) if fields else [()] * size):
+        values, stale, problem = dict(zip(fields, row, strict=True)), bool(summary["stale"][at]), problems[at] or ""
+        if is_silent:
+            stale, problem, values["health_state"] = True, "", "unknown"
+        node, gpu, uuid, mig_id, profile, model = (
+            gpus[name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
+        )
+        path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
+        found.append(
+            GpuRow(
+                source,
+                node,
+                gpu,
+                uuid,
+                mig_id,
+                profile,
+                model.removeprefix("NVIDIA "),
+                values,
+                stale,
+                max(0.0, time - summary["sample_time"][at]) + waited,
+                None if owners is None else tuple(owners),
+                None if since[at] is None else max(wall_time - since[at], 0.0),
+                tuple(candidates[at] or ()),
+                problem,
+                None if stale else replays[at],
+                daemon.details.get(path, {}),
+                daemon.class_reasons.get(path, {}),
+                histories.get((node, gpu, mig_id), NO_HISTORY),
+            )
+        )
+    return found
+
+
+def seconds_of(text: str) -> float:
+    """Return the Unix time of a time of the API."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _replay_rates(summary: Document, before: Document) -> Sequence[Number]:
+    """Return the PCIe replays per second of each GPU since the sample before; None if it is the same sample."""
+    new, old = summary["fields"].get("pcie_replays_total"), before["fields"].get("pcie_replays_total")
+    if new is None or old is None or summary["roster"] != before["roster"]:
+        return [None] * len(summary["stale"])
+    return [
+        None if a is None or b is None or later <= earlier or a < b else (a - b) / (later - earlier)
+        for a, b, later, earlier in zip(new, old, summary["sample_time"], before["sample_time"], strict=True)
+    ]
+
+
+def _histories(document: Document | None) -> Mapping[tuple[str, str, str], GpuHistory]:
+    """Return the history of each GPU of `/history` by node, GPU and MIG id."""
+    if document is None:
+        return {}
+    return {
+        (gpu["node"], gpu["gpu"], gpu["mig_id"] or ""): GpuHistory(
+            document["time"],
+            {name: each["mean"] if isinstance(each, dict) else each for name, each in gpu["fields"].items()},
+        )
+        for gpu in document["gpus"]
+    }

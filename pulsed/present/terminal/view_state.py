@@ -1,0 +1,266 @@
+"""What a person has chosen to see, with the filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
+
+Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` (or a blank) and `|`,
+negated by `!`, in parentheses; a word alone is looked for in all texts; `"in quotes"` a value may have any character. A
+comparison with a missing number is false; `ru=--` finds them. The page has the same language in `text/filter.js`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
+
+from pulsed.present.terminal.line import Line
+from pulsed.present.terminal.model import GpuRow, Model
+from pulsed.present.terminal.numbers import MISSING
+
+Test = Callable[[GpuRow], bool]
+
+
+class FilterError(ValueError):
+    """A filter that cannot be parsed."""
+
+
+NUMBERS: Mapping[str, str] = {
+    "ru": "real_utilization_ratio",
+    "lower": "real_utilization_lower_ratio",
+    "upper": "real_utilization_upper_ratio",
+    "util": "gpu_utilization_ratio",
+    "gr": "graphics_engine_active_ratio",
+    "sm": "sm_active_ratio",
+    "occ": "sm_occupancy_ratio",
+    "tensor": "tensor_active_ratio",
+    "dram": "dram_active_ratio",
+    "sat": "saturation_ratio",
+    "mem": "memory_ratio",
+    "power": "power_watts",
+    "temp": "temperature_celsius",
+}
+"""Numbers by their names in filters. Ratios may be in percent: `util<5`, `util<5%` and `util<.05` are the same."""
+
+TEXTS: Mapping[str, Callable[[GpuRow], str]] = {
+    "gpu": lambda gpu: gpu.name,
+    "node": lambda gpu: gpu.node,
+    "model": lambda gpu: gpu.model,
+    "uuid": lambda gpu: gpu.uuid,
+    "class": lambda gpu: gpu.state("workload_class"),
+    "bottleneck": lambda gpu: gpu.state("bottleneck"),
+    "health": lambda gpu: gpu.health,
+    "limit": lambda gpu: gpu.state("limiting_resource"),
+    "use": lambda gpu: gpu.use,
+    "owner": lambda gpu: " ".join(gpu.owners or ()),
+    "held": lambda gpu: "yes" if gpu.use == "held" else "no",
+    "stale": lambda gpu: "yes" if gpu.stale else "no",
+}
+"""Texts by their names in filters. `owner=x` is `owner~x`."""
+
+_SEARCHED = [get for name, get in TEXTS.items() if name not in ("held", "stale")]
+_ALLOWED: Mapping[str, Sequence[str]] = {
+    "health": ("unknown", "ok", "info", "warn", "hot", "crit"),
+    "held": ("yes", "no"),
+    "stale": ("yes", "no"),
+}
+"""The values of some texts; those of `health` in their order."""
+
+LONGEST, MOST_NESTED = 1000, 50
+"""Limits of a filter, whose time and stack grow with both."""
+
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_SIGNS: Mapping[str, Callable[..., bool]] = {
+    **_ORDERS,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "~": operator.contains,
+}
+_TOKEN = re.compile(r'<=|>=|!=|==|[<>=~&|!()]|"[^"]*"|[^\s<>=~&|!()]+')
+_NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)(%?)", re.ASCII | re.IGNORECASE)
+
+
+def gpu_filter(text: str) -> Test:
+    """Return the test of a filter; every GPU passes an empty one.
+
+    Raises:
+        FilterError: it cannot be parsed.
+    """
+    if len(text) > LONGEST:
+        raise FilterError(f"longer than {LONGEST} characters")
+    tokens = _TOKEN.findall(text)
+    if tokens.count("!") + tokens.count("(") > MOST_NESTED:
+        raise FilterError(f"more than {MOST_NESTED} of ! and (")
+    if not tokens:
+        return lambda gpu: True
+    parser = _Parser(tokens)
+    test = parser.either()
+    if parser.rest:
+        raise FilterError(f"unexpected {parser.rest[0]!r}")
+    return test
+
+
+class _Parser:
+    """Parses by recursive descent; `rest` are the tokens that are left."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.rest = tokens
+
+    def either(self) -> Test:
+        tests = [self._all()]
+        while self._takes("|"):
+            tests.append(self._all())
+        return lambda gpu: any(test(gpu) for test in tests)
+
+    def _all(self) -> Test:
+        tests = [self._one()]
+        while self._takes("&") or (self.rest and self.rest[0] not in "|)"):
+            tests.append(self._one())
+        return lambda gpu: all(test(gpu) for test in tests)
+
+    def _one(self) -> Test:
+        if self._takes("!"):
+            test = self._one()
+            return lambda gpu: not test(gpu)
+        if self._takes("("):
+            test = self.either()
+            if not self._takes(")"):
+                raise FilterError("a parenthesis is not closed")
+            return test
+        name = self._word("a name")
+        if self.rest and self.rest[0] in _SIGNS:
+            return _comparison(name.lower(), self.rest.pop(0), self._word(f"a value after {name}"))
+        wanted = name.lower()
+        return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
+
+    def _takes(self, token: str) -> bool:
+        if self.rest[:1] != [token]:
+            return False
+        self.rest = self.rest[1:]
+        return True
+
+    def _word(self, what: str) -> str:
+        if not self.rest or self.rest[0] in (*_SIGNS, *"&|!()"):
+            raise FilterError(f"{what} is missing")
+        return self.rest.pop(0).removeprefix('"').removesuffix('"')
+
+
+def _comparison(name: str, sign: str, value: str) -> Test:
+    wanted = value.lower()
+    if name in NUMBERS and sign != "~":
+        return _number_test(name, sign, value)
+    if name not in TEXTS:
+        raise FilterError(f"there is no {name}; there are {', '.join((*NUMBERS, *TEXTS))}")
+    get, allowed = TEXTS[name], _ALLOWED.get(name, ())
+    if sign in _ORDERS and name != "health":
+        raise FilterError(f"{name} is a text; use = != or ~")
+    if sign != "~" and allowed and wanted not in allowed:
+        raise FilterError(f"{name} is one of {', '.join(allowed)}")
+    if sign in _ORDERS:
+        compare, order = _SIGNS[sign], allowed.index(wanted)
+        return lambda gpu: compare(allowed.index(get(gpu)), order)
+    if sign == "~" or name == "owner":
+        return lambda gpu: (wanted in get(gpu).lower()) is (sign != "!=")
+    return lambda gpu: (get(gpu).lower() == wanted) is (sign != "!=")
+
+
+def _number_test(name: str, sign: str, value: str) -> Test:
+    field, compare = NUMBERS[name], _SIGNS[sign]
+    if value == MISSING and sign not in _ORDERS:
+        return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
+    found = _NUMBER.fullmatch(value)
+    if found is None:
+        raise FilterError(f"{name}: {value} is not a number")
+    limit = float(found[1])
+    if found[2] or (field.endswith("_ratio") and limit > 1):
+        limit /= 100
+
+    def test(gpu: GpuRow) -> bool:
+        number = gpu.number(field)
+        return number is not None and compare(number, limit)
+
+    return test
+
+
+Layout = Literal["auto", "cards", "rows"]
+LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
+
+_HEALTH = {"crit": 4, "hot": 3, "warn": 2, "info": 1, "ok": 0}
+
+
+def _largest(name: str) -> Callable[[GpuRow], float]:
+    def place(gpu: GpuRow) -> float:
+        value = gpu.last(name)
+        return inf if value is None else -value
+
+    return place
+
+
+_SORTS: Mapping[str, Callable[[GpuRow], float]] = {
+    "ru": _largest("real_utilization_ratio"),
+    "power": _largest("power_watts"),
+    "memory": _largest("memory_ratio"),
+    "temperature": _largest("temperature_celsius"),
+    "health": lambda gpu: -_HEALTH.get(gpu.health, 0),
+    "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.last("real_utilization_ratio") or 0.0),
+}
+SORTS: tuple[str, ...] = ("index", *_SORTS)
+"""Orders of GPUs; `waste` has idle GPUs with an owner first."""
+
+
+@dataclass(slots=True)
+class ViewState:
+    """Which view is shown, and how.
+
+    Attributes:
+        view: a name in `screen.VIEWS`.
+        selected: key of the selected GPU; empty for the first.
+        filter: as in `gpu_filter`.
+        scroll: lines or events that are scrolled off above.
+        prompt: the command or filter that is being entered, with its `:` or `/`; None for none.
+        message: in the last line until the next key.
+        window: seconds of history.
+    """
+
+    view: str = "fleet"
+    layout: Layout = "auto"
+    selected: str = ""
+    filter: str = ""
+    sort: str = "index"
+    reverse: bool = False
+    paused: bool = False
+    scroll: int = 0
+    prompt: str | None = None
+    message: str = ""
+    window: float = 600.0
+    gpus: frozenset[str] = field(default_factory=frozenset)
+
+    def shown(self, model: Model) -> list[GpuRow]:
+        """Return the GPUs that pass the filter, in order."""
+        test = gpu_filter(self.filter)
+        found = [gpu for gpu in model.gpus if (not self.gpus or self._is_wanted(gpu)) and test(gpu)]
+        if self.sort in _SORTS:
+            found.sort(key=_SORTS[self.sort])
+        return found[::-1] if self.reverse else found
+
+    def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
+        """Return the selected GPU; the first if it is not among them."""
+        return gpus[self.place(gpus)] if gpus else None
+
+    def place(self, gpus: Sequence[GpuRow]) -> int:
+        """Return the index of the selected GPU; 0 if it is not among them."""
+        return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
+
+    def scrolled(self, lines: Sequence[Line], height: int) -> list[Line]:
+        """Return the lines in sight if `height` of them are; the last page is full."""
+        first = max(min(self.scroll, len(lines) - height), 0)
+        return list(lines[first : first + height])
+
+    def _is_wanted(self, gpu: GpuRow) -> bool:
+        return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))

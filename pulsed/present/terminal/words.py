@@ -1,0 +1,81 @@
+"""Words and marks of classes, health and owners: no meaning is by colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsed.present.terminal.line import Line, Segment, line, styled
+from pulsed.present.terminal.model import GpuRow
+from pulsed.present.terminal.numbers import duration, percent, span
+
+BOTTLENECKS: Mapping[str, str] = {
+    "idle": "idle",
+    "tensor_heavy_compute": "compute",
+    "tensor_compute": "compute",
+    "fp64_hpc_compute": "compute",
+    "io_or_data_loading": "io",
+    "memory_bound": "memory",
+    "compute_heavy": "compute",
+    "compute_active": "compute",
+    "memory_active": "memory",
+    "busy_low_sm_use": "mixed",
+    "low_utilization": "mixed",
+    "mixed_or_moderate": "mixed",
+}
+"""Bottleneck of each workload class."""
+
+BOTTLENECK_MARKS = {"compute": "C", "memory": "M", "io": "I", "mixed": "X", "idle": "-"}
+HEALTH_MARKS = {"ok": " ", "info": "i", "warn": "!", "hot": "^", "crit": "x"}
+
+
+def words(name: str) -> str:
+    """Return a name of the API in words."""
+    return name.replace("_", " ")
+
+
+def bottleneck_style(gpu: GpuRow) -> str:
+    """Return the style of a GPU's bottleneck."""
+    bottleneck = gpu.state("bottleneck")
+    return "stale" if gpu.stale else bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
+
+
+def class_words(gpu: GpuRow) -> Line:
+    """Return mark and class of a GPU with its time; the candidates of an unknown one; the last class of a stale one."""
+    workload = gpu.state("workload_class")
+    if gpu.stale:
+        return styled("  " if workload == "unknown" else f"  was: {words(workload)}", "stale")
+    if workload == "unknown":
+        names = " or ".join(map(words, gpu.candidates[:3])) or "unknown"
+        more = f" or {len(gpu.candidates) - 3} more" if len(gpu.candidates) > 3 else ""
+        return styled(f"? {names}{more}", "unknown")
+    since = "" if gpu.class_age is None else f"  {duration(gpu.class_age)}"
+    mark = BOTTLENECK_MARKS.get(gpu.state("bottleneck"), "?")
+    return line(Segment(f"{mark} {words(workload)}", bottleneck_style(gpu)), Segment(since, "dim"))
+
+
+def health_words(gpu: GpuRow) -> Segment:
+    """Return the health of a GPU in at most 10 cells; of a stale one its age, unless a check is raised."""
+    if gpu.stale and gpu.health in ("unknown", "ok"):
+        return Segment(f"STALE {duration(gpu.age)}", "stale")
+    mark = HEALTH_MARKS.get(gpu.health)
+    if mark is None:
+        return Segment("? unknown", "unknown")
+    return Segment(f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health)
+
+
+def real_words(gpu: GpuRow) -> str:
+    """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
+    lower, upper = gpu.bounds
+    if gpu.real is not None:
+        known = span(lower, upper)
+        return f"{percent(gpu.real)} %" if ".." not in known else f"{percent(gpu.real)} % {known}"
+    return "--" if lower is None else f"{span(lower, upper)} %"
+
+
+def owner_words(gpu: GpuRow) -> str:
+    """Return the owners of a GPU: `free` or `nobody` for none, empty if they are not known."""
+    if gpu.owners is None:
+        return ""
+    return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or (
+        "free" if gpu.use == "free" else "nobody"
+    )

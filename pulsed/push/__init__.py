@@ -1,1 +1,0 @@
-"""Sends series to servers, by OTLP."""

@@ -1,0 +1,150 @@
+"""Settings of lists of targets and of shards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pulsed.config.settings import (
+    NOT_ALLOWED,
+    Duration,
+    FileName,
+    Kind,
+    ListKind,
+    PositiveCount,
+    Problem,
+    Settings,
+    matching,
+    not_empty,
+    setting,
+    whole,
+)
+from pulsed.errors import ConfigError
+from pulsed.reader.exporter.discovery.shards import Partition, shard_of
+
+GONE_SECONDS = 600.0
+"""How long a target that is no longer listed, and what was counted of it, is kept."""
+
+_ORDINAL = re.compile(r"(?:.*-)?([0-9]{1,6})")
+
+
+def _ordinal(value: object) -> int:
+    """Return the number at the end of a name."""
+    if isinstance(value, bool) or not (match := _ORDINAL.fullmatch(str(value))):
+        raise ValueError(NOT_ALLOWED)
+    return int(match[1])
+
+
+def _list_url(value: str) -> str:
+    """Return a URL of http or https."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # an invalid bracket or port
+        usable = False
+    if not usable:
+        raise ValueError("is not a URL of http or https")
+    return value
+
+
+FilePatterns = Annotated[
+    tuple[str, ...],
+    ListKind(
+        "file",
+        "names that end in .json, .yml or .yaml, with at most one *, in their last part; one or a list of them",
+        matching(r"[^*]*(\*[^/]*)?\.(json|yml|yaml)", "is not the name of a list of targets"),
+        "file",
+    ),
+]
+ListUrl = Annotated[
+    str,
+    Kind("list", "a URL such as http://inventory.example/targets", _list_url, "text"),
+]
+Names = Annotated[tuple[str, ...], ListKind("name", "names of DNS; one or a list of them", not_empty, "text")]
+Port = Annotated[int, Kind("port number", "a number from 1 to 65535", whole(1, 65535))]
+ShardIndex = Annotated[
+    int,
+    Kind("index", "a whole number, 0 or more, or a name that ends in - and such a number, such as pulsed-3", _ordinal),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FileListSettings(Settings):
+    """Lists for `discovery: file`, in the format of Prometheus' `file_sd_configs`."""
+
+    files: FilePatterns = setting(
+        (),
+        "JSON or YAML files. A change is read within seconds. A broken file keeps its targets.",
+        example="/etc/pulsed/targets/*.json",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpListSettings(Settings):
+    """The list for `discovery: http`, in the format of Prometheus' `http_sd_configs`."""
+
+    url: ListUrl | None = setting(
+        None,
+        "Its URL; a user and password in it are never shown.",
+        example="http://inventory.example/targets",
+        hidden=True,
+    )
+    interval: Duration = setting(60.0, "Time between two requests, and their timeout. An error keeps the targets.")
+    bearer_token_file: FileName | None = setting(
+        None, "File with a bearer token, read for every request.", example="/etc/pulsed/inventory-token"
+    )
+    ca_file: FileName | None = setting(
+        None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DnsListSettings(Settings):
+    """Records for `discovery: dns`, as for Prometheus' `dns_sd_configs`."""
+
+    names: Names = setting((), "Names to look up. An error keeps the targets.", example="_metrics._tcp.gpu.example")
+    type: Literal["SRV", "A", "AAAA"] = setting(
+        "SRV", "Type of the records. SRV needs dnspython (`pip install 'pulsed[dns]'`)."
+    )
+    port: Port | None = setting(None, "Port of the exporters, for A and AAAA.", example=9400)
+    interval: Duration = setting(30.0, "Time between two look-ups.")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings(Settings):
+    """The share of the targets that this process reads, where several processes divide them.
+
+    A file may be that of all of them, without `index`, which a daemon has from its command line or environment.
+    """
+
+    index: ShardIndex | None = setting(
+        None,
+        "This process, counted from 0; the name of a pod of a StatefulSet counts by its number.",
+        example="pulsed-0",
+    )
+    of: PositiveCount = setting(1, "Number of processes.")
+    by: Partition = setting(
+        "jump",
+        "How targets are assigned, by host and port: `jump` moves the fewest when `of` changes; `hashmod` is that of "
+        "Prometheus' relabelling of `__address__`.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Find an index outside of the number."""
+        if self.index is not None and self.index >= self.of:
+            yield "index", f"is {self.index}; allowed: 0..{self.of - 1}, as shard.of is {self.of}"
+
+    def check_index(self) -> None:
+        """Raise `ConfigError` if the index is missing, which a daemon needs."""
+        if self.index is None and self.of > 1:
+            raise ConfigError(
+                f"source.exporter.shard.index is missing, and shard.of is {self.of}",
+                f"Set it to 0..{self.of - 1}, another one in each process, such as by --set or a variable",
+            )
+
+    def has(self, key: str) -> bool:
+        """Return whether a target is read here, by its host and port; without an index, every one."""
+        return self.of == 1 or self.index is None or shard_of(key, self.of, self.by) == self.index

@@ -1,0 +1,219 @@
+"""Reads lists of targets: files, an HTTP answer, DNS records."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from pulsed import __version__
+from pulsed.errors import TargetListError
+from pulsed.http.body import BadBody, Body
+from pulsed.http.client import BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
+from pulsed.http.connection import describe
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
+from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
+from pulsed.reader.exporter.discovery.target_groups import TargetGroup, parse_json, parse_yaml
+from pulsed.regular_file import read_regular
+
+MAX_LIST_BYTES = 64 * 2**20
+
+FILE_SECONDS = 5.0
+"""Time between two looks at the files."""
+
+ReadLists = Mapping[str, Sequence[TargetGroup] | TargetListError]
+"""The lists by name; the error of one that cannot be read, whose targets of before are kept."""
+
+
+class TargetLists(Protocol):
+    """Lists of targets of one kind."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two reads."""
+
+    async def read(self) -> ReadLists:
+        """Return all lists that there are; errors are in the result."""
+
+    async def close(self) -> None:
+        """Close connections."""
+
+
+class FileLists:
+    """Files that match patterns; one that has not changed is not read again, and one that vanished is not returned."""
+
+    interval = FILE_SECONDS
+
+    def __init__(self, settings: FileListSettings) -> None:
+        self._patterns = settings.files
+        self._known: dict[str, tuple[tuple[int, int, int], Sequence[TargetGroup] | TargetListError]] = {}
+
+    async def read(self) -> ReadLists:
+        """Return the lists by file. A pattern without a `*` whose file is missing is an error."""
+        return await asyncio.to_thread(self._read)
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _read(self) -> ReadLists:
+        names = dict.fromkeys(
+            name for pattern in self._patterns for name in (sorted(glob.glob(pattern)) if "*" in pattern else [pattern])
+        )
+        before, self._known = self._known, {}
+        found: dict[str, Sequence[TargetGroup] | TargetListError] = {}
+        for name in names:
+            try:
+                stat = os.stat(name)
+            except FileNotFoundError:
+                if name in self._patterns and name not in before:
+                    found[name] = TargetListError(f"{name}: there is no such file", "Write it, or correct file.files")
+                continue
+            except OSError as error:
+                found[name] = TargetListError(f"{name}: {error.strerror}", "Let pulsed's user read it")
+                continue
+            signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            known = before.get(name)
+            self._known[name] = known if known and known[0] == signature else (signature, _file_groups(name))
+            found[name] = self._known[name][1]
+        return found
+
+
+def _file_groups(name: str) -> Sequence[TargetGroup] | TargetListError:
+    try:
+        text = read_regular(name, MAX_LIST_BYTES)
+        return parse_json(text, name) if name.endswith(".json") else parse_yaml(text, name)
+    except OSError as error:
+        return TargetListError(f"{name}: {error.strerror or error}", "Let pulsed's user read it")
+    except TargetListError as error:
+        return error
+
+
+class HttpList:
+    """The answer of a URL: status 200 and JSON."""
+
+    def __init__(self, settings: HttpListSettings) -> None:
+        self._settings, self.interval = settings, settings.interval
+        self._url = settings.url or ""
+        self._client = HttpClient(idle_seconds=2 * settings.interval)
+        self._tls = ClientTls(settings.ca_file or "")
+
+    async def read(self) -> ReadLists:
+        """Return the list by its URL."""
+        name = masked(self._url)
+        try:
+            return {name: await self._groups(name)}
+        except TargetListError as error:
+            return {name: error}
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.close()
+
+    async def _groups(self, name: str) -> Sequence[TargetGroup]:
+        parts = urlsplit(self._url)
+        try:
+            address = address_of(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+            body = Body(MAX_LIST_BYTES)
+            answer = await self._client.get(
+                address,
+                request_bytes(address, self._headers()),
+                body,
+                self.interval,
+                self._tls.context() if address.secure else None,
+            )
+        except (BadCredentials, BadTlsFiles, BadBody) as error:
+            raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
+        except DeadlineMissed:
+            raise TargetListError(f"{name} did not answer in {self.interval:g} s", "See whether it is up") from None
+        except (BrokenAnswer, OSError) as error:
+            raise TargetListError(f"{name} {describe(error)[1]}", "See whether it is up") from None
+        except ValueError:
+            raise TargetListError(f"no request can be made for {name}", "Correct source.exporter.http.url") from None
+        if answer.status != 200:
+            more = f", to {masked(answer.location)}" if answer.location else ""
+            raise TargetListError(
+                f"{name} answered {answer.status} {answer.reason}{more}".rstrip(), "Only 200 is a list of targets"
+            )
+        media, _, parameters = answer.content_type.lower().partition(";")
+        charset = parameters.partition("charset=")[2].strip(' "')
+        if media.strip() != "application/json" or charset not in ("", "utf-8"):
+            raise TargetListError(
+                f"{name} has the content type {answer.content_type!r}", "Serve the list as application/json"
+            )
+        return await asyncio.to_thread(parse_json, answer.page, name)
+
+    def _headers(self) -> Mapping[str, str]:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"pulsed/{__version__}",
+            "X-Prometheus-Refresh-Interval-Seconds": f"{self.interval:g}",
+        }
+        parts = urlsplit(self._url)
+        if self._settings.bearer_token_file:
+            headers["Authorization"] = f"Bearer {read_token(self._settings.bearer_token_file)}"
+        elif parts.username is not None:
+            headers["Authorization"] = basic_authorization(unquote(parts.username), unquote(parts.password or ""))
+        return headers
+
+
+class DnsLists:
+    """DNS records: SRV by dnspython, A and AAAA by the system's resolver.
+
+    Args:
+        servers: addresses of DNS servers for SRV, and their port; None: those of /etc/resolv.conf.
+    """
+
+    def __init__(self, settings: DnsListSettings, servers: tuple[Sequence[str], int] | None = None) -> None:
+        self._settings, self.interval, self._servers = settings, settings.interval, servers
+
+    async def read(self) -> ReadLists:
+        """Return the lists by name; a name that does not exist has no targets."""
+        look_up = self._services if self._settings.type == "SRV" else self._addresses
+        return dict(zip(self._settings.names, await asyncio.gather(*map(look_up, self._settings.names)), strict=True))
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    async def _addresses(self, name: str) -> Sequence[TargetGroup] | TargetListError:
+        family = socket.AF_INET if self._settings.type == "A" else socket.AF_INET6
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+                return ()
+            return TargetListError(f"{name}: {error.strerror}", "See whether the DNS servers answer")
+        hosts = sorted({str(address[4][0]) for address in found})
+        return (TargetGroup([_with_port(host, self._settings.port or 0) for host in hosts], {}),)
+
+    async def _services(self, name: str) -> Sequence[TargetGroup] | TargetListError:
+        try:
+            from dns.asyncresolver import Resolver
+            from dns.exception import DNSException
+            from dns.rdtypes.IN.SRV import SRV
+            from dns.resolver import NXDOMAIN, NoAnswer
+        except ImportError:
+            return TargetListError(
+                "the Python package dnspython is not installed", "Install it with pip install 'pulsed[dns]'"
+            )
+        try:
+            resolver = Resolver(configure=self._servers is None)
+            if self._servers is not None:
+                resolver.nameservers, resolver.port = list(self._servers[0]), self._servers[1]
+            resolver.use_edns(0, 0, 1232)
+            answer = await resolver.resolve(name, "SRV", search=True)
+        except (NXDOMAIN, NoAnswer):
+            return ()
+        except DNSException as error:
+            return TargetListError(f"{name}: {error}", "See whether the DNS servers answer")
+        records = [record for record in answer if isinstance(record, SRV)]
+        targets = sorted(_with_port(record.target.to_text(omit_final_dot=True), record.port) for record in records)
+        return (TargetGroup(targets, {}),)
+
+
+def _with_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,131 @@
+"""The program on Textual, driven by its Pilot."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from pulsed.apps.top.app import TopApp
+from pulsed.apps.top.feed import Feed
+from pulsed.apps.top.session import TopSession
+from pulsed.present.terminal.line import THEMES
+from pulsed.present.terminal.view_state import ViewState
+from tests.apps.top.fake_daemon import FakeDaemon
+from tests.support.waiting import eventually
+
+
+class Running:
+    """The program, its Pilot, and the daemon."""
+
+    def __init__(self, app: TopApp, pilot: Pilot[None], daemon: FakeDaemon) -> None:
+        self.app, self.pilot, self.daemon = app, pilot, daemon
+
+    @property
+    def lines(self) -> list[str]:
+        """What the terminal shows, as rendered by Textual."""
+        return [self.app.view.render_line(y).text for y in range(self.app.size.height)]
+
+    async def shows(self, text: str) -> None:
+        await eventually(lambda: any(text in line for line in self.lines))
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+
+@asynccontextmanager
+async def running(size: tuple[int, int] = (120, 40), **changes: Any) -> AsyncIterator[Running]:
+    daemon = FakeDaemon()
+    feed = Feed(daemon.connect, "node1", 0.05)
+    view = ViewState()
+    session = TopSession([feed], view, changes.pop("gpu", ""))
+    app = TopApp(session, changes.pop("theme", "dark"), **{"interval": 0.05, **changes})
+    async with app.run_test(size=size) as pilot:
+        yield Running(app, pilot, daemon)
+
+
+@pytest.mark.slow
+async def test_keys_lead_through_all_views() -> None:
+    async with running() as top:
+        await top.shows("GPUs 9")
+        await top.press("j", "j", "enter")
+        await top.shows("What to do: Reset the GPU when the current jobs finish")
+        assert any(path.startswith("/gpus/2?node=node1") for path in top.daemon.paths)
+        await top.press("3")
+        await top.shows("Real utilization 0..100 %")
+        await top.press("4")
+        await top.shows("job 4711")
+        await top.press("5")
+        await top.shows("XID 48 2 times")
+        await top.press("6")
+        await top.shows("pulsed 0.1.0")
+        await top.press("question_mark")
+        await top.shows(":focus GPU")
+        await top.press("escape", "slash", *"use=held", "enter")
+        await top.shows("GPUs 1/9")
+        await top.press("colon", *"exit", "enter")
+        await eventually(lambda: not top.app.is_running)
+
+
+async def test_the_mouse_selects_and_opens() -> None:
+    async with running((200, 60)) as top:
+        await top.shows("GPU 3 H100")
+        await top.pilot.click(offset=(130, 6))
+        await top.shows("[GPU 3]")
+        await top.pilot.click(offset=(130, 6))
+        await top.shows("Saturation")
+
+
+async def test_resizing_and_small_terminals() -> None:
+    async with running((41, 23)) as top:
+        await top.shows("GPUs 9")
+        await top.pilot.resize_terminal(30, 5)
+        await top.shows("needs 41x8")
+        await top.pilot.resize_terminal(200, 60)
+        await top.shows("┌ GPU 0")
+
+
+async def test_a_pause_freezes_the_picture() -> None:
+    async with running() as top:
+        await top.shows("GPUs 9")
+        await top.press("space")
+        await top.shows("PAUSED")
+        top.daemon.is_up = False
+        await top.pilot.pause(0.2)
+        before = top.lines
+        await top.pilot.pause(0.2)
+        assert top.lines == before
+        await top.press("space")
+        await top.shows("live")
+
+
+async def test_a_gpu_of_the_url_is_selected() -> None:
+    async with running(gpu="5") as top:
+        await top.shows("[GPU 5]")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_themes_and_ascii(theme: str) -> None:
+    async with running(theme=theme, ascii=True) as top:
+        await top.shows("GPUs 9")
+        assert all(line.isascii() for line in top.lines)
+        colours = {
+            segment.style.color.name
+            for y in range(10)
+            for segment in top.app.view.render_line(y)
+            if segment.style is not None and segment.style.color is not None
+        }
+        assert (colours == set()) == (theme == "none")
+        assert all(name.startswith(("color(", "black", "red", "green", "yellow", "blue", "magenta", "cyan", "bright"))
+                   for name in colours) == (theme in ("16", "none"))  # fmt: skip
+
+
+async def test_a_signal_ends_the_program() -> None:
+    async with running() as top:
+        await top.shows("GPUs 9")
+        signal.raise_signal(signal.SIGTERM)
+        await eventually(lambda: not top.app.is_running)

@@ -1,0 +1,474 @@
+"""Owners get what their GPUs did, whatever happens to these; and what happens to jobs in practice."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from dataclasses import replace
+from math import inf, isclose, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.owners.accounting.accounting import SILENT_SECONDS, OwnerAccounting
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
+from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
+from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
+from tests.compute.streams import BUSY, DAY, GPU, IDLE
+from tests.owners.accounting.streams import A, B, C, Node, job, seconds
+from tests.support.examples import examples
+
+WORKS = BUSY._replace(power_watts=500.0)
+RESTS = IDLE._replace(power_watts=100.0)
+
+owners = st.lists(st.sampled_from([A, B, C]), max_size=3, unique=True).map(tuple)
+readings = st.fixed_dictionaries(
+    {
+        "sm_active_ratio": st.none() | st.floats(0, 1),
+        "dram_active_ratio": st.none() | st.floats(0, 1),
+        "graphics_engine_active_ratio": st.none() | st.floats(0, 1),
+        "power_watts": st.none() | st.floats(0, 700),
+        "energy_joules_total": st.none() | st.floats(0, 1e4),
+        "pcie_transmit_bytes_per_second": st.none() | st.floats(0, 1e10),
+    }
+).map(lambda values: Reading(**values))
+gpus = st.tuples(st.none() | owners, readings)
+histories = st.lists(
+    st.tuples(
+        st.lists(gpus, min_size=1, max_size=2), st.sampled_from([1.0, 1.0, 1.0, 2.0, 60.0, 0.0]), st.just(()) | owners
+    ),
+    max_size=12,
+)
+
+
+class Charges:
+    """What each owner has to get out of each GPU: an equal share of every sample at both ends of which it has the GPU.
+
+    The accounting does not look at samples, but at the time between changes.
+    """
+
+    def __init__(self) -> None:
+        self.owners: dict[tuple[str, str], CounterVector] = {}
+        self._before: dict[str, tuple[CounterSnapshot, Owners]] = {}
+
+    def take(self, tick: ComputedTick) -> None:
+        seen = set()
+        for position, device in enumerate(tick.devices):
+            if position in tick.lost:
+                continue
+            uuid, now, owners = device.entity.uuid, tick.results[position].counters, device.owners or ()
+            start, before = self._before.get(uuid, (now, owners))
+            either = {*before, *owners, *tick.passing.get(position, ())}
+            for owner in set(before) & set(owners):
+                share = scaled(increase(start, now), 1.0 / len(either))
+                self.owners[owner.id, uuid] = added(self.owners.get((owner.id, uuid), EMPTY), share)
+            self._before[uuid] = now, owners
+            seen.add(uuid)
+        for uuid in self._before.keys() - seen:  # without owners while it is away
+            self._before[uuid] = self._before[uuid][0], ()
+
+
+@examples(300)
+@given(histories, st.sets(st.integers(0, 12)))
+def test_owners_get_their_shares_of_every_sample(
+    history: list[tuple[list[tuple[Owners | None, Reading]], float, Owners]], queried: set[int]
+) -> None:
+    node, charges = Node(), Charges()
+    for number, (seen, after, passing) in enumerate(history):
+        node.sees(*seen, after=after, passing={0: passing} if passing else None)
+        assert node.tick is not None
+        charges.take(node.tick)
+        if number in queried:
+            assert all(account.end is None for account in node.accounting.running)
+    found: dict[tuple[str, str], CounterVector] = {}
+    for account in {id(account): account for account in (*node.accounting.running, *node.ended)}.values():
+        for (_, uuid, _), part in account.gpus.items():
+            found[account.owner.id, uuid] = added(found.get((account.owner.id, uuid), EMPTY), part.estimate)
+            for low, middle, high in zip(part.alone, part.estimate, part.upper, strict=True):
+                assert (low or 0.0) <= (middle or 0.0) + 1e-9
+                assert (middle or 0.0) <= (high or 0.0) + 1e-9
+    for key in found.keys() | charges.owners.keys():
+        for name, at in COUNTER_POSITION.items():
+            expected, counted = (each.get(key, EMPTY)[at] or 0.0 for each in (charges.owners, found))
+            assert isclose(expected, counted, rel_tol=1e-9, abs_tol=1e-9), (key, name)
+
+
+@examples(200)
+@given(
+    st.lists(st.tuples(st.sampled_from([A, B, None]), st.sampled_from([A, B, None]), st.floats(0, 1)), min_size=2),
+)
+def test_bounds_of_a_shared_gpu_contain_the_truth(history: list[tuple[Owner | None, Owner | None, float]]) -> None:
+    """At any time one of the sharers does all the work: `history` has who, the other sharer, and how much."""
+    node, truth = Node(), {A.id: 0.0, B.id: 0.0}
+    for number, (worker, other, level) in enumerate(history):
+        present = tuple(dict.fromkeys(owner for owner in (worker, other) if owner is not None))
+        reading = Reading(sm_active_ratio=level if worker else 0.0)
+        node.sees((present, reading))
+        if worker is not None and number:
+            truth[worker.id] += level
+    accounts = [*node.accounting.running, *node.ended]
+    for owner in (A, B):
+        mine = [account for account in accounts if account.owner.id == owner.id]
+        low = sum(seconds(account, "alone", "sm_active_seconds") for account in mine)
+        high = sum(seconds(account, "upper", "sm_active_seconds") for account in mine)
+        assert low - 1e-9 <= truth[owner.id] <= high + 1e-9
+
+
+def test_a_job_gets_what_its_gpus_did_while_it_had_them() -> None:
+    node = Node()
+    for owners_, reading in [((), RESTS), ((), RESTS), *[((A,), WORKS)] * 5, *[((A,), RESTS)] * 3, *[((), RESTS)] * 3]:
+        node.sees((owners_, reading), (None, WORKS))
+    (account,) = node.ended
+    assert account.owner == A
+    assert (account.begin, account.end) == (DAY + 3, DAY + 11)
+    assert seconds(account) == 7.0  # of the first and the last second it had a part
+    assert seconds(account, "boundary") == 2.0
+    assert seconds(account, name="workload_class_seconds", state="idle") == 3.0
+    assert seconds(account, name="class_energy_joules", state="tensor_heavy_compute") == 4 * 500.0
+    (on_gpu,) = account.gpus.values()
+    assert (on_gpu.held, on_gpu.since) == (8.0, None)
+    assert (on_gpu.extremes.power_watts, on_gpu.extremes.longest_idle, on_gpu.extremes.idle_run) == (500.0, 3.0, 3.0)
+    assert on_gpu.extremes.samples == 7
+
+
+def test_a_shared_gpu_is_counted_once() -> None:
+    node = Node()
+    for _ in range(5):
+        node.sees(((A, B), WORKS))
+    for owner in (A, B):
+        account = node.running(owner)
+        (on_gpu,) = account.gpus.values()
+        assert (seconds(account, "alone"), seconds(account), seconds(account, "upper")) == (0.0, 2.0, 4.0)
+        assert on_gpu.sharers == 2
+        assert on_gpu.observed == 4.0
+
+
+def test_who_stays_keeps_a_share_of_the_second_in_which_another_left() -> None:
+    node = Node()
+    for present in [(A, B), (A, B), (A,), (A,)]:
+        node.sees((present, WORKS))
+    account = node.running(A)
+    assert (seconds(account, "alone"), seconds(account, "share")) == (1.0, 1.0)
+
+
+def test_a_job_of_90_seconds_between_scrapes_of_60() -> None:
+    """It began 10 s after the first scrape and ended 40 s after the second one: no scrape is its own alone."""
+    ended: dict[str, float] = {}
+    node = Node(60.0)
+    node.accounting = OwnerAccounting(lambda owner: ended.get(owner.id), node.ended.append)
+    node.sees(((), RESTS))
+    short = job("90", DAY + node.clock + 10)
+    node.sees(((short,), WORKS))
+    ended["90"] = node.clock + 40
+    node.sees(((), RESTS))
+    node.sees(((), RESTS))
+    (account,) = node.ended
+    assert account.end == account.begin + 90
+    assert (seconds(account), seconds(account, "boundary"), seconds(account, "upper")) == (0.0, 120.0, 120.0)
+    (on_gpu,) = account.gpus.values()
+    assert (on_gpu.held, on_gpu.observed) == (90.0, 0.0)
+
+
+def test_a_job_between_two_scrapes_is_not_lost() -> None:
+    ended: dict[str, float] = {}
+    node = Node(60.0)
+    node.accounting = OwnerAccounting(lambda owner: ended.get(owner.id), node.ended.append)
+    node.sees(((A,), WORKS), ((), RESTS))
+    short = job("30", DAY + node.clock + 10)
+    ended["30"] = node.clock + 40
+    changes = node.sees(((A,), WORKS), ((), WORKS), passing={0: (short,), 1: (short,)})
+    assert [(change.kind, change.device.entity.gpu) for change in changes] == [("begin", "0"), ("begin", "1")]
+    assert [account.owner for account in node.accounting.running if account.holding] == [A]
+    node.sees(((A,), WORKS), ((), RESTS))
+    (account,) = node.ended
+    assert account.end == account.begin + 30
+    assert [(each.held, each.observed) for each in account.gpus.values()] == [(30.0, 0.0)] * 2
+    assert (seconds(account), seconds(account, "upper")) == (0.0, 120.0)
+    assert (seconds(node.running(A), "alone"), seconds(node.running(A), "share")) == (60.0, 30.0)
+
+
+def test_an_id_that_was_used_twice_between_two_scrapes() -> None:
+    node = Node(60.0)
+    node.sees(((), RESTS))
+    first, second = job("7", DAY + 70), job("7", DAY + 90)
+    node.sees(((second,), WORKS), passing={0: (first,)})
+    node.sees(((second,), WORKS))
+    assert [account.begin for account in node.ended] == [DAY + 70]
+    assert node.running(second).begin == DAY + 90
+    node.sees(((second,), WORKS), passing={0: (first,)})
+    node.sees(((second,), WORKS))
+    assert node.running(second).begin == DAY + 90
+    assert len(node.ended) == 2
+
+
+def test_a_requeued_job_and_a_recycled_id_are_others() -> None:
+    node = Node(20.0)
+    for begin in (DAY, DAY, DAY + 20, DAY + 20, DAY + 40):
+        node.sees(((job("7", begin),), WORKS))
+    node.sees(((job("7", DAY + 40),), WORKS))
+    assert [(account.begin, account.end) for account in node.ended] == [(DAY, DAY + 60), (DAY + 20, DAY + 100)]
+    assert seconds(node.running(job("7"))) == 20.0
+
+
+def test_a_recreated_pod_is_another() -> None:
+    node = Node()
+    for uid in ("", "u", "u", "v", "v"):
+        node.sees(((pod("ml", "web-0", "main", uid),), WORKS))
+    node.sees(((pod("ml", "web-0", "main", "v"),), WORKS))
+    (account,) = node.ended
+    assert account.owner.uid == "u"
+    assert seconds(account) == 2.0
+
+
+def test_tasks_of_an_array_are_jobs() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((job("9_1"),), WORKS), ((job("9_2"),), RESTS))
+    assert [seconds(node.running(job(f"9_{task}"))) for task in (1, 2)] == [3.0, 3.0]
+
+
+def test_a_job_without_a_process_is_charged_as_idle() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((A,), RESTS._replace(memory_used_bytes=0.0)))
+    assert seconds(node.running(A), name="idle_seconds", state="held") == 3.0
+
+
+def test_labels_that_are_missing_for_one_scrape_do_not_end_a_job() -> None:
+    node = Node()
+    for present in [(A,), (A,), None, (A,), (A,)]:
+        node.sees((present, WORKS))
+    assert node.ended == []
+    account = node.running(A)
+    assert (account.begin, account.end) == (DAY + 1, None)
+    assert (seconds(account), seconds(account, "boundary")) == (2.0, 2.0)
+
+
+def test_a_job_on_two_gpus_ends_with_the_second_one() -> None:
+    node = Node()
+    changes = [*node.sees(((A,), WORKS), ((A,), WORKS)), *node.sees(((A,), WORKS), ((A,), WORKS))]
+    assert [(change.kind, change.device.entity.gpu) for change in changes] == [("begin", "0"), ("begin", "1")]
+    for _ in range(3):
+        assert node.sees(((), RESTS), ((A,), WORKS)) == []
+    node.sees(((), RESTS), ((), RESTS))
+    changes = list(node.sees(((), RESTS), ((), RESTS)))
+    assert [(change.kind, change.device.entity.gpu, change.time) for change in changes] == [
+        ("end", "0", DAY + 6),
+        ("end", "1", DAY + 6),
+    ]
+    (account,) = node.ended
+    assert [each.held for each in account.gpus.values()] == [2.0, 5.0]
+
+
+def test_a_partitioned_board_is_accounted_by_its_instances() -> None:
+    board = GPU
+    parts = [Device(Entity("mig", "0", "GPU-0", name, "1g.10gb")) for name in ("1", "2")]
+    node = Node()
+    for _ in range(3):
+        node.sees(((A, B), WORKS), ((A,), WORKS), ((B,), RESTS), devices=(board, *parts))
+    assert [list(node.running(owner).gpus) for owner in (A, B)] == [[("", "GPU-0", "1")], [("", "GPU-0", "2")]]
+    assert seconds(node.running(A), "alone") == 2.0
+
+
+def test_a_gpu_that_is_gone_has_no_owner() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((B,), WORKS))
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    (account,) = node.ended
+    assert account.owner == B
+    assert seconds(account) == 2.0
+    assert seconds(node.running(A)) == 5.0
+
+
+def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
+    accounting = OwnerAccounting()
+    first, second = Node(accounting=accounting), Node(accounting=accounting)
+    for _ in range(4):
+        first.sees(((A,), WORKS))
+        assert first.tick is not None
+        accounting.add(replace(first.tick, raw=replace(first.tick.raw, target="again")))
+    assert second.tick is None
+    assert seconds(first.running(A)) == 3.0
+
+
+def test_owners_of_a_silent_target_end() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    assert node.accounting.sweep(100.0) == []
+    assert node.accounting.sweep(100.0 + SILENT_SECONDS) == []
+    (change,) = node.accounting.sweep(101.0 + SILENT_SECONDS)
+    assert change.kind == "end"
+    (account,) = node.ended
+    assert (account.end, seconds(account)) == (DAY + 3, 2.0)
+
+
+def test_too_many_owners_are_accounted_together() -> None:
+    node, limit = Node(), OWNERS_PER_GPU + MORE_OWNERS
+    crowd = tuple(job(str(number)) for number in range(limit + 5))
+    for _ in range(3):
+        node.sees((crowd, WORKS))
+    assert len(node.accounting.running) == limit + 1
+    assert node.accounting.dropped == 5
+    assert seconds(node.running(OTHER)) > 0
+
+
+def restarted(node: Node) -> Node:
+    """The same node after a restart of pulsed, with the accounts that a file kept."""
+    text = json.dumps([dump_account(account) for account in node.accounting.running])
+    again = Node(node.interval)
+    again.clock = node.clock
+    again.accounting.restore([load_account(saved) for saved in json.loads(text)])
+    return again
+
+
+def test_a_restart_in_mid_job() -> None:
+    node = Node()
+    for number in range(4):
+        node.sees(((job("7", DAY),), WORKS._replace(energy_joules_total=500.0 * number)))
+    again = restarted(node)
+    for number in range(3):
+        reading = WORKS._replace(energy_joules_total=500.0 * (number + 13))
+        changes = again.sees(((job("7", DAY),), reading), after=10.0 if not number else None)
+        assert changes == []
+    account = again.running(job("7"))
+    (on_gpu,) = account.gpus.values()
+    assert (account.begin, account.first_seen) == (DAY, DAY + 1)
+    assert seconds(account) == 3.0 + 2.0
+    assert seconds(account, name="class_energy_joules", state="tensor_heavy_compute") == 5 * 500.0
+    assert on_gpu.bridged_joules == 10 * 500.0
+    assert (on_gpu.held_seconds(account.now), account.elapsed) == (16.0, 16.0)
+    assert on_gpu.extremes.samples == 5
+
+
+def test_a_job_that_ended_while_pulsed_did_not_run_ends_with_its_last_sample() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((A,), WORKS))
+    again = restarted(node)
+    again.sees(((), RESTS), after=10.0)
+    assert again.sees(((), RESTS), after=RESUME_SECONDS) == []
+    (change,) = again.sees(((), RESTS))
+    assert change.kind == "end"
+    (account,) = again.ended
+    assert (account.end, seconds(account)) == (DAY + 4, 3.0)
+
+
+def test_the_id_of_a_job_from_before_a_restart_is_used_again() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((job("7", DAY),), WORKS))
+    again = restarted(node)
+    for _ in range(2):
+        again.sees(((job("7", DAY + 9),), WORKS), after=10.0)
+    (account,) = again.ended
+    assert (account.begin, account.end) == (DAY, DAY + 4)
+    assert again.running(job("7")).begin == DAY + 9
+
+
+@pytest.mark.nightly
+def test_a_day_of_jobs_needs_bounded_memory() -> None:
+    ended = EndedAccounts()
+    node = Node(accounting=OwnerAccounting(on_end=ended.add))
+
+    def run(first: int, jobs: int) -> None:
+        for number in range(first, first + jobs):
+            for _ in range(2):
+                node.sees(((job(str(number), DAY + node.clock),), WORKS), ((), RESTS))
+
+    def traced() -> int:
+        gc.collect()  # empties Python's free lists, which keep up to 2,000 freed tuples of each length
+        return tracemalloc.get_traced_memory()[0]
+
+    run(0, 100)
+    tracemalloc.start()
+    run(100, 1000)  # as many as are kept
+    before = traced()
+    run(1100, 1000)
+    grown = traced() - before
+    tracemalloc.stop()
+    assert len(ended) == 1000
+    assert len(node.accounting.running) <= 2
+    assert grown < 128 * 1024
+
+
+def test_ended_accounts_are_found_by_their_owner_the_newest_first() -> None:
+    ended, lines = EndedAccounts(max_ended=3), list[bytes]()
+    for number in range(5):
+        node = Node(accounting=OwnerAccounting(on_end=lambda account: lines.append(ended.add(account))))
+        for present in [(job(str(number), DAY + number),)] * 3 + [()] * 3:
+            node.sees((present, WORKS))
+    assert [account.owner.id for account in ended.find()] == ["4", "3", "2"]
+    (found,) = ended.find(lambda owner, end: owner.id == "3")
+    assert seconds(found) == 2.0
+    other = EndedAccounts(max_ended=3)
+    for line in lines:
+        other.load(line)
+    assert [account.owner.id for account in other.find()] == ["4", "3", "2"]
+
+
+def test_an_account_survives_its_file_whole() -> None:
+    node = Node()
+    for present in [(A,), (A,), (A, B), (A, B), (A,), ()]:
+        node.sees((present, WORKS), ((B,), NOTHING))
+    for account in node.accounting.running:
+        saved = json.loads(json.dumps(dump_account(account)))
+        again = load_account(saved)
+        assert json.loads(json.dumps(dump_account(again))) == saved
+        for key, part in account.gpus.items():
+            for name in ("alone", "shared", "share", "boundary"):
+                assert getattr(again.gpus[key], name) == getattr(part, name), name
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [None, [], {}, {"owner": {}}, {"owner": {"kind": "job", "id": "1"}, "begin": 1, "first_seen": 1, "last_seen": 1}],
+)
+def test_what_is_no_account_is_refused(saved: object) -> None:
+    with pytest.raises(ValueError, match=r"not an account|not a kind of owner"):
+        load_account(saved)
+
+
+def test_a_counter_that_was_no_number_of_json_costs_itself_only() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    saved = json.loads(json.dumps(dump_account(node.running(A))))
+    saved["gpus"][0]["alone"] |= {"observed_seconds": None, "idle_seconds:held": None}
+    assert seconds(load_account(saved)) == 0.0
+
+
+@pytest.mark.parametrize("number", [inf, -inf, nan, 1e300])
+def test_numbers_that_json_lacks_do_not_cost_an_account(number: float) -> None:
+    ended = EndedAccounts()
+    node = Node(accounting=OwnerAccounting(on_end=ended.add))
+    for present in [(A,)] * 4 + [()] * 3:
+        names = ("memory_used_bytes", "power_watts", "energy_joules_total", "power_violation_seconds_total")
+        node.sees((present, Reading(**dict.fromkeys(names, number))))
+    (account,) = ended.find()
+    assert account.owner == A
+
+
+def test_an_empty_vector_adds_nothing() -> None:
+    assert added(EMPTY, EMPTY) is EMPTY
+
+
+def test_an_account_keeps_what_to_do_about_a_health_event() -> None:
+    node = Node()
+    for failure in (0, 0, 1):
+        node.sees(((A,), WORKS._replace(row_remap_failure=failure)))
+    saved = json.loads(json.dumps(dump_account(node.running(A))))
+    events = {event.check: event for event in load_account(saved).on(GPU).events}
+    assert (events["row_remap_failed"].after, events["row_remap_failed"].remedy) == (
+        "crit",
+        "Row repair failed (spares used up or write failed): run field diagnostics and replace the GPU.",
+    )

@@ -1,0 +1,408 @@
+"""Histories of jobs that must and must not raise findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.layer import ComputeLayer
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.owner import Owner, Owners
+from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.saved_accounts import dump_account, load_account
+from pulsed.owners.findings.findings import FindingChange, FindingDetector
+from pulsed.reader.demo.source import DemoSource
+from pulsed.translate.translator import Translator
+from tests.compute.streams import DAY
+from tests.owners.accounting.streams import A, B, Node, job
+
+GPUS = tuple(Device(Entity("gpu", str(index), f"GPU-{index}"), "H100") for index in range(4))
+MINUTE = 6
+"""Ticks of 10 seconds."""
+
+
+def reading(
+    level: float, watts: float, *, traffic: float = 0.0, gr: float | None = None, clock: float = 1.98e9
+) -> Reading:
+    return Reading(
+        sm_active_ratio=level,
+        tensor_active_ratio=level,
+        dram_active_ratio=level / 2.0,
+        graphics_engine_active_ratio=level if gr is None else gr,
+        fp64_active_ratio=0.0,
+        pcie_transmit_bytes_per_second=traffic,
+        pcie_receive_bytes_per_second=traffic,
+        power_watts=watts,
+        sm_clock_hertz=clock,
+    )
+
+
+WORK = reading(0.8, 600.0, traffic=1e9, gr=0.98)
+SPIN = reading(0.0, 180.0, gr=1.0)._replace(sm_active_ratio=0.12, tensor_active_ratio=0.0)
+IDLE = reading(0.0, 90.0)
+CHECKPOINT = reading(0.0, 130.0, traffic=12e9, gr=0.1)
+
+
+class Job:
+    """A job on some GPUs, whose findings are collected."""
+
+    def __init__(
+        self,
+        gpus: int = 1,
+        owner: Owner = A,
+        sharers: tuple[Owner, ...] = (),
+        devices: Sequence[Device] = GPUS,
+    ) -> None:
+        self.node = Node(10.0)
+        self.detector = FindingDetector(self.node.accounting)
+        self.owners, self.gpus, self.devices = (owner, *sharers), gpus, devices
+        self.changes: list[FindingChange] = []
+
+    def does(self, minutes: float, *readings: Reading) -> Job:
+        """Do this for some minutes: one reading for all GPUs, or one each."""
+        each = readings * self.gpus if len(readings) == 1 else readings
+        for _ in range(round(minutes * MINUTE)):
+            self.node.sees(*((self.owners, one) for one in each), devices=self.devices)
+            assert self.node.tick is not None
+            self.changes += self.detector.add(self.node.tick)
+        return self
+
+    @property
+    def found(self) -> list[tuple[str, str, bool]]:
+        return [(each.name, each.device.entity.gpu, each.is_active) for each in self.changes]
+
+
+# A suspected hang
+
+
+def test_a_deadlocked_collective_is_found_once_and_ends_with_work() -> None:
+    made = Job().does(20, WORK).does(15, SPIN)
+    assert made.found == [("hang", "0", True)]
+    assert "180 W of 600 W before" in made.changes[0].message
+    assert made.detector.states(GPUS[0]) == {"hang": True}
+    made.does(2, WORK)
+    assert made.found[1:] == [("hang", "0", False)]
+    assert [event.check for event in made.node.running(A).on(GPUS[0]).events] == ["hang", "hang"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda made: made.does(60, SPIN),  # on purpose: it never did anything else
+        lambda made: made.does(20, WORK).does(8, SPIN).does(5, WORK).does(8, SPIN),
+        lambda made: made.does(20, WORK).does(60, IDLE),
+        lambda made: made.does(20, WORK).does(60, CHECKPOINT),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(dram_active_ratio=0.3)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(pcie_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(nvlink_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(c2c_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(power_watts=400.0)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(nvdec0_active_ratio=0.3)),
+        lambda made: [made.does(1, SPIN._replace(sm_active_ratio=0.1 * (at % 3))) for at in range(-20, 60)],
+    ],
+    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "c2c", "power", "media", "moving"],
+)
+def test_what_is_no_hang(history: Callable[[Job], object]) -> None:
+    made = Job()
+    history(made)
+    assert made.found == []
+
+
+HUNG = SPIN._replace(power_watts=70.0)
+
+
+def after(
+    minutes: float, *readings: Reading, then: float = 0.0, last: Sequence[Reading] = (HUNG,)
+) -> Callable[[Job], object]:
+    """Return the history of a job that works for an hour, does this, and then hangs for `then` minutes."""
+    return lambda made: made.does(60, WORK).does(minutes, *readings).does(then, *last)
+
+
+def rounds(minutes: Sequence[tuple[float, float]], *readings: Reading) -> Callable[[Job], Job]:
+    """Return the history of a job that works for some minutes, then does something else for some, and so on."""
+
+    def history(made: Job) -> Job:
+        for work, other in minutes:
+            made.does(work, WORK).does(other, *readings)
+        return made
+
+    return history
+
+
+REQUESTS = [(2.0, gap) for gap in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 4.0, 1.0)]
+CHECKPOINTS = [(20.0, 4.0)] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("history", "first"),
+    [
+        pytest.param(after(33, HUNG), "", id="a deadlock of all ranks"),
+        pytest.param(after(33, HUNG, HUNG, IDLE, HUNG), "2", id="one rank is gone, all others spin"),
+        pytest.param(after(3, WORK, HUNG, WORK, WORK, then=33), "1", id="one rank stops while the others work"),
+        pytest.param(after(3, WORK, WORK, WORK, IDLE, then=33, last=[HUNG] * 3 + [IDLE]), "3", id="one crashes early"),
+        pytest.param(lambda made: rounds(CHECKPOINTS, HUNG)(made).does(20, WORK).does(33, HUNG), "", id="checkpoints"),
+        pytest.param(lambda made: made.does(20, *[WORK] * 3, IDLE).does(33, *[HUNG] * 3, IDLE), "", id="3 of 4 used"),
+        pytest.param(after(480, IDLE), None, id="a server waits"),
+        pytest.param(lambda made: made.does(4, WORK).does(480, HUNG), None, id="a server has only warmed up"),
+        pytest.param(lambda made: rounds(REQUESTS, HUNG)(made).does(480, HUNG), None, id="tensor parallel server"),
+        pytest.param(lambda made: rounds(REQUESTS, IDLE)(made).does(480, IDLE), None, id="a server between requests"),
+        pytest.param(after(40, WORK, HUNG, HUNG, HUNG), None, id="evaluation on rank 0"),
+        pytest.param(rounds([(30.0, 8.0), (30.0, 20.0), (30.0, 45.0)], HUNG), None, id="evaluation on another node"),
+        pytest.param(after(40, CHECKPOINT, HUNG, HUNG, HUNG), None, id="a checkpoint of rank 0"),
+        pytest.param(rounds([(60.0, 9.0), (60.0, 25.0)], IDLE, HUNG, HUNG, HUNG), None, id="checkpoints to slow disks"),
+        pytest.param(after(40, HUNG, HUNG, HUNG, HUNG._replace(dram_active_ratio=None)), None, id="one is not known"),
+    ],
+)  # fmt: skip
+def test_jobs_that_hang_and_jobs_that_wait(history: Callable[[Job], object], first: str | None) -> None:
+    """`first` is the GPU that is named as the one that stopped first; None: the job does not hang."""
+    made = Job(4)
+    history(made)
+    if first is None:
+        assert made.found == []
+        return
+    assert made.found == [("hang", str(gpu), True) for gpu in range(4)]
+    for change in made.changes:
+        assert f"; GPU {first} stopped first, at " in change.message if first else "first" not in change.message
+
+
+def test_the_time_limit_follows_the_pauses_of_the_job_also_over_a_restart() -> None:
+    made = Job().does(20, WORK).does(8, HUNG).does(20, WORK)
+    saved = load_account(json.loads(json.dumps(dump_account(made.node.running(A)))))
+    for each in (made, Job()):
+        if each is not made:
+            each.node.accounting.restore([saved])
+        each.does(1, WORK).does(20, HUNG)
+        assert each.found == [], "three times 8 minutes are not over"
+        each.does(6, HUNG)
+        assert each.found == [("hang", "0", True)]
+
+
+def test_across_nodes_the_gpu_that_stopped_first_is_named() -> None:
+    """A job on two nodes, each a target of its own."""
+    accounting = OwnerAccounting()
+    changes: list[FindingChange] = []
+    detector = FindingDetector(accounting)
+    nodes = [Node(10.0, accounting=accounting, target=name) for name in ("n1", "n2")]
+    devices = [
+        [
+            replace(gpu, entity=replace(gpu.entity, node=node.target, uuid=f"{node.target}-{gpu.entity.gpu}"))
+            for gpu in GPUS[:2]
+        ]
+        for node in nodes
+    ]
+    for minutes, (left, right) in (
+        (60, ([WORK] * 2, [WORK] * 2)),
+        (2, ([WORK] * 2, [WORK, IDLE])),
+        (33, ([HUNG] * 2, [HUNG, IDLE])),
+    ):
+        for _ in range(minutes * MINUTE):
+            for node, gpus, readings in zip(nodes, devices, (left, right), strict=True):
+                node.sees(*(((A,), each) for each in readings), devices=gpus)
+                assert node.tick is not None
+                changes += detector.add(node.tick)
+    assert [(each.name, each.device.entity.node, each.device.entity.gpu) for each in changes] == [
+        ("hang", node, gpu) for node in ("n1", "n2") for gpu in ("0", "1")
+    ]
+    for each in changes:
+        assert each.message.partition("; ")[2] == "GPU n2/1 stopped first, at 01:00:10 UTC", "within a sample"
+    assert changes[-1].message.startswith("idle for 10 min while kernels of other GPUs of the job spin; ")
+
+
+@pytest.mark.parametrize("name", ["dram_active_ratio", "pcie_receive_bytes_per_second", "graphics_engine_active_ratio"])
+def test_without_an_input_a_hang_is_not_known(name: str) -> None:
+    made = Job().does(20, WORK._replace(**{name: None})).does(30, SPIN._replace(**{name: None}))
+    assert made.found == []
+    assert made.detector.states(GPUS[0]) == {}
+
+
+def test_a_hang_of_a_superchip_is_known_with_the_counters_of_its_link_only() -> None:
+    """Its kernels can work on the processor's memory, with neither DRAM activity nor PCIe traffic."""
+    gpu = replace(GPUS[0], model="NVIDIA GH200 480GB")
+    link = dict.fromkeys(("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second"), 0.0)
+    for more, found in (({}, []), (link, [("hang", "0", True)])):
+        made = Job(devices=(gpu,)).does(20, WORK._replace(**more)).does(20, SPIN._replace(**more))
+        assert made.found == found
+
+
+def test_a_free_gpu_and_a_shared_one_have_no_findings() -> None:
+    for made in (Job(sharers=(B,)), Job(owner=Owner("nobody", "other"))):
+        assert made.does(20, WORK).does(30, SPIN).found == []
+        assert made.detector.states(GPUS[0]) == {}
+
+
+def test_the_next_job_does_not_inherit_a_hang() -> None:
+    made = Job().does(20, WORK).does(8, SPIN)
+    made.owners = (B,)
+    assert made.does(8, SPIN).found == []
+
+
+# Stragglers
+
+SLOW = reading(0.4, 350.0, traffic=1e9, gr=0.98)
+
+
+def levels(*ratios: float) -> Sequence[Reading]:
+    return [reading(ratio, 500.0, traffic=1e9, gr=0.98) for ratio in ratios]
+
+
+LOADING = reading(0.1, 200.0, traffic=5e9, gr=0.3)
+
+
+def levels_of(minute: int) -> Sequence[float]:
+    """Loads of replicas that have requests of their own."""
+    return [0.55 if (minute // 2 + at) % 3 else 0.95 for at in range(2)] + [0.95, 0.5]
+
+
+def test_a_straggler_is_named_with_its_peers_and_health() -> None:
+    made = Job(4).does(20, WORK, WORK, SLOW, WORK)
+    assert made.found == [("straggler", "2", True)]
+    message = made.changes[0].message
+    assert message == "unlike its peers for 10 min: real utilization 42%, theirs 74% to 74%; its health is ok"
+    made.does(5, WORK)
+    assert made.found[1:] == [("straggler", "2", False)]
+
+
+def test_a_lower_clock_at_equal_utilization_is_a_straggler() -> None:
+    made = Job(3).does(12, WORK, WORK, WORK._replace(sm_clock_hertz=1.2e9))
+    assert made.found == [("straggler", "2", True)]
+    assert "SM clock 1200 MHz, theirs 1980 to 1980 MHz" in made.changes[0].message
+
+
+def test_checkpoints_of_all_gpus_do_not_hide_a_straggler() -> None:
+    made = Job(3)
+    for _ in range(6):
+        made.does(3, WORK, WORK, SLOW).does(0.5, CHECKPOINT)
+    assert made.found == [("straggler", "2", True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda made: made.does(60, *levels(0.8, 0.7, 0.6, 0.45)),  # uneven stages of a pipeline
+        lambda made: made.does(60, *levels(0.8, 0.8, 0.3, 0.3)),
+        lambda made: made.does(60, *levels(0.8, 0.8, 0.8, 0.7)),
+        lambda made: made.does(60, *levels(0.1, 0.1, 0.1, 0.02)),
+        lambda made: made.does(60, IDLE),
+        lambda made: [
+            made.does(5, WORK, WORK, SLOW, WORK).does(5, WORK, SLOW, WORK, WORK).does(5, WORK) for _ in range(4)
+        ],
+        lambda made: made.does(30, IDLE, WORK, IDLE, IDLE),
+        lambda made: made.does(30, WORK).does(30, WORK, *[IDLE] * 3).does(30, WORK),
+        lambda made: made.does(60, *levels(0.9, 0.5, 0.5, 0.5)),
+        lambda made: made.does(60, WORK, WORK, WORK, IDLE),
+        lambda made: made.does(60, WORK, WORK, WORK, LOADING),
+        lambda made: [made.does(1, *levels(*levels_of(minute))) for minute in range(60)],
+    ],
+    ids=[
+        "pipeline",
+        "two kinds",
+        "close",
+        "little",
+        "idle",
+        "changing",
+        "1 of 4 used",
+        "evaluation on rank 0",
+        "one busy replica",
+        "one without work",
+        "one that loads data",
+        "replicas of a service",
+    ],
+)
+def test_what_is_no_straggler(history: Callable[[Job], object]) -> None:
+    made = Job(4)
+    history(made)
+    assert made.found == []
+    assert made.detector.states(GPUS[0])["straggler"] is False
+
+
+def test_one_of_two_gpus_has_no_peers() -> None:
+    made = Job(2).does(30, WORK, SLOW)
+    assert made.found == []
+    assert "straggler" not in made.detector.states(GPUS[1])
+
+
+def test_gpus_of_different_jobs_are_no_peers() -> None:
+    made = Job(4)
+    for _ in range(30 * MINUTE):
+        made.node.sees(*(((job(str(at)),), SLOW if at == 2 else WORK) for at in range(4)), devices=GPUS)
+        assert made.node.tick is not None
+        made.changes += made.detector.add(made.node.tick)
+    assert made.found == []
+
+
+# Leaked memory
+
+HOLDING = IDLE._replace(memory_used_bytes=40e9)
+
+
+def nobody_has(made: Job, minutes: float, *readings: Reading, owners: Owners | None = ()) -> Job:
+    made.owners = owners  # type: ignore[assignment]
+    return made.does(minutes, *readings)
+
+
+def test_memory_that_nobody_has_is_found_after_ten_minutes() -> None:
+    made = nobody_has(Job().does(5, WORK._replace(memory_used_bytes=40e9)), 9, HOLDING)
+    assert made.found == []
+    nobody_has(made, 3, HOLDING)
+    assert made.found == [("leaked_memory", "0", True)]
+    assert made.changes[0].owner.kind == "nobody"
+    assert made.changes[0].message == "37.3 GiB in use for 10 min, and no job or pod has the idle GPU"
+    assert made.detector.states(GPUS[0]) == {"leaked_memory": True}
+    nobody = made.node.running(made.changes[0].owner)
+    assert [event.check for event in nobody.on(GPUS[0]).events] == ["leaked_memory"]
+    assert made.node.tick is not None
+    assert (made.node.tick.results[0].counters.value("idle_seconds", "held") or 0.0) >= 11 * 60.0
+    nobody_has(made, 2, IDLE._replace(memory_used_bytes=0.0))
+    assert made.found[1:] == [("leaked_memory", "0", False)]
+    assert made.detector.states(GPUS[0]) == {}
+    assert [account.owner.kind for account in made.node.ended] == ["slurm_job", "nobody"]
+
+
+@pytest.mark.parametrize(
+    ("held", "owners"),
+    [
+        (HOLDING, None),  # owners are not known
+        (HOLDING, (A,)),
+        (IDLE._replace(memory_used_bytes=100e6), ()),
+        (IDLE, ()),
+        (WORK._replace(memory_used_bytes=40e9), ()),
+        (HOLDING._replace(encoder_utilization_ratio=0.4), ()),
+    ],
+)
+def test_what_is_no_leak(held: Reading, owners: Owners | None) -> None:
+    assert nobody_has(Job(), 30, held, owners=owners).found == []
+
+
+def test_a_job_takes_over_from_leaked_memory() -> None:
+    made = nobody_has(Job(), 12, HOLDING)
+    made.owners = (B,)
+    assert made.does(3, HOLDING).found == [("leaked_memory", "0", True), ("leaked_memory", "0", False)]
+
+
+@pytest.mark.slow
+async def test_the_straggler_of_the_demo() -> None:
+    """A demo of 12 minutes: the GPU with failing memory is slower than its peers; nothing hangs."""
+    source, translator, layer = (
+        DemoSource(interval=2.0, pace=False, start=DAY),
+        Translator(),
+        ComputeLayer(GpuTable()),
+    )
+    accounting = OwnerAccounting()
+    detector = FindingDetector(accounting)
+    found: list[FindingChange] = []
+    for _ in range(360):
+        computed = layer.compute(translator.translate(await source.read()))
+        accounting.add(computed)
+        found += detector.add(computed)
+    assert [(each.name, each.device.entity.gpu, each.owner.id, each.is_active) for each in found] == [
+        ("straggler", "7", "4711", True)
+    ]
+    assert "its health is warn: ecc_correctable_rate" in found[0].message, "a reset has resolved the other events"
