@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from math import ceil
+from operator import itemgetter
 
-from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.rule import DAY, Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
 from pulsed.model.health import SEVERITY, STATES, CheckState, State
+from pulsed.model.vocabulary import Value
 
 JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""
@@ -73,6 +76,12 @@ class Check:
         """The inputs that decide."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
 
+    @cached_property
+    def values_of(self) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+        """Takes what the state depends on from `GpuInputs.values`."""
+        names = (*self.inputs, *self.unless, self.superseded_by or self.inputs[0])
+        return itemgetter(*[INPUT_POSITION[name] for name in names])
+
     def suits(self, model: str, is_guest: bool) -> bool:
         """Return whether it makes sense for a product, and for a share of a board, without any of its inputs."""
         if self.optional or (is_guest and not self.guest):
@@ -108,12 +117,14 @@ class GpuCheck:
         history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("_counting", "check", "events", "history", "rules", "state", "suits")
+    __slots__ = ("_can_rest", "_counting", "_resting_on", "check", "events", "history", "rules", "state", "suits")
 
     def __init__(self, check: Check) -> None:
         self.check = check
         self.rules = [(rule, RuleState()) for rule in check.rules]
         self._counting = [state for rule, state in self.rules if rule.has_events]
+        self._can_rest = all(rule.can_rest for rule in check.rules)
+        self._resting_on: tuple[Value, ...] | None = None  # the inputs for as long as which the state stays as it is
         self.suits = True
         self.state = CheckState(check.id, "unknown")
         self.events = 0
@@ -130,6 +141,8 @@ class GpuCheck:
         Returns:
             The state before, if it is another one.
         """
+        if self._resting_on is not None and self.check.values_of(inputs.values) == self._resting_on:
+            return None
         check, old, covered = self.check, self.state, False
         worst_rule, worst = self.rules[0]
         for rule, rule_state in self.rules:
@@ -151,7 +164,10 @@ class GpuCheck:
             message = worst.ignored if severity == 0 else ""
             is_same = state == old.state and covered is old.covered and applies is old.applies
             if is_same and message == old.message and last_event == old.last_event:
+                rests = self._can_rest and all(rule.rests(rule_state, inputs) for rule, rule_state in self.rules)
+                self._resting_on = check.values_of(inputs.values) if rests else None
                 return None
+        self._resting_on = None
         evidence = worst_rule.evidence(worst, inputs) if severity >= 0 else ()
         if state == old.state and old.evidence and not (severity > 0 and covered and evidence):
             evidence = old.evidence  # of ok when it was entered, of a raised state when it was covered last
@@ -167,6 +183,10 @@ class GpuCheck:
             applies=applies,
         )
         return old
+
+    def wake(self) -> None:
+        """Evaluate the rules also if the inputs are those of the last evaluation."""
+        self._resting_on = None
 
     def _applies(self, inputs: GpuInputs) -> bool:
         """Return whether it makes sense without any of its inputs."""

@@ -215,6 +215,8 @@ class GpuHealth:
         if not freshness.is_same_measurement:
             inputs.measured_at = now
         inputs.gap_seconds = decision.elapsed - decision.covered
+        if (extras is None) is not (inputs.extras is None):
+            self._wake()
         inputs.extras = extras
         if decision.is_interrupted:
             self._interrupt(sample.now)
@@ -299,6 +301,10 @@ class GpuHealth:
         others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
         return (*sorted(counts.items()), *others)
 
+    def _wake(self) -> None:
+        for check in self.checks:
+            check.wake()
+
     def _interrupt(self, now: float) -> None:
         """Record a gap: no level was reached without a break, and the source may have other fields since."""
         for _, state in self._rules:
@@ -313,6 +319,7 @@ class GpuHealth:
         if self._second is None or (model, device.guest) != (self.inputs.model, self.device.guest):
             for check in self.checks:
                 check.suits = check.check.suits(model, device.guest)
+            self._wake()
         self.device, self.inputs.model = device, model
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)

@@ -13,7 +13,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs
 from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
 from pulsed.model.health import SEVERITY, State
@@ -161,6 +161,13 @@ class Rule:
     has_events: ClassVar = False
     """Whether its state has events and when the last one was."""
 
+    can_rest: ClassVar = True
+    """Whether its state follows from its inputs, once nothing is raised or begins to be."""
+
+    @cached_property
+    def _reads_extras(self) -> bool:
+        return any(name in IN_EXTRAS for name in self.uses)
+
     @property
     def counts_events(self) -> bool:
         """Whether it counts events itself; for others each time that they are raised is one."""
@@ -269,6 +276,10 @@ class Rule:
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return until when a raised state would be kept if its inputs disappeared now."""
         return now + self.lasts if self.lasts else -inf
+
+    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
+        """Return whether its state stays as it is for as long as its inputs do."""
+        return state.severity <= 0 and not state.reached_since and (inputs.extras is None or not self._reads_extras)
 
     def resolve(self, state: RuleState, moment: float) -> None:
         """Resolve what lasts until a reset of the GPU, which happened at a moment."""

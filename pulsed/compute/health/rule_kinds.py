@@ -110,6 +110,11 @@ class Increase(Rule):
         Rule.evaluate(self, state, inputs, now)
         state.detail = links_text(link_counts(inputs.extras, self.inputs) or ()) if state.severity > 0 else ""
 
+    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
+        """Return whether its state stays as it is for as long as its inputs do."""
+        is_quiet = state.event_at is None and all(counter.settled for counter in state.increases.values())
+        return is_quiet and Rule.rests(self, state, inputs)
+
     def latched_until(self, state: RuleState, now: float) -> float:
         """Return when the newest increase leaves its window, of a rule whose increases are events."""
         return max([increase.ends for increase in state.increases.values()], default=-inf) if self.lasts else -inf
@@ -176,6 +181,7 @@ class Duty(Rule):
     bits: int = 0
     uncertain: bool = False
     by: Measure = share_of_time
+    can_rest: ClassVar = False
     other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
     number: str | None = "at {:.0%} or more"
     enter: float = MINUTE

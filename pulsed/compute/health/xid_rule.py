@@ -57,6 +57,7 @@ class XidRule(Rule):
     choose: Literal["critical", "warning", "nvlink", "repeated"] | int
     keep: Mapping[State, float]
     has_events: ClassVar = True
+    can_rest: ClassVar = False
 
     @property
     def states(self) -> tuple[State, ...]:
