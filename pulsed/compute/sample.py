@@ -202,6 +202,11 @@ class Freshness:
         return self.state != "blank" and self.state != "stale"
 
     @property
+    def has_moved(self) -> bool:
+        """Whether the newest sample has other values than the one before."""
+        return self.state == "present" and self.refresh is not None
+
+    @property
     def is_same_measurement(self) -> bool:
         """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
         return self._counts_energy and self.state in ("repeated", "stale")

@@ -109,12 +109,17 @@ class Tracker:
         duplicates = []
         for position, (state, reading) in enumerate(zip(self._gpus.states, tick.readings, strict=True)):
             if state.owner is not self:
-                if not is_new or not self._may_take_over(state):
-                    self._duplicate(state, reading, tick, is_new=is_new)
+                inputs = self._inputs.setdefault(state.key, Freshness())
+                if is_new:
+                    now = self._clock.now - state.started
+                    inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
+                if not is_new or not self._may_take_over(state, inputs):
                     duplicates.append(position)
                     continue
                 self._take_over(state, tick.devices[position], tick.interval, decision.covered)
-            elif are_devices_new and state.last_sample.tick != before.tick:
+                self._take_time(state, tick)
+                continue
+            if are_devices_new and state.last_sample.tick != before.tick:
                 state.decision = self._clock.decide_since(state.last_sample, tick.interval)
             else:
                 state.decision = decision
@@ -126,28 +131,26 @@ class Tracker:
             self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates), is_answered
         )
 
-    def _may_take_over(self, state: GpuState) -> bool:
-        """Return whether this target may update a GPU of another one.
+    def _may_take_over(self, state: GpuState, inputs: Freshness) -> bool:
+        """Return whether this target may update a GPU of another one, by the freshness of its inputs here.
 
-        It may if that one is late, or if this one has current values, and that one has none, or comes later.
+        It may if that one is late, or if this one has current values and that one has none, or if that one comes later
+        and the values of this one move: a page that returns may be an old one.
         """
         if state.is_free(self._clock.now):
             return True
-        inputs = self._inputs.get(state.key)
-        has_values = inputs is not None and inputs.is_fresh and self._clock.now >= state.started + state.now
-        return has_values and (self._rank < state.rank or not state.inputs.is_fresh)
+        if not inputs.is_fresh or self._clock.now < state.started + state.now:
+            return False
+        return not state.inputs.is_fresh or (self._rank < state.rank and inputs.has_moved)
 
-    def _duplicate(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
-        """Update the freshness of the inputs of a GPU that another target updates."""
-        inputs = self._inputs.setdefault(state.key, Freshness())
-        if is_new:
-            now = self._clock.now - state.started
-            inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
+    def _take_time(self, state: GpuState, tick: CanonicalTick) -> None:
+        """Take the time of the tick."""
+        state.now, state.time, state.interval = self._clock.now - state.started, self._clock.time, tick.interval
+        state.claimed_until = self._clock.now + LATE_INTERVALS * tick.interval + ROUNDING
 
     def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
         """Take the time of the tick, and the freshness of the inputs."""
-        state.now, state.time, state.interval = self._clock.now - state.started, self._clock.time, tick.interval
-        state.claimed_until = self._clock.now + LATE_INTERVALS * tick.interval + ROUNDING
+        self._take_time(state, tick)
         if is_new:
             state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
 

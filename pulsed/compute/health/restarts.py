@@ -109,7 +109,7 @@ class Restarts:
 
     def change_source(self) -> None:
         """Take another source of the same GPU: it has its own engine and exporter, and may be some time behind."""
-        self.epoch, self.signs = self.epoch._replace(engine="", exporter=""), Resets()
+        self.epoch, self.signs, self.absent = self.epoch._replace(engine="", exporter=""), Resets(), 0
 
     def update_epoch(self, epoch: Epoch, previous: float, now: float, time: float) -> Restarted:
         """Return what another epoch shows.
