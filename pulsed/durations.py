@@ -6,6 +6,9 @@ import math
 import re
 from typing import TypeGuard
 
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+"""Seconds."""
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d{1,12}(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
@@ -36,3 +39,11 @@ def duration(value: object) -> float:
 def duration_or_none(value: object) -> float:
     """Return the seconds of a duration, or 0."""
     return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration for a sentence, such as `5 min`."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds > unit:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s"

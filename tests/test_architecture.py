@@ -39,16 +39,16 @@ MAY_IMPORT = {
     ),
     "owners": "",
     "owners.attribution": "errors regular_file pauses daemon_thread protobuf config.settings kubernetes model",
-    "host": "regular_file config.settings model owners.attribution",
+    "host": "durations regular_file config.settings model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
-    "compute": "errors config.settings model translate.fields",
+    "compute": "errors config.settings model translate.fields host",
     "owners.accounting": "json_text model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",
     "present.otlp": "protobuf config.settings http model",
     "present": (
         "errors json_text printable config.settings kubernetes model translate.units translate.fields "
-        "owners.attribution translate compute owners.accounting owners.findings present.terminal present.otlp"
+        "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
     ),
     "server": "errors regular_file pauses config.settings config present",
     "apps.adapter.settings": "errors config.settings kubernetes present",

@@ -11,14 +11,14 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from pulsed.collector.this_host import are_of_this_host, kernel_log_of
-from pulsed.compute.health.node_checks import NODE_CHECK_IDS, NodeView
-from pulsed.compute.health.node_evaluator import NodeEvaluator
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.health_log import log_node_checks
 from pulsed.daemon.host_part import HostPart
 from pulsed.host.driver_processes import read_stuck_processes
 from pulsed.host.infiniband import read_ports
+from pulsed.host.node_checks import NODE_CHECK_IDS, NodeView
+from pulsed.host.node_evaluator import NodeEvaluator
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess

@@ -3,5 +3,5 @@
 `checks` declares every check: rules with thresholds, and words. A rule (`rule`; other kinds are in `rule_kinds` and
 `xid_rule`) makes a severity from a measure (`measures`) of the `inputs`, with times to raise and to leave it. `gpu` has
 the state of one GPU, and `evaluator` that of a target, with the GPUs that are missing. `saved_state` is what survives a
-restart, `node_checks` what can be wrong with the host.
+restart. The checks of the node are in `pulsed.host`.
 """

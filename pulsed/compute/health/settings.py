@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
-from pulsed.compute.health.node_checks import NODE_CHECK_IDS, ExpectedGpus
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XIDS, XidSeverity, severity_of
 from pulsed.config.settings import (
@@ -27,6 +26,7 @@ from pulsed.config.settings import (
     setting,
 )
 from pulsed.errors import ConfigError, did_you_mean
+from pulsed.host.node_checks import NODE_CHECK_IDS, ExpectedGpus
 from pulsed.model.health import RAISED_STATES, State
 
 FORGET_SECONDS = 0.0

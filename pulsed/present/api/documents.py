@@ -13,8 +13,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.node_checks import NODE_CHECK_IDS
 from pulsed.compute.health.summary import limited_to
+from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.json_text import rfc3339
 from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
 from pulsed.compute.health.link_faults import LINK_DOWN
-from pulsed.compute.health.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS, advice_on
+from pulsed.host.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.exposition.host_families import NODE_CHECK

@@ -17,11 +17,11 @@ from pulsed.compute.class_table import VARIABLES, ClassRule, Condition, Variable
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import FACTS
-from pulsed.compute.health.node_checks import NODE_CHECK_IDS
 from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.errors import did_you_mean
+from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPU_HEALTH, GPUS, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import GPU_COLUMNS, SUMMARY_FIELDS, summary_document

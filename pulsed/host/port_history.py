@@ -1,17 +1,13 @@
-"""History of the InfiniBand ports of a node, and how a port compares with others of its kind."""
+"""History of the InfiniBand ports of a node, with the limits of their counters."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.compute.health.rule import HOUR, MINUTE
+from pulsed.durations import HOUR, MINUTE
 from pulsed.model.host import InfinibandPort
-
-MIN_NEIGHBOURS = 2
-"""Other ports of the same kind that must have a rate before it is the usual one."""
 
 
 class PortLimit(NamedTuple):
@@ -32,6 +28,7 @@ PORT_LIMITS = (
 )
 """NVSentinel's limits; rates hold for ten minutes, as one look may be late."""
 
+_COUNTERS = {limit.counter for limit in PORT_LIMITS}
 _MAX_WINDOW = max(limit.window for limit in PORT_LIMITS)
 
 
@@ -54,7 +51,7 @@ class PortHistory:
     def update(self, port: InfinibandPort, now: float) -> None:
         """Add a look at the port."""
         self.steps = [step for step in self.steps if now - step[0] < _MAX_WINDOW]
-        for name in [limit.counter for limit in PORT_LIMITS if limit.counter in port.counters]:
+        for name in _COUNTERS & port.counters.keys():
             value = port.counters[name]
             earlier = self.counters.get(name, value)
             increase = value - earlier if value >= earlier else value  # the counter was cleared
@@ -67,25 +64,3 @@ class PortHistory:
     def increase_of(self, limit: PortLimit, now: float) -> int:
         """Return how often the counter of a limit has increased in its window, which ends now."""
         return sum([amount for at, name, amount in self.steps if name == limit.counter and now - at < limit.window])
-
-
-def is_down(port: InfinibandPort) -> bool:
-    """Return whether a port is not active and not disabled."""
-    return bool(port.state) and not port.is_active and port.physical_state != "Disabled"
-
-
-def most_neighbours_are_up(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> bool:
-    """Return whether more than half of the ports of its kind, itself included, are active."""
-    active = [other.is_active for other in ports if other.board == port.board]
-    return 2 * sum(active) > len(active)
-
-
-def usual_rate(port: InfinibandPort, ports: Sequence[InfinibandPort]) -> float | None:
-    """Return the most frequent rate of other active ports of its kind; None if too few have it."""
-    rates = Counter(
-        other.bytes_per_second
-        for other in ports
-        if other is not port and other.board == port.board and other.is_active and other.bytes_per_second
-    )
-    rate, count = max(rates.items(), key=lambda counted: (counted[1], counted[0]), default=(None, 0))
-    return rate if count >= MIN_NEIGHBOURS else None

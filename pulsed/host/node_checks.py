@@ -1,20 +1,21 @@
 """The checks of a node: the table of what can be wrong with this host, apart from the samples of its GPUs.
 
 A rule is a pure function of a `NodeView`. Without evidence it returns `UNKNOWN` or `OK`: a container without /sys, a
-GPU that belongs to a virtual machine or that this container is not given are no faults.
+GPU that belongs to a virtual machine or that this container is not given are not faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pulsed.compute.health.port_history import PORT_LIMITS, PortHistory, is_down, most_neighbours_are_up, usual_rate
-from pulsed.compute.health.rule import MINUTE, duration
-from pulsed.model.health import State
-from pulsed.model.host import HostFacts, PciGpu, ShownGpu, StuckProcess
+from pulsed.durations import MINUTE, in_words
+from pulsed.host.port_history import PORT_LIMITS, PortHistory
+from pulsed.model.health import SEVERITY, State
+from pulsed.model.host import HostFacts, InfinibandPort, ShownGpu, StuckProcess
 
 ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
 """A number of GPUs, or one by product name; `auto`: all that were there and were not forgotten; None: any number."""
@@ -30,37 +31,18 @@ RECENT_SECONDS = 10 * MINUTE
 """Age of a message about a failed start that counts although no source shows which GPUs work now. The driver tries
 again, and logs it again, whenever a program opens the GPU."""
 
-
-class Sleep(NamedTuple):
-    """At how many looks a process was stuck, and at how many since then it was not."""
-
-    looks: int
-    missed: int
-
-
-Sleeps = Mapping[StuckProcess, Sleep]
-
-
-def sleeps_of(before: Sleeps, stuck: Collection[StuckProcess]) -> Sleeps:
-    """Return how long processes have been stuck, after a look that found some of them."""
-    sleeps = {process: Sleep(before.get(process, Sleep(0, 0)).looks + 1, 0) for process in stuck}
-    for process, sleep in before.items():
-        missed = sleep.missed + (process not in sleeps)
-        if missed <= MISSED_LOOKS:
-            sleeps[process] = sleeps.get(process, sleep)._replace(missed=missed)
-        elif process in sleeps:
-            sleeps[process] = Sleep(1, 0)
-    return sleeps
+MIN_SAME_RATE = 2
+"""Other ports of the same kind that must have a rate before it is the usual one."""
 
 
 class NodeView(NamedTuple):
-    """What the rules are about.
+    """The inputs of the rules.
 
     Attributes:
         shown: the boards of this host that fresh sources show or miss; None while one of its sources does not deliver.
         is_selected: whether the key `gpus` leaves out some.
         expected: the key `health.expected_gpus`.
-        sleeps: how long processes have been stuck.
+        stuck_looks: by process, the number of looks at which it was stuck.
         ports: the history of the ports, by name.
     """
 
@@ -68,12 +50,12 @@ class NodeView(NamedTuple):
     shown: tuple[ShownGpu, ...] | None
     is_selected: bool = False
     expected: ExpectedGpus = None
-    sleeps: Sleeps = MappingProxyType({})
+    stuck_looks: Mapping[StuckProcess, int] = MappingProxyType({})
     ports: Mapping[str, PortHistory] = MappingProxyType({})
 
 
 class Finding(NamedTuple):
-    """The result of a rule: the state, what was found in words, and numbers that decided."""
+    """The result of a rule: the state, its cause in words, and the numbers that decided."""
 
     state: State
     detail: str = ""
@@ -85,10 +67,13 @@ UNKNOWN, OK = Finding("unknown"), Finding("ok")
 NodeRule = Callable[[NodeView], Finding | None]
 """Returns None if the check does not apply to this host."""
 
+Problem = tuple[State, str]
+"""What one process or port raises, and how the message names it."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """A check of a node; `id`, `title`, `remedy`, `critical` and `source` as those of `Check`.
+    """A check of a node; `id`, `title`, `remedy`, `critical` and `source` as those of a check of GPUs.
 
     Attributes:
         rule: when it is raised, in words.
@@ -120,25 +105,19 @@ def _gpu_missing(view: NodeView) -> Finding | None:
     addresses = {gpu.address for gpu in shown or ()}
     since = 0.0 if shown is not None else view.facts.time - RECENT_SECONDS
     reasons = {event.pci_bus_id: event.text for event in view.facts.kernel_events if event.time >= since}
-    of_driver = [gpu for gpu in gpus if gpu.driver in ("", "nvidia")]  # vfio-pci: for a virtual machine
-    named = {gpu: reasons[gpu.address] for gpu in of_driver if gpu.address in reasons}
-    others = [gpu for gpu in of_driver if gpu not in named and _is_expected(gpu, has_reason="" in reasons)]
-    if shown is None and not named:
-        return UNKNOWN
-    missing = {gpu.address: text for gpu, text in named.items() if gpu.address not in addresses}
-    state: State = "crit" if missing else "warn"
-    if shown is not None:
-        missing |= {gpu.address: reasons.get("", "") for gpu in others if gpu.address not in addresses}
+    missing: list[Problem] = []
+    for gpu in gpus:
+        if gpu.address in addresses or gpu.driver not in ("", "nvidia"):  # vfio-pci: for a virtual machine
+            continue
+        is_expected = gpu.is_usable or (gpu.driver == "" and "" in reasons)  # listed, or the driver could not start one
+        if gpu.address in reasons or (is_expected and shown is not None):
+            text = reasons.get(gpu.address, reasons.get("", ""))
+            state: State = "crit" if gpu.address in reasons else "warn"
+            missing.append((state, f"{gpu.address} ({text})" if text else gpu.address))
     if not missing:
         return OK if any(gpu.address in addresses for gpu in gpus) else UNKNOWN
-    texts = [f"{address} ({text})" if text else address for address, text in sorted(missing.items())]
     evidence = (("gpus_missing", float(len(missing))), ("pci_gpus", float(len(gpus))))
-    return Finding(state, ", ".join(texts), evidence)
-
-
-def _is_expected(gpu: PciGpu, *, has_reason: bool) -> bool:
-    """Return whether a source should show a GPU: the driver lists it for this process, or could not start one."""
-    return gpu.is_usable or (gpu.driver == "" and has_reason)
+    return Finding(_worst(missing), ", ".join([text for _, text in missing]), evidence)
 
 
 def _gpu_count(view: NodeView) -> Finding | None:
@@ -163,58 +142,76 @@ def _driver_hung(view: NodeView) -> Finding | None:
     """Find processes that have been stuck in the driver: critical if NVIDIA's own are among them."""
     if view.facts.stuck_processes is None:
         return UNKNOWN
-    stuck = [process for process, sleep in view.sleeps.items() if sleep.looks >= STUCK_LOOKS]
-    stuck.sort(key=lambda process: (not _is_of_nvidia(process), process.pid))
-    texts = [f"{process.name} (process {process.pid})" for process in stuck]
-    return _finding("crit" if any(map(_is_of_nvidia, stuck)) else "warn", texts, "stuck_processes")
+    stuck = [process for process, looks in view.stuck_looks.items() if looks >= STUCK_LOOKS]
+    stuck.sort(key=lambda process: process.pid)
+    return _finding([_of_process(process) for process in stuck], "stuck_processes")
 
 
-def _is_of_nvidia(process: StuckProcess) -> bool:
-    return process.name.startswith("nvidia")
+def _of_process(process: StuckProcess) -> Problem:
+    is_of_nvidia = process.name.startswith("nvidia")
+    return "crit" if is_of_nvidia else "warn", f"{process.name} (process {process.pid})"
 
 
-def _ib_link_down(view: NodeView) -> Finding | None:
-    """Find ports that are down: critical if one was up before."""
-    if not view.facts.ports:
-        return None if view.facts.ports is not None else UNKNOWN
-    down = [port for port in view.facts.ports if is_down(port)]
-    was_up = [port.name for port in down if view.ports[port.name].was_up]
-    others = [port.name for port in down if port.name not in was_up and most_neighbours_are_up(port, view.facts.ports)]
-    state: State = "crit" if was_up else "warn"
-    return _finding(state, [*was_up, *(f"{name} (most of its kind are up)" for name in others)])
+def _of_ports(problems_of: Callable[[InfinibandPort, NodeView], Iterator[Problem]]) -> NodeRule:
+    """Return a rule for hosts with ports, by a function that yields the problems of one port."""
+
+    def find(view: NodeView) -> Finding | None:
+        if not view.facts.ports:
+            return None if view.facts.ports is not None else UNKNOWN
+        return _finding([problem for port in view.facts.ports for problem in problems_of(port, view)])
+
+    return find
 
 
-def _ib_link_degraded(view: NodeView) -> Finding | None:
-    """Find ports that are slower than they were, or than others of their kind."""
-    if not view.facts.ports:
-        return None if view.facts.ports is not None else UNKNOWN
-    texts = []
-    for port in view.facts.ports:
-        best = max(view.ports[port.name].best, usual_rate(port, view.facts.ports) or 0.0)
-        if port.is_active and port.bytes_per_second is not None and port.bytes_per_second < best:
-            texts.append(f"{port.name} ({8e-9 * port.bytes_per_second:g} of {8e-9 * best:g} Gbit/s)")
-    return _finding("warn", texts)
+def _link_down(port: InfinibandPort, view: NodeView) -> Iterator[Problem]:
+    """Yield a port that is down and not disabled: critical if it was up before."""
+    if not port.state or port.is_active or port.physical_state == "Disabled":
+        return
+    same_kind = [other.is_active for other in view.facts.ports or () if other.board == port.board]
+    if view.ports[port.name].was_up:
+        yield "crit", port.name
+    elif 2 * sum(same_kind) > len(same_kind):
+        yield "warn", f"{port.name} (most of its kind are up)"
 
 
-def _ib_errors(view: NodeView) -> Finding | None:
-    """Find ports with more errors than a limit."""
-    if not view.facts.ports:
-        return None if view.facts.ports is not None else UNKNOWN
-    texts = []
-    for port in view.facts.ports:
-        for limit in PORT_LIMITS:
-            count = view.ports[port.name].increase_of(limit, view.facts.time)
-            if count > limit.maximum:
-                texts.append(f"{port.name} ({count} {limit.text})")
-    return _finding("warn", texts)
+def _link_degraded(port: InfinibandPort, view: NodeView) -> Iterator[Problem]:
+    """Yield a port that is slower than it was, or than others of its kind."""
+    best = max(view.ports[port.name].best, _usual_rate(port, view.facts.ports or ()))
+    if port.is_active and port.bytes_per_second is not None and port.bytes_per_second < best:
+        yield "warn", f"{port.name} ({8e-9 * port.bytes_per_second:g} of {8e-9 * best:g} Gbit/s)"
 
 
-def _finding(state: State, texts: Sequence[str], number: str = "findings") -> Finding:
-    """Return a finding that names some of what was found, and has its number; ok if nothing was found."""
-    if not texts:
+def _usual_rate(port: InfinibandPort, ports: Iterable[InfinibandPort]) -> float:
+    """Return the most frequent rate of other active ports of the same kind; 0 if too few have it."""
+    rates = Counter(
+        other.bytes_per_second
+        for other in ports
+        if other is not port and other.board == port.board and other.is_active and other.bytes_per_second
+    )
+    count, rate = max([(count, rate) for rate, count in rates.items()], default=(0, 0.0))
+    return rate if count >= MIN_SAME_RATE else 0.0
+
+
+def _link_errors(port: InfinibandPort, view: NodeView) -> Iterator[Problem]:
+    """Yield the counters of a port that have increased by more than their limit."""
+    for limit in PORT_LIMITS:
+        count = view.ports[port.name].increase_of(limit, view.facts.time)
+        if count > limit.maximum:
+            yield "warn", f"{port.name} ({count} {limit.text})"
+
+
+def _worst(problems: Sequence[Problem]) -> State:
+    return max([state for state, _ in problems], key=SEVERITY.__getitem__)
+
+
+def _finding(problems: Sequence[Problem], number: str = "findings") -> Finding:
+    """Return a finding with the number of the problems that names the worst of them; ok without any."""
+    if not problems:
         return OK
-    more = [f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
-    return Finding(state, ", ".join([*texts[:MAX_NAMED], *more]), ((number, float(len(texts))),))
+    worst_first = sorted(problems, key=lambda problem: SEVERITY[problem[0]], reverse=True)
+    texts = [text for _, text in worst_first[:MAX_NAMED]]
+    more = [f"{len(problems) - MAX_NAMED} more"] if len(problems) > MAX_NAMED else []
+    return Finding(_worst(problems), ", ".join([*texts, *more]), ((number, float(len(problems))),))
 
 
 NODE_CHECKS: tuple[NodeCheck, ...] = (
@@ -266,7 +263,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "crit: a port was active since pulsed was started and is not now; warn: it is not, and more than half of the "
         "ports of its kind are. Not one that an administrator has disabled",
         ("warn", "crit"),
-        _ib_link_down,
+        _of_ports(_link_down),
         remedy="Check cable, transceiver and switch port (`ibstat`, `mlxlink -d DEVICE`), or disable the port if it is "
         "not used.",
         critical="Jobs over several nodes fail or wait: drain the node, then check cable, transceiver, switch port and "
@@ -279,7 +276,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "warn: the rate of an active port is below its own since pulsed was started, or below that of two or more "
         "other ports of its kind",
         ("warn",),
-        _ib_link_degraded,
+        _of_ports(_link_degraded),
         remedy="One slow link slows all nodes of a job: check cable and transceiver, and reset the port "
         "(`ibportstate`, `mlxlink`).",
         source="/sys/class/infiniband",
@@ -288,9 +285,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "ib_errors",
         "Errors on an InfiniBand or RoCE link",
         "warn: more than "
-        + "; ".join(f"{limit.maximum} {limit.text} in {duration(limit.window)}" for limit in PORT_LIMITS),
+        + "; ".join(f"{limit.maximum} {limit.text} in {in_words(limit.window)}" for limit in PORT_LIMITS),
         ("warn",),
-        _ib_errors,
+        _of_ports(_link_errors),
         remedy="Clean or replace cable and transceiver; if errors continue, check the switch port and the adapter.",
         source="NVSentinel's limits; 120 symbol errors an hour are InfiniBand's bit error rate of 1e-12",
         looks=1,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
-from pulsed.compute.health.node_evaluator import NodeEvaluator
+from pulsed.host.node_checks import NODE_CHECKS, ExpectedGpus, Finding, NodeView
+from pulsed.host.node_evaluator import NodeEvaluator
 from pulsed.model.health import NodeHealth
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
