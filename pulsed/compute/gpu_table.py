@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
 from itertools import count, islice
+from typing import NamedTuple
 
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
-from pulsed.compute.health.link_origins import LinkOrigins, faults_of
+from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of, verdicts_on
 from pulsed.compute.health.saved_state import SavedGpuState, restore, save
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.settings import ComputeSettings
@@ -34,6 +35,13 @@ def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
     return tuple([key if entity.node else f"{here}{key}" for key in entity.saved_keys])
 
 
+class _WaitingGpu(NamedTuple):
+    """A GPU of an earlier run that was not seen again yet, with the faults of its NVLinks."""
+
+    gpu: SavedGpuState
+    faults: tuple[ReportedFault, ...]
+
+
 class GpuTable:
     """The states of all GPUs, by key.
 
@@ -42,18 +50,16 @@ class GpuTable:
 
     Attributes:
         deriver: derives the results of a sample by these settings.
-        origins: the faults of NVLinks of all GPUs.
     """
 
     def __init__(self, settings: ComputeSettings | None = None) -> None:
         self.settings = settings or ComputeSettings()
         self.deriver = Deriver(self.settings)
-        self.origins = LinkOrigins()
         self._checks = EnabledChecks(self.settings.health)
         self._by_key: dict[str, GpuState] = {}
         """Those absent for longest come first."""
         self._by_location: dict[EntityLocation, GpuState] = {}
-        self._saved: dict[str, SavedGpuState] = {}
+        self._saved: dict[str, _WaitingGpu] = {}
         self._ranks = count()
 
     def __contains__(self, state: GpuState) -> bool:
@@ -77,7 +83,7 @@ class GpuTable:
             if is_health_new and (old := state.health) is not None:
                 new = state.health = self._new_health(state)
                 restore(new, save(old), old.time)
-                new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
+                new.started, new.faults, new.inputs.xids.begun = old.started, old.faults, old.inputs.xids.begun
 
     def find(self, device: Device, here: str, owner: object, taken: Collection[str], now: float) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
@@ -135,7 +141,6 @@ class GpuTable:
         for forgotten in (state, *parts):
             for key in (forgotten.key, *forgotten.other_keys):
                 self._saved.pop(key, None)
-                self.origins.report(key, ())
             self._by_key.pop(forgotten.key, None)
             self._leave_location(forgotten)
 
@@ -145,9 +150,8 @@ class GpuTable:
             state.health = self._new_health(state)
             for key in (state.key, *state.other_keys):
                 if (saved := self._saved.pop(key, None)) is not None:
-                    restore(state.health, saved, state.time)
-                    if key != state.key:
-                        self.origins.report(key, ())
+                    restore(state.health, saved.gpu, state.time)
+                    state.health.faults = saved.faults
                     break
         return state.health
 
@@ -171,9 +175,15 @@ class GpuTable:
 
     def restore(self, saved: Mapping[str, SavedGpuState], here: str) -> None:
         """Continue with GPUs of an earlier run, by key, when they are seen."""
-        self._saved.update(saved)
-        for key, gpu in saved.items():  # before any target is read: otherwise a follower is an origin until then
-            self.origins.report(key, faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ()))
+        for key, gpu in saved.items():
+            self._saved[key] = _WaitingGpu(gpu, faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ()))
+
+    def fault_verdicts(self) -> dict[ReportedFault, Verdict]:
+        """Return what each fault of NVLinks is among those of all GPUs, also of those that were not seen again yet."""
+        faults = [fault for waiting in self._saved.values() for fault in waiting.faults]
+        for state in self._by_key.values():
+            faults += state.health.faults if state.health is not None else ()
+        return verdicts_on(faults)
 
     def _healths(self, owner: object) -> Iterator[tuple[GpuState, GpuHealth]]:
         for state in self._by_key.values():
@@ -193,7 +203,7 @@ class GpuTable:
         )
 
     def _new_health(self, state: GpuState) -> GpuHealth:
-        return GpuHealth(self._checks, state.device, self.origins, state.key, state.node)
+        return GpuHealth(self._checks, state.device, state.node)
 
     def _add(self, state: GpuState) -> None:
         self._by_key[state.key] = state

@@ -128,10 +128,12 @@ class HealthEvaluator:
                 taken.append((-1, gpu))
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
+        verdicts = self._table.fault_verdicts() if any(gpu.is_due and gpu.faults for _, gpu in taken) else {}
         for position, gpu in taken:  # all were taken before: a fault of one may follow from that of another
             xids += _new_xids(gpu)
             if gpu.is_due:
                 before = gpu.health
+                gpu.relate_faults(verdicts)
                 gpu.evaluate()
                 changes += _changes(position, gpu, before)
         self._time = tick.time

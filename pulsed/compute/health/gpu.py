@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
@@ -11,7 +10,8 @@ from typing import NamedTuple
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_origins import LinkOrigins, faults_of
+from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
+from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
@@ -19,73 +19,15 @@ from pulsed.compute.health.summary import worst_state
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import XidRule, update_xid_inputs
 from pulsed.compute.health.xids import xid_of
-from pulsed.compute.sample import FIRST, ROUNDING, Freshness, InputState, TrackedSample, has_passed
+from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, Nvlink, NvlinkFault, XidLast
 from pulsed.model.raw_tick import Epoch, KernelEvent
-from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
-
-LOST_SECONDS = 1.0
-"""Two polls of a fast source are too short a time for a lost GPU."""
-
-LOST_POLLS = 2
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 EVALUATION_SECONDS = 1.0
 """The rules are evaluated once in each second of the GPU's clock; samples that are rarer are all evaluated."""
-
-
-@dataclass(slots=True, eq=False)
-class Reachability:
-    """Whether one GPU answers.
-
-    Attributes:
-        polls_missed: in a row, no more than two; None for a GPU that never answered.
-        missed_since: when it was missed first, in Unix seconds; None while it answers.
-        last_seen: when it last answered, in Unix seconds; 0 for never.
-    """
-
-    polls_missed: float | None = 0.0
-    missed_since: float | None = None
-    last_seen: float = 0.0
-    _misses: int = 0
-    _seen: float = 0.0
-
-    def expect(self, last_seen: float) -> None:
-        """Continue with the time in Unix seconds at which it last answered."""
-        self.last_seen = last_seen
-        self._seen = -LOST_SECONDS
-
-    def resume(self, now: float) -> None:
-        """Continue after a time in which the source did not deliver, which proves nothing."""
-        self._seen = max(self._seen, now)
-
-    def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
-        """Record a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix
-        seconds and by the GPU's clock.
-
-        Stale inputs are no proof that the GPU is gone. If no other GPU of the source answers, the source itself may be
-        silent.
-        """
-        if state == "stale":
-            return
-        if state != "blank":
-            if self._misses or self.polls_missed is None:
-                self._misses, self.missed_since, self.polls_missed = 0, None, 0.0
-            self._seen, self.last_seen = now, time
-        elif not self.last_seen:
-            self.polls_missed = None if reading == NOTHING else 0.0
-        elif has_peers or reading == NOTHING:
-            if not self._misses:
-                self.missed_since = time
-            self._misses += 1
-            is_long = has_passed(LOST_SECONDS, self._seen, now)
-            self.polls_missed = float(min(self._misses, LOST_POLLS)) if is_long else 1.0
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it was missed often enough to be lost."""
-        return self.polls_missed is not None and self.polls_missed >= LOST_POLLS
 
 
 _REASONS, _XID = POSITION["clocks_event_reasons"], POSITION["xid_last_code"]
@@ -147,14 +89,14 @@ class GpuHealth:
         time: of the last sample, in Unix seconds.
         restarts: of the GPU, its driver, its node and its source.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
+        faults: of its NVLinks, from which those of other GPUs may follow.
         latched: grows with every change that must survive a restart.
 
     Args:
-        origins: the faults of NVLinks of all GPUs; `key` names this one there.
         here: the node of a device whose source does not name it.
     """
 
-    def __init__(self, enabled: EnabledChecks, device: Device, origins: LinkOrigins, key: str, here: str) -> None:
+    def __init__(self, enabled: EnabledChecks, device: Device, here: str) -> None:
         self.device = device
         self.severity_of_xid = enabled.settings.severity_of
         self.checks = [GpuCheck(check) for check in enabled.checks]
@@ -167,13 +109,12 @@ class GpuHealth:
         self.reachability = Reachability()
         self.restarts = Restarts(driver_version=device.driver_version)
         self.last_reset: float | None = None
+        self.faults: tuple[ReportedFault, ...] = ()
         self.latched = 0
         self.inputs = GpuInputs(
             device.model,
             enabled.settings.severity_of,
             enabled.settings.pcie_width_max,
-            origins=origins,
-            key=key,
             xids=XidLog(enabled.critical_xids),
         )
         self._enabled, self._here = enabled, here
@@ -188,8 +129,8 @@ class GpuHealth:
         self._is_fresh = False
         self._answer: Reading | None = None
         self._max_present = 0
-        self._reported: tuple[object, ...] = ()
         self._xid_events: tuple[tuple[int | str, int], ...] = ()
+        self._faults_source: tuple[object, ...] = ()
 
     @property
     def epoch(self) -> float:
@@ -234,7 +175,7 @@ class GpuHealth:
             self._reset(moment)
         self._update_xids(reading, answer)
         inputs.update_links()
-        self._report_faults()
+        self._update_faults()
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
@@ -246,6 +187,10 @@ class GpuHealth:
         """Take another source of the same GPU from the next sample on."""
         self.inputs.xids.change_source()
         self.restarts.change_source()
+
+    def relate_faults(self, verdicts: Mapping[ReportedFault, Verdict]) -> None:
+        """Take what the faults of all GPUs are in their incidents, before an evaluation."""
+        self.inputs.verdicts = {fault.code: verdicts[fault] for fault in self.faults}
 
     def evaluate(self) -> None:
         """Evaluate all checks on the newest sample."""
@@ -402,14 +347,12 @@ class GpuHealth:
         self._xid_events = self._counts_of_xids()
         self.latched += 1
 
-    def _report_faults(self) -> None:
-        """Report its faults of NVLinks where something in them may have changed."""
+    def _update_faults(self) -> None:
+        """Update the faults of its NVLinks where something in them may have changed."""
         inputs, device = self.inputs, self.device
-        if (reported := (self.latched, inputs.links_down, device)) == self._reported:
-            return
-        self._reported = reported
-        faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.links_down)
-        inputs.origins.report(inputs.key, faults)
+        if (source := (self.latched, inputs.links_down, device)) != self._faults_source:
+            self._faults_source = source
+            self.faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.links_down)
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
@@ -417,7 +360,7 @@ class GpuHealth:
         if check is None or (raised := check.rules[0][1]).severity <= 0 or raised.xid is None:
             return None
         inputs, code = self.inputs, raised.xid
-        record, verdict = inputs.xids.records[code], inputs.origins.verdict(inputs.key, code)
+        record, verdict = inputs.xids.records[code], inputs.verdict(code)
         fabric = self.device.fabric or self.device.entity.node or self._here
         before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
         began = without_jitter(self.epoch + record.began, before)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pulsed.compute.health.clock_events import ClockEvents
-from pulsed.compute.health.link_origins import LinkOrigins
+from pulsed.compute.health.link_origins import ALONE, Verdict
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.compute.products import nvlink_of
@@ -56,8 +56,8 @@ class GpuInputs:
         links_up: numbers of the NVLinks that have been up.
         links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
-        origins: the faults of NVLinks of all GPUs; `key` names this one there.
-        reads_xids: whether any input tells of XIDs.
+        verdicts: by XID of an NVLink, what the fault is among those of all GPUs.
+        reads_xids: whether any input shows XIDs.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
 
@@ -72,8 +72,7 @@ class GpuInputs:
     links_up: frozenset[int] = frozenset()
     links_down: tuple[int, ...] = ()
     uses_nvlink: bool = False
-    origins: LinkOrigins = field(default_factory=LinkOrigins)
-    key: str = ""
+    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
     reads_xids: bool = False
     confirmed_xids: frozenset[str] = frozenset()
     clock_events: ClockEvents = field(default_factory=ClockEvents)
@@ -100,6 +99,10 @@ class GpuInputs:
         if fault is not None and fault.link is not None:
             return fault.link
         return self.links_down[0] if len(self.links_down) == 1 else None
+
+    def verdict(self, code: int) -> Verdict:
+        """Return what the fault of an XID of an NVLink is among those of all GPUs."""
+        return self.verdicts.get(code, ALONE)
 
     def value(self, name: str) -> Value:
         """Return an input by name."""

@@ -1,7 +1,7 @@
 """Where a fault of NVLinks began: among all GPUs of a process, the one that the others follow from.
 
 All faults of a fabric that are closer than `WINDOW` are one incident. Its origin is the same in whatever order the
-targets are read: a verdict changes when a fault is reported later that came before.
+targets are read: a verdict changes when a fault is seen later that came before.
 """
 
 from __future__ import annotations
@@ -56,28 +56,6 @@ class Verdict(NamedTuple):
 ALONE = Verdict()
 
 
-class LinkOrigins:
-    """The faults that GPUs report, and their origins."""
-
-    def __init__(self) -> None:
-        self._faults: dict[str, tuple[ReportedFault, ...]] = {}
-        self._verdicts: Mapping[ReportedFault, Verdict] = {}
-
-    def report(self, key: str, faults: tuple[ReportedFault, ...]) -> None:
-        """Set the faults of one GPU of one target."""
-        if faults == self._faults.get(key, ()):
-            return
-        self._faults[key] = faults
-        if not faults:
-            del self._faults[key]
-        self._verdicts = dict(_verdicts({fault for each in self._faults.values() for fault in each}))
-
-    def verdict(self, key: str, code: int) -> Verdict:
-        """Return what the fault of a GPU with a code is."""
-        fault = next((fault for fault in self._faults.get(key, ()) if fault.code == code), None)
-        return ALONE if fault is None else self._verdicts.get(fault, ALONE)
-
-
 def faults_of(
     records: Mapping[int, XidRecord], epoch: float, device: Device, here: str, links_down: Sequence[int]
 ) -> tuple[ReportedFault, ...]:
@@ -110,24 +88,25 @@ def _rank(fault: ReportedFault) -> tuple[object, ...]:
     return (fault.is_fatal is False, fault.code != LINK_DOWN, fault.began, fault.board, fault.code)
 
 
-def _verdicts(faults: Iterable[ReportedFault]) -> Iterator[tuple[ReportedFault, Verdict]]:
-    """Yield what each fault is."""
+def verdicts_on(faults: Iterable[ReportedFault]) -> dict[ReportedFault, Verdict]:
+    """Return what each of the faults of all GPUs is."""
+    verdicts: dict[ReportedFault, Verdict] = {}
     for incident in _incidents(sorted(faults, key=lambda fault: (fault.fabric, fault.began))):
-        origins: dict[ReportedFault, ReportedFault] = {}
         first = min(incident, key=_rank)
+        followers = [fault for fault in incident if _follows(fault, first)]
+        boards = {fault.board for fault in followers} - {first.board}
         for fault in incident:
-            is_same = fault.board == first.board and fault.code == first.code  # as another target has it
-            # Two links that go down on nodes without a known fabric need not be of the same rack.
-            is_another = fault.code == LINK_DOWN and not fault.fabric and fault.board[0] != first.board[0]
-            if not is_same and not is_another:
-                origins[fault] = first
-        boards = {fault.board for fault in origins} - {first.board}
-        yield from ((fault, Verdict(origin)) for fault, origin in origins.items())
-        yield from (
-            (fault, Verdict(None, len(boards) * (fault.board == first.board)))
-            for fault in incident
-            if fault not in origins
-        )
+            verdicts[fault] = Verdict(None, len(boards) if fault.board == first.board else 0)
+        verdicts |= dict.fromkeys(followers, Verdict(first))
+    return verdicts
+
+
+def _follows(fault: ReportedFault, first: ReportedFault) -> bool:
+    """Return whether a fault follows from the first of its incident."""
+    is_same = fault.board == first.board and fault.code == first.code  # under another key
+    # Two links that go down on nodes without a known fabric need not be of the same rack.
+    is_another = fault.code == LINK_DOWN and not fault.fabric and fault.board[0] != first.board[0]
+    return not is_same and not is_another
 
 
 def _incidents(faults: Sequence[ReportedFault]) -> Iterator[list[ReportedFault]]:

@@ -131,7 +131,7 @@ class XidRule(Rule):
         severity = inputs.severity_of(code)
         is_corroborated = "" in inputs.confirmed_xids or xid_of(code).scope in inputs.confirmed_xids
         if is_of_link:
-            severity, verdict = link_severity(code, severity, record.fault), inputs.origins.verdict(inputs.key, code)
+            severity, verdict = link_severity(code, severity, record.fault), inputs.verdict(code)
             is_corroborated = is_corroborated or verdict.followers > 0
             if verdict.origin is not None and severity != "ok":
                 severity, is_corroborated = "info", False
@@ -160,7 +160,7 @@ class XidRule(Rule):
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:
     """Set what message and remedy name of an XID about an NVLink, in addition to its description."""
     fault, link = inputs.xids.records[code].fault, inputs.link_of(code)
-    reason, (origin, followers) = down_reason(code, fault), inputs.origins.verdict(inputs.key, code)
+    reason, (origin, followers) = down_reason(code, fault), inputs.verdict(code)
     state.detail = fault_text(code, fault, link)
     if origin is not None:
         state.detail += f"; it follows from {origin}"

@@ -9,7 +9,9 @@ import pytest
 
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
-from pulsed.compute.health.link_origins import WINDOW, LinkOrigins, ReportedFault
+from pulsed.compute.health.link_origins import WINDOW, ReportedFault, verdicts_on
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
@@ -25,13 +27,10 @@ def fault(
 
 def origins_of(faults: list[ReportedFault]) -> dict[str, str]:
     """By GPU, the GPU that its fault follows from; itself for an origin."""
-    found = LinkOrigins()
-    for each in faults:
-        found.report(f"{each.board}", (each,))
     return {
         f"{each.board[0]}:{each.gpu}": f"{origin.board[0]}:{origin.gpu}"
-        for each in faults
-        for origin in [found.verdict(f"{each.board}", each.code).origin or each]
+        for each, verdict in verdicts_on(faults).items()
+        for origin in [verdict.origin or each]
     }
 
 
@@ -75,15 +74,13 @@ def test_the_origin_does_not_depend_on_the_order(name: str) -> None:
         assert origins_of(list(order)) == expected
 
 
-def test_the_same_gpu_of_two_targets_follows_from_nothing() -> None:
-    found = LinkOrigins()
-    for target, began in (("x", 10.0), ("y", 10.4)):
-        found.report(target, (fault("a", "0", 149, began),))
-    found.report("z", (fault("b", "1", 145, 10.0),))
-    assert [found.verdict(target, 149).origin for target in ("x", "y")] == [None, None]
-    assert [found.verdict(target, 149).followers for target in ("x", "y")] == [1, 1]
-    found.report("z", ())
-    assert found.verdict("x", 149).followers == 0
+def test_a_gpu_under_two_keys_follows_from_nothing() -> None:
+    same = [fault("a", "0", 149, began) for began in (10.0, 10.4)]
+    follower = fault("b", "1", 145, 10.0)
+    found = verdicts_on([*same, follower])
+    assert [(found[each].origin, found[each].followers) for each in same] == [(None, 1)] * 2
+    assert found[follower].origin == same[0]
+    assert [verdicts_on(same)[each].followers for each in same] == [0, 0]
 
 
 def boards(node: str) -> list[Device]:
@@ -149,6 +146,17 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     first.restart()
     assert check(second.look(), 0).state == "info", "its own target is read first"
     assert check(first.look(), 1).state == "crit"
+
+
+def test_new_settings_of_health_leave_followers_what_they_are() -> None:
+    table = GpuTable()
+    first, second = Node("n1", table), Node("n2", table)
+    for node in (first, second):
+        node.look()
+    first.look((1, 149, DOWN))
+    assert check(second.look((0, 145, SOURCE)), 0).state == "info"
+    table.reconfigure(ComputeSettings(health=HealthSettings(disabled=frozenset({"temp_gpu"}))))
+    assert check(second.look(), 0).state == "info", "its own target is read first"
 
 
 def test_a_reset_of_the_origin_leaves_its_followers() -> None:
