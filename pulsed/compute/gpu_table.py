@@ -36,8 +36,9 @@ def keys_of(entity: Entity, here: str) -> tuple[str, ...]:
 
 
 class _WaitingGpu(NamedTuple):
-    """A GPU of an earlier run that was not seen again yet, with the faults of its NVLinks."""
+    """A GPU of an earlier run that its owner has not shown again yet, with the faults of its NVLinks."""
 
+    owner: object
     gpu: SavedGpuState
     faults: tuple[ReportedFault, ...]
 
@@ -159,24 +160,21 @@ class GpuTable:
         """Return whether the health of an earlier run waits for a GPU."""
         return not self._saved.keys().isdisjoint((state.key, *state.other_keys))
 
-    def save(self, owner: object, saved: Mapping[str, SavedGpuState]) -> dict[str, SavedGpuState]:
-        """Return what must survive a restart of the GPUs of an owner, by key.
-
-        Args:
-            saved: of the owner, from an earlier run; what no GPU has continued yet stays.
-        """
-        waiting = {key: gpu for key, gpu in saved.items() if key in self._saved}
+    def save(self, owner: object) -> dict[str, SavedGpuState]:
+        """Return what must survive a restart of the GPUs of an owner, by key."""
+        waiting = {key: waiting.gpu for key, waiting in self._saved.items() if waiting.owner is owner}
         return waiting | {state.key: save(health) for state, health in self._healths(owner)}
 
-    def latched(self, owner: object, saved: Mapping[str, SavedGpuState]) -> dict[str, int]:
+    def latched(self, owner: object) -> dict[str, int]:
         """Return by GPU a number; they change with everything that `save` returns."""
-        waiting = dict.fromkeys([key for key in saved if key in self._saved], -1)
+        waiting = {key: -1 for key, waiting in self._saved.items() if waiting.owner is owner}
         return waiting | {state.key: health.latched for state, health in self._healths(owner)}
 
-    def restore(self, saved: Mapping[str, SavedGpuState], here: str) -> None:
-        """Continue with GPUs of an earlier run, by key, when they are seen."""
+    def restore(self, owner: object, saved: Mapping[str, SavedGpuState], here: str) -> None:
+        """Continue with GPUs that an owner had in an earlier run, by key, when they are seen."""
         for key, gpu in saved.items():
-            self._saved[key] = _WaitingGpu(gpu, faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ()))
+            faults = faults_of(gpu.xids, gpu.saved - gpu.now, gpu.device, here, ())
+            self._saved[key] = _WaitingGpu(owner, gpu, faults)
 
     def fault_verdicts(self) -> dict[ReportedFault, Verdict]:
         """Return what each fault of NVLinks is among those of all GPUs, also of those that were not seen again yet."""

@@ -64,9 +64,8 @@ class ComputeLayer:
     def forget(self, state: GpuState) -> tuple[Removal, ComputedTick | None]:
         """Forget an absent GPU; return the removal, and the newest tick without the GPU."""
         removal, last = self._tracker.forget(state), self._last
-        health = self.health_evaluator.forget(state)
-        if last is None or health is None:
-            return removal, last
+        if last is None:
+            return removal, None
         entity = state.device.entity
         kept = [at for at, device in enumerate(last.devices) if at not in last.lost or device.entity != entity]
         self._last = replace(

@@ -56,7 +56,7 @@ from pulsed.errors import ConfigError
             "health.evaluator",
             {"FORGET_SECONDS": 30 * 86_400, "EMPTY_POLLS": 2, "EMPTY_SECONDS": 60, "MOST_WAITING_EVENTS": 1000},
         ),
-        ("health.gpu", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
+        ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
         ("health.restarts", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),
         ("health.rule", {"MINUTE": 60, "HOUR": 3600, "DAY": 86_400}),
         ("health.saved_state", {"VERSION": 2}),

@@ -13,7 +13,7 @@ from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
 from pulsed.compute.health.saved_state import SavedGpuState, dumped, validated
 from pulsed.compute.sample import SampleDecision
-from pulsed.compute.tracker import TickGpus, TrackedTick, Tracker
+from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.health import Health, HealthChange, XidEvent
@@ -75,19 +75,15 @@ class HealthEvaluator:
 
     def __init__(self, table: GpuTable, tracker: Tracker, here: str = "") -> None:
         self._table, self._tracker, self._here = table, tracker, here
-        self._saved: Mapping[str, SavedGpuState] = {}
         self._target = ""
-        self._gpus = TickGpus((), (), ())
-        self._missing: list[GpuState] = []
         self._empty, self._empty_seconds = 0, 0.0
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
-        self._time = 0.0
 
     @property
     def latched(self) -> Mapping[str, int]:
         """By GPU a number; they change with everything that must survive a restart."""
-        return self._table.latched(self._tracker, self._saved)
+        return self._table.latched(self._tracker)
 
     def evaluate(self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick) -> HealthTick:
         """Evaluate the health of all devices of a tick.
@@ -98,11 +94,10 @@ class HealthEvaluator:
             tracked: what the tracker decided about it.
         """
         gpus, decision = tracked.gpus, tracked.decision
-        if gpus is not self._gpus:
-            self._enroll(tick.target, gpus)
+        self._target = tick.target
         self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
         self._empty = 0 if tick.devices else self._empty + 1
-        extras, events = tick.extras, self._due_events(tick, decision)
+        events = self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         node = NodeFacts(
             tick.interval,
@@ -118,26 +113,45 @@ class HealthEvaluator:
             gpu = self._table.health_of(state)
             # One that is back was taken while it was missing.
             sample = state.sample(decision if state.status == "back" else state.decision)
-            gpu.take(sample, readings[position], node, extras.get(position), _events_of(events, state))
+            gpu.take(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
             taken.append((position, gpu))
+        missing = [(state, health) for state in gpus.missing if (health := self._health_of_missing(state)) is not None]
         if not self._is_empty_tolerated:
             node = node._replace(has_peers=True, is_layout_new=False)
-            for state in self._missing:
-                gpu = self._table.health_of(state)
+            for state, gpu in missing:
                 gpu.take(state.sample(decision), NOTHING, node, kernel_events=_events_of(events, state))
                 taken.append((-1, gpu))
+        changes, xids = self._evaluate(taken)
+        boards = [self._table.health_of(board) for board in gpus.boards]
+        return HealthTick(
+            tuple([gpu.health for gpu in boards]),
+            tuple([_lost(state, gpu, tick.time) for state, gpu in missing if gpu.is_lost]),
+            tuple(changes),
+            tuple([gpu.inputs.clock_events.shares for gpu in boards]),
+            tuple(xids),
+        )
+
+    def _health_of_missing(self, state: GpuState) -> GpuHealth | None:
+        """Return the health of a GPU that is missing; None if it never answered."""
+        if state.health is None and not self._table.was_saved(state):
+            return None
+        health = self._table.health_of(state)
+        return health if health.reachability.last_seen else None
+
+    def _evaluate(self, taken: Sequence[tuple[int, GpuHealth]]) -> tuple[list[HealthChange], list[XidEvent]]:
+        """Evaluate the GPUs that are due, by position: all samples were taken before, because a fault of one GPU may
+        follow from that of another."""
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
         verdicts = self._table.fault_verdicts() if any(gpu.is_due and gpu.faults for _, gpu in taken) else {}
-        for position, gpu in taken:  # all were taken before: a fault of one may follow from that of another
+        for position, gpu in taken:
             xids += _new_xids(gpu)
             if gpu.is_due:
                 before = gpu.health
                 gpu.relate_faults(verdicts)
                 gpu.evaluate()
                 changes += _changes(position, gpu, before)
-        self._time = tick.time
-        return self._tick(changes, xids)
+        return changes, xids
 
     @property
     def _is_empty_tolerated(self) -> bool:
@@ -153,18 +167,9 @@ class HealthEvaluator:
         self._waiting_events = events[-MOST_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
-    def forget(self, state: GpuState) -> HealthTick | None:
-        """Drop an absent GPU that the tracker has forgotten; return the health of the others.
-
-        Returns:
-            None if nothing was evaluated so far.
-        """
-        self._missing = [one for one in self._missing if one is not state]
-        return self._tick() if self._time else None
-
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
-        return dumped(self._target, self._table.save(self._tracker, self._saved))
+        return dumped(self._target, self._table.save(self._tracker))
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.
@@ -179,8 +184,8 @@ class HealthEvaluator:
         saved = validated(document)
         recent = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
         self._target = saved.target
-        self._saved = {self._key(key, gpu): gpu for key, gpu in recent.items()}
-        self._table.restore(self._saved, self._here)
+        by_key = {self._key(key, gpu): gpu for key, gpu in recent.items()}
+        self._table.restore(self._tracker, by_key, self._here)
         self._tracker.absence.expect(
             saved.target,
             [
@@ -194,22 +199,6 @@ class HealthEvaluator:
         """Return the key of a saved GPU in the table: the file of an earlier version has none of this node."""
         return f"{self._here}{key}" if key.startswith("|") and not gpu.entity.node else key
 
-    def _enroll(self, target: str, gpus: TickGpus) -> None:
-        """Take other GPUs."""
-        self._target, self._gpus = target, gpus
-        known = [state for state in gpus.missing if state.health is not None or self._table.was_saved(state)]
-        self._missing = [state for state in known if self._table.health_of(state).reachability.last_seen]
-
-    def _tick(self, changes: Sequence[HealthChange] = (), xids: Sequence[XidEvent] = ()) -> HealthTick:
-        boards = [self._table.health_of(board) for board in self._gpus.boards]
-        return HealthTick(
-            tuple([gpu.health for gpu in boards]),
-            tuple([lost for state in self._missing if (lost := _lost(state, self._time)) is not None]),
-            tuple(changes),
-            tuple([gpu.inputs.clock_events.shares for gpu in boards]),
-            tuple(xids),
-        )
-
 
 def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:
     """Return the kernel's messages about a GPU, which they name by its PCI address."""
@@ -219,11 +208,7 @@ def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[Kernel
     return tuple([event for event in events if event.pci_bus_id == address and event.kind in ("xid", "bus_loss")])
 
 
-def _lost(state: GpuState, time: float) -> LostGpu | None:
-    """Return a missing GPU that is lost; None if it may still be there."""
-    gpu = state.health
-    if gpu is None or not gpu.is_lost:
-        return None
+def _lost(state: GpuState, gpu: GpuHealth, time: float) -> LostGpu:
     return LostGpu(state, gpu.device, gpu.reachability.missed_since or time, gpu.reachability.last_seen, gpu.health)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
 from pulsed.compute.health.device_counters import CounterIncrease
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
 
 VERSION: Literal[2] = 2
+
+RaisedUntil = tuple[Literal[1, 2, 3, 4], float]
+"""The severity that a rule raises, and until when."""
 
 LARGEST = 1e21
 """No counter has 70 bits."""
@@ -66,14 +69,14 @@ class SavedGpuState:
     last_xid: int | None
     xids: dict[int, XidRecord]
     increases: dict[str, dict[str, CounterIncrease]]
-    held: dict[str, tuple[Literal[1, 2, 3, 4], float]]
+    held: dict[str, RaisedUntil]
     states: dict[str, tuple[State, float | None, float | None]]
     other_xids: int = 0
     driver: str = ""
     engine: str = ""
     exporter: str = ""
     xid_totals: dict[int, float] | None = None
-    latched: dict[str, tuple[Literal[1, 2, 3, 4], float]] = field(default_factory=dict)
+    latched: dict[str, RaisedUntil] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -181,7 +184,8 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
 
 def dumped(target: str, gpus: Mapping[str, SavedGpuState]) -> dict[str, object]:
     """Return the state of a target as JSON."""
-    return _as_json(SavedTarget(VERSION, target, dict(gpus)))
+    document: dict[str, object] = _adapter().dump_python(SavedTarget(VERSION, target, dict(gpus)), mode="json")
+    return document
 
 
 def validated(document: object) -> SavedTarget:
@@ -198,7 +202,7 @@ def validated(document: object) -> SavedTarget:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"saved state: {place}: {first['msg']}; the value is {first['input']!r:.80}") from error
-    _check_numbers(_as_json(saved))
+    _check_numbers(dumped(saved.target, saved.gpus))
     return saved
 
 
@@ -210,11 +214,6 @@ def _check_numbers(document: object) -> None:
             values += value.values() if isinstance(value, dict) else value
         elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
             raise ValueError(f"saved state: a number is larger than {LARGEST:g} or not finite: {value!r:.80}")
-
-
-def _as_json(state: SavedTarget) -> dict[str, Any]:
-    document: dict[str, Any] = _adapter().dump_python(state, mode="json")
-    return document
 
 
 @cache
