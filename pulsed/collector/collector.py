@@ -12,7 +12,7 @@ from socket import gethostname
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import SourceEnded, SourceError
 from pulsed.model.canonical_tick import CanonicalTick

@@ -24,7 +24,7 @@ from pulsed.collector.this_host import (
     selection_of,
 )
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.errors import PulsedError
 from pulsed.json_text import write_json
 from pulsed.pauses import aligned_sleep

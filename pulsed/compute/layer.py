@@ -10,7 +10,7 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.bounds import media_of
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator, LostGpu
+from pulsed.compute.health_evaluator import HealthEvaluator, LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.tracker import TickGpus, Tracker

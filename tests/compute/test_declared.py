@@ -53,7 +53,7 @@ from pulsed.errors import ConfigError
         ),
         ("health.device_counters", {"MICROSECONDS": 1000}),
         (
-            "health.evaluator",
+            "health_evaluator",
             {"FORGET_SECONDS": 30 * 86_400, "EMPTY_POLLS": 2, "EMPTY_SECONDS": 60, "MOST_WAITING_EVENTS": 1000},
         ),
         ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick, Extras

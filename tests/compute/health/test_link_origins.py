@@ -8,9 +8,9 @@ from itertools import permutations
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.health.link_origins import WINDOW, ReportedFault, verdicts_on
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity

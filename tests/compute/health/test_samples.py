@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.tracker import Tracker
 from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import unobserved
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.gpu import Device, Entity
