@@ -1,10 +1,32 @@
-"""Settings of what is read of this host."""
+"""Settings of this host: what is read of it, and what it should have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from pulsed.config.settings import Duration, FileName, Settings, setting
+from pulsed.config.settings import NOT_ALLOWED, Duration, FileName, Kind, Settings, setting
+from pulsed.host.node_checks import ExpectedGpus
+
+
+def _expected_gpus(value: object) -> ExpectedGpus:
+    """Return a number of GPUs, `auto`, or the number of each model, as in `8 NVIDIA H100 80GB HBM3, 2 NVIDIA L40S`."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    parts = [part.split(maxsplit=1) for part in value.split(",")] if isinstance(value, str) else []
+    if not parts or not all(len(part) == 2 and part[0].isdecimal() and int(part[0]) for part in parts):
+        raise ValueError(NOT_ALLOWED)
+    return {model.strip(): int(count) for count, model in parts}
+
+
+ExpectedGpusKey = Annotated[
+    ExpectedGpus,
+    Kind(
+        "gpu count", "a number above 0, auto, or numbers of models, such as 8 NVIDIA L40S, 2 NVIDIA L4", _expected_gpus
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)

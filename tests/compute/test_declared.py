@@ -66,7 +66,7 @@ from pulsed.errors import ConfigError
         ("plausibility_rules", {"MIN_FRACTIONAL": 3}),
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 0.005 + 1e-6, "FULL": 1 - 1e-15}),
         ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
-        ("health.settings", {"FORGET_SECONDS": 0}),
+        ("health.settings", {"NEVER_FORGOTTEN": 0}),
         ("tracker", {"LATE_INTERVALS": 2}),
     ],
 )

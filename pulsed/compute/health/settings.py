@@ -26,11 +26,12 @@ from pulsed.config.settings import (
     setting,
 )
 from pulsed.errors import ConfigError, did_you_mean
-from pulsed.host.node_checks import NODE_CHECK_IDS, ExpectedGpus
+from pulsed.host.node_checks import NODE_CHECK_IDS
+from pulsed.host.settings import ExpectedGpusKey
 from pulsed.model.health import RAISED_STATES, State
 
-FORGET_SECONDS = 0.0
-"""An absent GPU is forgotten after this time by default; 0: never, as a dead GPU must not turn silent by itself."""
+NEVER_FORGOTTEN = 0.0
+"""The default of `forget_after`: a dead GPU must not turn silent by itself."""
 
 _R = TypeVar("_R", bound=Rule)
 
@@ -43,26 +44,8 @@ def _xid(value: str) -> int:
         raise ValueError(NOT_ALLOWED) from None
 
 
-def _expected_gpus(value: object) -> ExpectedGpus:
-    """Return a number of GPUs, `auto`, or the number of each model, as in `8 NVIDIA H100 80GB HBM3, 2 NVIDIA L40S`."""
-    if value == "auto":
-        return "auto"
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    parts = [part.split(maxsplit=1) for part in value.split(",")] if isinstance(value, str) else []
-    if not parts or not all(len(part) == 2 and part[0].isdecimal() and int(part[0]) for part in parts):
-        raise ValueError(NOT_ALLOWED)
-    return {model.strip(): int(count) for count, model in parts}
-
-
 KernelLogPath = Annotated[
     str, Kind("kernel_log", "auto, off, or the path of a file with kernel messages", not_empty, "text")
-]
-ExpectedGpusKey = Annotated[
-    ExpectedGpus,
-    Kind(
-        "gpu count", "a number above 0, auto, or numbers of models, such as 8 NVIDIA L40S, 2 NVIDIA L4", _expected_gpus
-    ),
 ]
 CheckIds = Annotated[
     Collection[str],
@@ -109,7 +92,7 @@ class HealthSettings(Settings):
         "forge them. Times without a zone are local (TZ).",
     )
     forget_after: DurationOrNone = setting(
-        FORGET_SECONDS,
+        NEVER_FORGOTTEN,
         "Forget the health, counters and history of a GPU after this absence. 0: never, a dead GPU stays until it is "
         "replaced or forgotten: `pulsed health --forget GPU`.",
     )
