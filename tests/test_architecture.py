@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "owners.attribution": "errors regular_file pauses daemon_thread protobuf config.settings kubernetes model",
     "host": "durations regular_file config.settings model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
-    "compute": "errors config.settings model translate.fields host",
+    "compute": "errors durations config.settings model translate.fields host",
     "owners.accounting": "json_text model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",

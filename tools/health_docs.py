@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
-from pulsed.compute.health.rule import DAY
 from pulsed.compute.health.rule_kinds import Codes
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
+from pulsed.durations import DAY
 from pulsed.host.node_checks import NODE_CHECKS
 from pulsed.model.health import SEVERITY
 from pulsed.present.promql.rule_set import RuleSelection, groups

@@ -10,7 +10,7 @@ from pulsed.compute.bounds import bounds_of, media_of, zero_filled
 from pulsed.compute.class_table import ClassRule
 from pulsed.compute.classifier import classifier, has_other_work, traffic
 from pulsed.compute.declaration import DerivedResult, DerivedValue
-from pulsed.compute.health.summary import HEALTH
+from pulsed.compute.health_values import HEALTH
 from pulsed.compute.products import c2c_of
 from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
 from pulsed.compute.saturation import SATURATION, Saturator

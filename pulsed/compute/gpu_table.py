@@ -16,8 +16,8 @@ from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
 from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of, verdicts_on
-from pulsed.compute.health.saved_state import SavedGpuState, restore, save
 from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.saved_state import SavedGpuState, restore, save
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import ClassDebouncer
 from pulsed.model.gpu import Device, Entity, EntityLocation

@@ -11,8 +11,8 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
-from pulsed.compute.health.saved_state import SavedGpuState, dumped, validated
 from pulsed.compute.sample import SampleDecision
+from pulsed.compute.saved_state import SavedGpuState, dumped, validated
 from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device

@@ -10,9 +10,10 @@ from math import ceil
 from operator import itemgetter
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.rule import DAY, Rule, RuleState
+from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xids import advice_on, xid_of
 from pulsed.compute.products import missing_from_model
+from pulsed.durations import DAY
 from pulsed.model.health import SEVERITY, STATES, CheckState, State
 from pulsed.model.vocabulary import Value
 

@@ -28,11 +28,12 @@ from pulsed.compute.health.measures import (
     ratio,
     total,
 )
-from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Measure, Rule, When, duration
+from pulsed.compute.health.rule import Measure, Rule, When
 from pulsed.compute.health.rule_kinds import Codes, Duty, Increase, step
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
 from pulsed.compute.health.xids import ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
+from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
 
 _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
@@ -114,7 +115,7 @@ CHECKS: tuple[Check, ...] = (
         Rule(
             "polls_missed",
             {"crit": 2},
-            f"polls in a row without the GPU although its source delivers; until it answered for {duration(MINUTE)}",
+            f"polls in a row without the GPU although its source delivers; until it answered for {in_words(MINUTE)}",
             release=MINUTE,
         ),
         XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),

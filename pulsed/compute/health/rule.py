@@ -16,9 +16,8 @@ from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs
 from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
+from pulsed.durations import in_words
 from pulsed.model.health import SEVERITY, State
-
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
 class When(NamedTuple):
@@ -176,9 +175,9 @@ class Rule:
     @property
     def sentence(self) -> str:
         """When it is raised, in words."""
-        enter = f", for {duration(self.enter)}" if self.enter else ""
+        enter = f", for {in_words(self.enter)}" if self.enter else ""
         clear = f", cleared {self.clear:g} °C cooler" if self.clear else ""
-        kept = f" (kept for {duration(self.hold)})" if self.hold else ""
+        kept = f" (kept for {in_words(self.hold)})" if self.hold else ""
         return self._condition() + enter + kept + clear
 
     def _condition(self) -> str:
@@ -285,11 +284,3 @@ class Rule:
         """Resolve what lasts until a reset of the GPU, which happened at a moment."""
         if self.lasts and self.ends_with_reset:
             state.kept_until = -inf
-
-
-def duration(seconds: float) -> str:
-    """Render a duration, such as `5 min`."""
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds > unit:
-            return f"{seconds / unit:g} {name}"
-    return f"{seconds:g} s"

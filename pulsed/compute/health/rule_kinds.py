@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
-from pulsed.compute.health.rule import MINUTE, Measure, Rule, RuleState, When, duration
+from pulsed.compute.health.rule import Measure, Rule, RuleState, When
+from pulsed.durations import MINUTE, in_words
 from pulsed.model.health import SEVERITY, State
 
 NEWER_CODE = "look it up in the documentation of the driver and apply it"
@@ -127,7 +128,7 @@ class Increase(Rule):
                 increase.drop_before(moment)
 
     def _condition(self) -> str:
-        return f"{Rule._condition(self)} within {duration(self.window)}"
+        return f"{Rule._condition(self)} within {in_words(self.window)}"
 
 
 def step(
@@ -211,4 +212,4 @@ class Duty(Rule):
 
     def _condition(self) -> str:
         unproven = " (info at a thousandth of it while its unit is unknown)" if self.uncertain else ""
-        return f"{self._levels_text()} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
+        return f"{self._levels_text()} of {in_words(self.window)} with clocks reduced by {self.text}{unproven}"

@@ -1,15 +1,12 @@
-"""Health of a whole GPU: the worst of its checks that apply and are known, with its declaration."""
+"""Health of a whole GPU: the worst of its checks that apply and are known."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import SEVERITY, STATES, CheckState, Health, State
-from pulsed.model.vocabulary import QUANTITIES
 
 
 def with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
@@ -65,52 +62,3 @@ def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
             check = CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
         checks.append(check)
     return with_checks(health, tuple(checks), is_fresh=False)
-
-
-def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
-    """Return the inputs of every check, except checks that only some GPUs need."""
-    wanted = [
-        tuple(name for name in check.inputs if name in QUANTITIES)
-        for check in settings.health.checks()
-        if not check.optional and not check.unless
-    ]
-    return tuple(dict.fromkeys(names for names in wanted if names))
-
-
-HEALTH = DerivedResult(
-    name="health",
-    inputs=_inputs,
-    without=lambda settings: "the checks that need it are unknown, never ok",
-    values=(
-        DerivedState(
-            name="health_state",
-            help="Worst state of all checks that could be evaluated: 1 for that state, 0 for all others; unknown is not"
-            " ok",
-            states=STATES,
-            get=lambda reading, result: result.health.state,
-            label="state",
-            json="health.state",
-            part="health",
-            ranked=True,
-        ),
-        DerivedNumber(
-            name="health_severity",
-            help="Health state as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
-            get=lambda reading, result: result.health.severity,
-            json="health.severity",
-            csv=False,
-            part="health",
-            always=True,
-            integer=True,
-        ),
-        DerivedNumber(
-            name="health_coverage_ratio",
-            help="Share of the checks that apply to this GPU which could be evaluated",
-            get=lambda reading, result: result.health.coverage,
-            json="health.coverage",
-            csv=False,
-            part="health",
-            always=True,
-        ),
-    ),
-)

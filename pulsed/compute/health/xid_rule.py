@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
-from pulsed.compute.health.rule import DAY, Rule, RuleState, duration
+from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
+from pulsed.durations import DAY, in_words
 from pulsed.model.health import SEVERITY, STATES, State
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
@@ -153,7 +154,7 @@ class XidRule(Rule):
         return state if state is not None and now < record.last + self.keep[state] else None
 
     def _condition(self) -> str:
-        states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]
+        states = [f"{state} for {in_words(seconds)}" for state, seconds in self.keep.items()]
         return f"{', '.join(states)} {self.text}"
 
 

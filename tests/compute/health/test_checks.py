@@ -11,8 +11,9 @@ import pytest
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.rule import Rule, RuleState, duration
+from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
+from pulsed.durations import in_words
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import SEVERITY
 from pulsed.model.owner import Owners, pod
@@ -279,7 +280,7 @@ def test_a_sentence_names_the_window_and_the_margin_of_its_rule() -> None:
     for check in CHECKS:
         for rule in check.rules:
             if isinstance(rule, (Increase, Duty)):
-                assert duration(rule.window) in rule.sentence
+                assert in_words(rule.window) in rule.sentence
                 assert "2.5 h" in replace(rule, window=9000.0).sentence
             if rule.clear:
                 assert "cleared 7 °C cooler" in replace(rule, clear=7.0).sentence

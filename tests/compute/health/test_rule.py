@@ -9,7 +9,8 @@ from operator import eq
 import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
+from pulsed.compute.health.rule import Rule, RuleState, When
+from pulsed.durations import DAY, HOUR, MINUTE
 from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)

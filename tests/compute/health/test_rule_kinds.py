@@ -10,7 +10,7 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.device_counters import DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.measures import difference, distance, pcie_replay_limit, ratio, total
-from pulsed.compute.health.rule import Rule, RuleState, When, duration
+from pulsed.compute.health.rule import Rule, RuleState, When
 from pulsed.compute.health.rule_kinds import Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.canonical_tick import Extras
@@ -130,14 +130,6 @@ def test_codes_beyond_the_table_have_a_state_of_their_own() -> None:
     rule = Codes("recovery_action", codes={"warn": (2,), "crit": (4, 5)}, beyond="info")
     assert rule.states == ("warn", "crit", "info")
     assert [rule.severities(RuleState(), code)[0] for code in (0.0, 2.0, 3.0, 4.0, 5.0, 6.0)] == [0, 2, 0, 4, 4, 1]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(30.0, "30 s"), (60.0, "60 s"), (90.0, "1.5 min"), (3600.0, "60 min"), (9000.0, "2.5 h"), (172800.0, "2 d")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

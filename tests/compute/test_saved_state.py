@@ -9,8 +9,8 @@ import pytest
 
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.rule_kinds import Increase
-from pulsed.compute.health.saved_state import VERSION
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.saved_state import VERSION
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.raw_tick import Epoch
 from tests.compute.health.sim import GPU, Sim
