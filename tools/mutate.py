@@ -8,12 +8,11 @@ suite. The test files that are nearest to the mutated module run first, and the 
 
 Survivors that no test can or should notice, with examples:
 
-- changes that only cost time: `self.seen | bit` in `health/clock_events.py` looks at more reasons,
-  `plan.on_watches | plan.on_xids` in `health/gpu.py` evaluates more rules;
+- changes that only cost time: `gpu.is_due and gpu.faults` in `health_evaluator.py` relates faults more often;
 - initial values that are replaced before use: `time` of `SampleClock`, `age` in `accumulator.py`;
 - comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
 - limits that are compared within a tolerance of microseconds;
-- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules, `MOST_WAITING_EVENTS`.
+- sizes of memories: `REMEMBERED` boxes of the classifier, `MAX_WAITING_EVENTS`.
 
 Everything else is a gap: close its kind with a table or a property rather than the one mutant.
 """

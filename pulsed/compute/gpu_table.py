@@ -177,7 +177,7 @@ class GpuTable:
             self._saved[key] = _WaitingGpu(owner, gpu, faults)
 
     def fault_verdicts(self) -> dict[ReportedFault, Verdict]:
-        """Return what each fault of NVLinks is among those of all GPUs, also of those that were not seen again yet."""
+        """Return the roles of the NVLink faults of all GPUs, also of those that were not seen again yet."""
         faults = [fault for waiting in self._saved.values() for fault in waiting.faults]
         for state in self._by_key.values():
             faults += state.health.faults if state.health is not None else ()

@@ -30,7 +30,7 @@ EMPTY_SECONDS = 60.0
 """Time without any GPU that is tolerated: an exporter that has just been started has none yet, dcgm-exporter for its
 interval of 30 s by default."""
 
-MOST_WAITING_EVENTS = 1000
+MAX_WAITING_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
 
 
@@ -106,22 +106,22 @@ class HealthEvaluator:
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
-        taken: list[tuple[int, GpuHealth]] = []
+        updated: list[tuple[int, GpuHealth]] = []
         for position, (state, board) in enumerate(zip(gpus.states, gpus.boards, strict=True)):
             if state is not board or position in tracked.duplicates:
                 continue
             gpu = self._table.health_of(state)
-            # One that is back was taken while it was missing.
+            # The health of one that is back was updated while it was missing.
             sample = state.sample(decision if state.status == "back" else state.decision)
-            gpu.take(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
-            taken.append((position, gpu))
+            gpu.record_sample(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
+            updated.append((position, gpu))
         missing = [(state, health) for state in gpus.missing if (health := self._health_of_missing(state)) is not None]
         if not self._is_empty_tolerated:
             node = node._replace(has_peers=True, is_layout_new=False)
             for state, gpu in missing:
-                gpu.take(state.sample(decision), NOTHING, node, kernel_events=_events_of(events, state))
-                taken.append((-1, gpu))
-        changes, xids = self._evaluate(taken)
+                gpu.record_sample(state.sample(decision), NOTHING, node, kernel_events=_events_of(events, state))
+                updated.append((-1, gpu))
+        changes, xids = self._evaluate(updated)
         boards = [self._table.health_of(board) for board in gpus.boards]
         return HealthTick(
             tuple([gpu.health for gpu in boards]),
@@ -138,13 +138,15 @@ class HealthEvaluator:
         health = self._table.health_of(state)
         return health if health.reachability.last_seen else None
 
-    def _evaluate(self, taken: Sequence[tuple[int, GpuHealth]]) -> tuple[list[HealthChange], list[XidEvent]]:
-        """Evaluate the GPUs that are due, by position: all samples were taken before, because a fault of one GPU may
-        follow from that of another."""
+    def _evaluate(self, updated: Sequence[tuple[int, GpuHealth]]) -> tuple[list[HealthChange], list[XidEvent]]:
+        """Evaluate the GPUs that are due, by position.
+
+        The samples of all GPUs were recorded before, because a fault of one may follow from that of another.
+        """
         changes: list[HealthChange] = []
         xids: list[XidEvent] = []
-        verdicts = self._table.fault_verdicts() if any(gpu.is_due and gpu.faults for _, gpu in taken) else {}
-        for position, gpu in taken:
+        verdicts = self._table.fault_verdicts() if any(gpu.is_due and gpu.faults for _, gpu in updated) else {}
+        for position, gpu in updated:
             xids += _new_xids(gpu)
             if gpu.is_due:
                 before = gpu.health
@@ -155,7 +157,7 @@ class HealthEvaluator:
 
     @property
     def _is_empty_tolerated(self) -> bool:
-        """Whether the tick has no GPU, and so few before it had none that the source may still be starting."""
+        """Whether the tick has no GPU, and has had none for so short a time that the source may still be starting."""
         return self._empty > 0 and (self._empty <= EMPTY_POLLS or self._empty_seconds < EMPTY_SECONDS)
 
     def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
@@ -164,7 +166,7 @@ class HealthEvaluator:
             return ()
         events = (*self._waiting_events, *tick.kernel_events)
         is_skipped = decision.kind == "repeat" or self._is_empty_tolerated
-        self._waiting_events = events[-MOST_WAITING_EVENTS:] if is_skipped else ()
+        self._waiting_events = events[-MAX_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
     def dump(self) -> dict[str, object]:
@@ -213,7 +215,7 @@ def _lost(state: GpuState, gpu: GpuHealth, time: float) -> LostGpu:
 
 
 def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange]:
-    found = [
+    changes = [
         HealthChange(position, new.id, old.state, new.state, gpu.time, new.message, new.remedy, gpu.device)
         for old, new in gpu.changes
     ]
@@ -222,15 +224,15 @@ def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange
         applying = [check for check in after.checks if check.applies]
         worst = max(applying, key=lambda check: check.severity, default=None)
         message, remedy = (worst.message, worst.remedy) if worst is not None else ("", "")
-        found.append(HealthChange(position, "", whole, after.state, gpu.time, message, remedy, gpu.device))
-    return found
+        changes.append(HealthChange(position, "", whole, after.state, gpu.time, message, remedy, gpu.device))
+    return changes
 
 
 def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     """Yield the XIDs that happened since the sample before."""
     for code, count in gpu.xids.items():
         record = gpu.inputs.xids.records.get(code)
-        if record is not None:  # else there are too many codes
+        if record is not None:  # otherwise there are too many codes
             severity = gpu.severity_of_xid(code)
             if code in LINK_XIDS:
                 severity = link_severity(code, severity, record.fault)

@@ -35,7 +35,7 @@ RaisedUntil = tuple[Literal[1, 2, 3, 4], float]
 LARGEST = 1e21
 """No counter has 70 bits."""
 
-MOST_TOTALS = 256
+MAX_TOTALS = 256
 """Codes of a GPU whose totals are saved; with more of them, none are."""
 
 
@@ -140,7 +140,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             and (until := rule.latched_until(state, gpu.now) if state.is_covered else state.kept_until) > gpu.now
         },
         history={check.state.id: check.history for check in gpu.checks if check.history},
-        xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MOST_TOTALS else None,
+        xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MAX_TOTALS else None,
     )
 
 

@@ -26,7 +26,7 @@ from pulsed.errors import ConfigError
         ("sample", {"FRESH_SECONDS": 10, "FRESH_INTERVALS": 3, "BUSY_WATTS": 100}),
         ("health.check", {"JITTER": 0.5}),
         (
-            "health.clock_events",
+            "clock_events",
             {
                 "PART": 5,
                 "MAX_WINDOW": 600,
@@ -54,7 +54,7 @@ from pulsed.errors import ConfigError
         ("health.device_counters", {"MICROSECONDS": 1000}),
         (
             "health_evaluator",
-            {"FORGET_SECONDS": 30 * 86_400, "EMPTY_POLLS": 2, "EMPTY_SECONDS": 60, "MOST_WAITING_EVENTS": 1000},
+            {"FORGET_SECONDS": 30 * 86_400, "EMPTY_POLLS": 2, "EMPTY_SECONDS": 60, "MAX_WAITING_EVENTS": 1000},
         ),
         ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
         ("health.restarts", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),

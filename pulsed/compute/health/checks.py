@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import eq, gt, lt
 
+from pulsed.compute.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.check import Check, check
-from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.measures import (
     MILD_RESULT,

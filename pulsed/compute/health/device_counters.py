@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from pulsed.compute.health.clock_events import MIN_SAMPLES
+from pulsed.compute.clock_events import MIN_SAMPLES
 from pulsed.compute.sample import has_passed
 
 _PARTS = 60

@@ -137,7 +137,7 @@ class GpuHealth:
         """Unix time of 0 s of the GPU's clock, as of the last sample."""
         return self.time - self.now
 
-    def take(
+    def record_sample(
         self,
         sample: TrackedSample,
         reading: Reading,
@@ -189,7 +189,7 @@ class GpuHealth:
         self.restarts.change_source()
 
     def relate_faults(self, verdicts: Mapping[ReportedFault, Verdict]) -> None:
-        """Take what the faults of all GPUs are in their incidents, before an evaluation."""
+        """Set the roles of its faults among those of all GPUs, before an evaluation."""
         self.inputs.verdicts = {fault.code: verdicts[fault] for fault in self.faults}
 
     def evaluate(self) -> None:

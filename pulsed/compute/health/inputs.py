@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulsed.compute.health.clock_events import ClockEvents
+from pulsed.compute.clock_events import ClockEvents
 from pulsed.compute.health.link_origins import ALONE, Verdict
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
@@ -56,7 +56,7 @@ class GpuInputs:
         links_up: numbers of the NVLinks that have been up.
         links_down: of those that are not up and should be.
         uses_nvlink: whether data has been sent over any NVLink.
-        verdicts: by XID of an NVLink, what the fault is among those of all GPUs.
+        verdicts: by XID of an NVLink, the role of the fault among those of all GPUs.
         reads_xids: whether any input shows XIDs.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
     """
@@ -101,7 +101,7 @@ class GpuInputs:
         return self.links_down[0] if len(self.links_down) == 1 else None
 
     def verdict(self, code: int) -> Verdict:
-        """Return what the fault of an XID of an NVLink is among those of all GPUs."""
+        """Return the role of the fault of an XID of an NVLink among those of all GPUs."""
         return self.verdicts.get(code, ALONE)
 
     def value(self, name: str) -> Value:

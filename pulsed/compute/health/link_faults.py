@@ -1,7 +1,7 @@
 """The XIDs of NVLinks: what their details mean, and where a fault began that several GPUs report.
 
 Source of the meanings: NVIDIA's XID catalogue, "XID 144-150 Decode". Of a link that is down, bits 25 to 20 of the
-interrupt information are the reason; of all others the driver's own word, fatal or not, decides.
+interrupt information are the reason; of all others the driver's own classification, fatal or not, decides.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def down_reason(code: int, fault: LinkFault | None) -> DownReason | None:
 def link_severity(code: int, severity: XidSeverity, fault: LinkFault | None) -> XidSeverity:
     """Return the severity of a code with the details that the driver printed; a configured one stays.
 
-    The driver's word decides, also against DCGM, for which XID 145 is always fatal. A test is no alarm.
+    The driver's classification decides, also against DCGM, for which XID 145 is always fatal. A fault that was
+    injected as a test is only information.
     """
     if fault is None or severity == "ok":
         return severity

@@ -36,13 +36,13 @@ class ReportedFault(NamedTuple):
     fabric: str
 
     def __str__(self) -> str:
-        """Name it for a person."""
+        """Return the fault in words."""
         link = f", {link_name(self.link)}" if self.link is not None else ""
         return f"XID {self.code} of GPU {self.gpu} of {self.board[0]}{link}"
 
 
 class Verdict(NamedTuple):
-    """What a fault is in its incident.
+    """The role of a fault in its incident.
 
     Attributes:
         origin: the fault that it follows from; None if it is the origin itself.
@@ -89,7 +89,7 @@ def _rank(fault: ReportedFault) -> tuple[object, ...]:
 
 
 def verdicts_on(faults: Iterable[ReportedFault]) -> dict[ReportedFault, Verdict]:
-    """Return what each of the faults of all GPUs is."""
+    """Return the roles of the faults of all GPUs."""
     verdicts: dict[ReportedFault, Verdict] = {}
     for incident in _incidents(sorted(faults, key=lambda fault: (fault.fabric, fault.began))):
         first = min(incident, key=_rank)

@@ -19,7 +19,7 @@ IMEX_RECOVERY = 5.0
 """Recovery action of the driver."""
 
 MIN_LINKS = 4
-"""With fewer links, one that has recovered is no outlier."""
+"""With fewer links, one that has recovered is not an outlier."""
 
 LINK_RECOVERIES = (
     "nvlink_link_recoveries_total",
@@ -101,7 +101,7 @@ def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Measure:
 
 
 def pcie_replay_limit(inputs: GpuInputs) -> float:
-    """Return the replays per minute that are no fault at the link's best generation: an idle link runs slower."""
+    """Return the replays per minute that are not a fault at the link's best generation: an idle link runs slower."""
     generation = int(inputs.values[_GENERATION] or _UNKNOWN_GENERATION)
     width = inputs.values[_WIDTH] or inputs.values[_WIDTH_MAX] or _UNKNOWN_WIDTH
     return float(max(1, math.ceil(_REPLAYS_PER_LANE.get(generation, _REPLAYS_PER_LANE[6]) * width)))
@@ -153,7 +153,7 @@ def dcgm_result(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None
 
 
 def _is_confirmed(code: DcgmCode, inputs: GpuInputs) -> bool:
-    """Return whether own inputs show that a code is no false alarm."""
+    """Return whether own inputs show that a code is not a false alarm."""
     if code.false_alarm == "imex_unused":
         return inputs.value("recovery_action") == IMEX_RECOVERY
     inputs.uses_nvlink = inputs.uses_nvlink or any(inputs.value(name) for name in _TRAFFIC)

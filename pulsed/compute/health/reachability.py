@@ -41,7 +41,7 @@ class Reachability:
         """Record a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix
         seconds and by the GPU's clock.
 
-        Stale inputs are no proof that the GPU is gone. If no other GPU of the source answers, the source itself may be
+        Stale inputs do not prove that the GPU is gone. If no other GPU of the source answers, the source itself may be
         silent.
         """
         if state == "stale":

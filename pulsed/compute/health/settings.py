@@ -1,11 +1,11 @@
-"""What the configuration can change of health: thresholds, XIDs, which checks there are."""
+"""Settings of health: thresholds, severities of XIDs, and disabled checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
@@ -32,8 +32,6 @@ from pulsed.model.health import RAISED_STATES, State
 
 NEVER_FORGOTTEN = 0.0
 """The default of `forget_after`: a dead GPU must not turn silent by itself."""
-
-_R = TypeVar("_R", bound=Rule)
 
 
 def _xid(value: str) -> int:
@@ -163,7 +161,7 @@ def _look_up(name: str, known: Mapping[str, object], problem: str) -> None:
         raise ConfigError(f"health: {problem}", did_you_mean(name, known, f"known are {', '.join(known)}"))
 
 
-def _with(rule: _R, thresholds: Mapping[str, float]) -> _R:
+def _with(rule: Rule, thresholds: Mapping[str, float]) -> Rule:
     levels: dict[State, float] = {
         state: float(thresholds.get(f"{rule.name}.{state}", thresholds.get(state, value)))
         for state, value in rule.levels.items()

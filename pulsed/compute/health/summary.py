@@ -35,7 +35,7 @@ def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, 
 
 
 def limited_to(health: Health, checks: Collection[str]) -> Health:
-    """Return the health by these checks alone: the worst if one is raised, else unknown if any or the GPU is."""
+    """Return the health by these checks alone: the worst if one is raised, otherwise unknown if any or the GPU is."""
     limited = with_checks(health, tuple([check for check in health.checks if check.id in checks]))
     is_known = limited.severity > 0 or (limited.coverage == 1.0 and health.state != "unknown")
     return limited if is_known else replace(limited, state="unknown")
@@ -44,7 +44,7 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
 def unobserved(health: Health, since: float, age: float, reason: str) -> Health:
     """Return the health of a GPU whose source does not deliver: what is kept without inputs stays, the rest is unknown.
 
-    That the GPU is not observed is no problem of the GPU: what is wrong is its source.
+    That the GPU is not observed is not a problem of the GPU but of its source.
 
     Args:
         health: of the last sample.

@@ -193,7 +193,7 @@ class XidLog:
         often.
 
         The log has every occurrence with its time, where a gauge has only the last code. Messages from before the first
-        sample date codes of unknown age; by themselves they are no evidence, because the GPU may have been reset since.
+        sample date codes of unknown age; alone they are not evidence, because the GPU may have been reset since.
         `now` and `time` are the same moment, by the GPU's clock and in Unix seconds.
         """
         happened: Counter[int] = Counter()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from pulsed.compute.clock_events import REASONS
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.clock_events import REASONS
 from pulsed.compute.health.link_faults import LINK_DOWN
 from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty
 from pulsed.compute.health.settings import HealthSettings

@@ -80,7 +80,7 @@ class ClockEvents:
             bits = int(mask)
             if is_busy and ((bits & _UMBRELLA and not bits & _NAMED) or bits & _BARE):
                 bits |= UNNAMED_BIT
-            if bits:  # most of the time there are none
+            if bits:  # most samples have none
                 self._seconds_by_mask[bits] = self._seconds_by_mask.get(bits, 0.0) + seconds
             self._seconds += seconds
             self._samples += 1

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pulsed.compute.health.clock_events import (
+from pulsed.compute.clock_events import (
     REASONS,
     UNNAMED_BIT,
     ClockEvents,
