@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
+from pulsed.compute.health.link_faults import link_of
 from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.restarts import Restarts
@@ -22,7 +23,7 @@ from pulsed.compute.health.xids import xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, Nvlink, NvlinkFault, XidLast
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -30,7 +31,7 @@ EVALUATION_SECONDS = 1.0
 """The rules are evaluated once in each second of the GPU's clock; samples that are rarer are all evaluated."""
 
 
-_REASONS, _XID = POSITION["clocks_event_reasons"], POSITION["xid_last_code"]
+_REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons", "xid_last_code", "mig_mode"))
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
 
@@ -174,7 +175,7 @@ class GpuHealth:
         if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
         self._update_xids(reading, answer)
-        inputs.update_links()
+        inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
         self._update_faults()
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
@@ -235,7 +236,7 @@ class GpuHealth:
             xid_events=self._xid_events,
             xid_last=last,
             last_reset=self.last_reset,
-            nvlinks=self._nvlinks(),
+            nvlinks=self.inputs.nvlinks.shown(self.inputs.extras),
             nvlink_fault=self._nvlink_fault(),
         )
 
@@ -316,7 +317,7 @@ class GpuHealth:
     def _reset(self, moment: float) -> None:
         """Record a reset of the GPU, or a restart of its driver or node: it resolves what happened before."""
         self.inputs.xids.clear(moment)
-        self.inputs.links_up, self.inputs.uses_nvlink = frozenset(), False
+        self.inputs.nvlinks.reset()
         self.inputs.confirmed_xids = frozenset()
         for rule, state in self._rules:
             rule.resolve(state, moment)
@@ -350,9 +351,9 @@ class GpuHealth:
     def _update_faults(self) -> None:
         """Update the faults of its NVLinks where something in them may have changed."""
         inputs, device = self.inputs, self.device
-        if (source := (self.latched, inputs.links_down, device)) != self._faults_source:
+        if (source := (self.latched, inputs.nvlinks.down, device)) != self._faults_source:
             self._faults_source = source
-            self.faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.links_down)
+            self.faults = faults_of(inputs.xids.records, self.epoch, device, self._here, inputs.nvlinks.down)
 
     def _nvlink_fault(self) -> NvlinkFault | None:
         """Return the fault that raises the check about them; None for none."""
@@ -364,20 +365,8 @@ class GpuHealth:
         fabric = self.device.fabric or self.device.entity.node or self._here
         before = self.health.nvlink_fault.time if self.health.nvlink_fault is not None else None
         began = without_jitter(self.epoch + record.began, before)
-        return NvlinkFault(code, inputs.link_of(code), began, verdict.origin is None, fabric, verdict.followers)
-
-    def _nvlinks(self) -> tuple[Nvlink, ...]:
-        """Return the links that the source has one by one."""
-        extras, down = self.inputs.extras, self.inputs.links_down
-        if extras is None:
-            return ()
-        states, counters = dict(extras.nvlink_states or ()), dict(extras.nvlink_counters or ())
-        return tuple(
-            [
-                Nvlink(link, states.get(link), link in down, counters.get(link, ()))
-                for link in sorted(states.keys() | counters.keys())
-            ]
-        )
+        link = link_of(record.fault, inputs.nvlinks.down)
+        return NvlinkFault(code, link, began, verdict.origin is None, fabric, verdict.followers)
 
 
 def _programs(device: Device) -> Programs:

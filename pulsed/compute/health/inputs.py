@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pulsed.compute.clock_events import ClockEvents
 from pulsed.compute.health.link_origins import ALONE, Verdict
+from pulsed.compute.health.nvlinks import NvlinkStates
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
-from pulsed.compute.products import nvlink_of
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Value
 
@@ -53,9 +53,6 @@ class GpuInputs:
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
-        links_up: numbers of the NVLinks that have been up.
-        links_down: of those that are not up and should be.
-        uses_nvlink: whether data has been sent over any NVLink.
         verdicts: by XID of an NVLink, the role of the fault among those of all GPUs.
         reads_xids: whether any input shows XIDs.
         confirmed_xids: scopes of the XIDs that other inputs confirmed when they were last there; empty for all.
@@ -69,36 +66,12 @@ class GpuInputs:
     extras: Extras | None = None
     measured_at: float = 0.0
     gap_seconds: float = 0.0
-    links_up: frozenset[int] = frozenset()
-    links_down: tuple[int, ...] = ()
-    uses_nvlink: bool = False
     verdicts: Mapping[int, Verdict] = field(default_factory=dict)
     reads_xids: bool = False
     confirmed_xids: frozenset[str] = frozenset()
+    nvlinks: NvlinkStates = field(default_factory=NvlinkStates)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
-
-    def update_links(self) -> None:
-        """Update which NVLinks are not up and should be.
-
-        These are links that have been up, and on products whose links are all wired, the others once one is up. Links
-        are off by design on boards without a bridge, in a partition of one GPU, and with MIG.
-        """
-        if self.extras is None or self.extras.nvlink_states is None or self.value("mig_mode"):
-            return
-        up = frozenset([link for link, state in self.extras.nvlink_states if state])
-        self.links_up |= up
-        wired = nvlink_of(self.model)
-        is_short = wired is not None and 0 < len(up) < wired.links
-        down = [link for link, _ in self.extras.nvlink_states if link not in up and (is_short or link in self.links_up)]
-        self.links_down = tuple(sorted(down))
-
-    def link_of(self, code: int) -> int | None:
-        """Return the link that an XID is about: that of the kernel's message, otherwise the only one that is down."""
-        fault = self.xids.records[code].fault
-        if fault is not None and fault.link is not None:
-            return fault.link
-        return self.links_down[0] if len(self.links_down) == 1 else None
 
     def verdict(self, code: int) -> Verdict:
         """Return the role of the fault of an XID of an NVLink among those of all GPUs."""
@@ -107,28 +80,6 @@ class GpuInputs:
     def value(self, name: str) -> Value:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
-
-
-def link_counts(extras: Extras | None, quantities: Collection[str]) -> list[tuple[int, float]] | None:
-    """Return the links with their counts, of the largest of these quantities, the worst first; None without any."""
-    if extras is None or extras.nvlink_counters is None:
-        return None
-    kinds = {name.removeprefix("nvlink_").removesuffix("_total") for name in quantities}
-    links = [
-        (link, max(counts))
-        for link, counters in extras.nvlink_counters
-        if (counts := [count for kind, count in counters if kind in kinds])
-    ]
-    return sorted(links, key=lambda link: -link[1]) or None
-
-
-def links_text(counts: Iterable[tuple[int, float]]) -> str:
-    """Return links and their counts in words.
-
-    >>> links_text([(14, 505.0), (3, 2.0), (4, 0.0)])
-    'link 14: 505, link 3: 2'
-    """
-    return ", ".join(f"link {link}: {count:.0f}" for link, count in counts if count)
 
 
 def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:

@@ -6,7 +6,7 @@ interrupt information are the reason; of all others the driver's own classificat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pulsed.compute.health.xids import XidSeverity, xid_of
@@ -64,6 +64,13 @@ def link_severity(code: int, severity: XidSeverity, fault: LinkFault | None) -> 
         return "info" if severity == "info" else "warn"
     reason = down_reason(code, fault)
     return "warn" if reason is not None and reason.is_harmless else "crit"
+
+
+def link_of(fault: LinkFault | None, links_down: Sequence[int]) -> int | None:
+    """Return the link that an XID is about: that of the kernel's message, otherwise the only one that is down."""
+    if fault is not None and fault.link is not None:
+        return fault.link
+    return links_down[0] if len(links_down) == 1 else None
 
 
 def link_name(link: int | None) -> str:

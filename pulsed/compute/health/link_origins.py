@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.compute.health.link_faults import LINK_DOWN, LINK_XIDS, link_name
+from pulsed.compute.health.link_faults import LINK_DOWN, LINK_XIDS, link_name, link_of
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.model.gpu import Device
 
@@ -64,9 +64,9 @@ def faults_of(
     Args:
         epoch: Unix seconds at time 0 of the records.
         here: the node of a device whose source does not name it.
-        links_down: if it is one, it is the link of messages that name none.
+        links_down: as `link_of` has them.
     """
-    entity, down = device.entity, links_down[0] if len(links_down) == 1 else None
+    entity = device.entity
     return tuple(
         [
             ReportedFault(
@@ -74,7 +74,7 @@ def faults_of(
                 round(epoch + record.began, 1),
                 (entity.node or here, entity.uuid or entity.gpu),
                 entity.gpu or entity.uuid,
-                down if record.fault is None or record.fault.link is None else record.fault.link,
+                link_of(record.fault, links_down),
                 record.fault.is_fatal if record.fault else None,
                 device.fabric,
             )

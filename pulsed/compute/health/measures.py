@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 
 from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.nvlinks import link_counts, links_text
 from pulsed.compute.health.rule import Measure, Rule, RuleState
 from pulsed.compute.products import is_data_centre
 from pulsed.model.vocabulary import Value
@@ -109,10 +110,11 @@ def pcie_replay_limit(inputs: GpuInputs) -> float:
 
 def links_down(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the number of NVLinks that are not up and should be; None where no link has been up."""
-    if inputs.extras is None or inputs.extras.nvlink_states is None or inputs.value("mig_mode") or not inputs.links_up:
+    states = inputs.extras.nvlink_states if inputs.extras is not None else None
+    if states is None or inputs.value("mig_mode") or not inputs.nvlinks.up:
         return None
-    down = inputs.links_down
-    state.detail = f"{len(down)} of {len(inputs.extras.nvlink_states)}: {', '.join(map(str, down))}"
+    down = inputs.nvlinks.down
+    state.detail = f"{len(down)} of {len(states)}: {', '.join(map(str, down))}"
     return float(len(down))
 
 
@@ -156,5 +158,5 @@ def _is_confirmed(code: DcgmCode, inputs: GpuInputs) -> bool:
     """Return whether own inputs show that a code is not a false alarm."""
     if code.false_alarm == "imex_unused":
         return inputs.value("recovery_action") == IMEX_RECOVERY
-    inputs.uses_nvlink = inputs.uses_nvlink or any(inputs.value(name) for name in _TRAFFIC)
-    return inputs.uses_nvlink
+    inputs.nvlinks.is_used = inputs.nvlinks.is_used or any(inputs.value(name) for name in _TRAFFIC)
+    return inputs.nvlinks.is_used

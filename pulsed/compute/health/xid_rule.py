@@ -8,7 +8,7 @@ from math import inf
 from typing import ClassVar, Literal
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_severity
+from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_of, link_severity
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advice_on, xid_of
@@ -94,7 +94,7 @@ class XidRule(Rule):
         if state.xid is None:
             return Rule.evidence(self, state, inputs)
         record = inputs.xids.records[state.xid]
-        link = inputs.link_of(state.xid) if self.choose == "nvlink" else None
+        link = link_of(record.fault, inputs.nvlinks.down) if self.choose == "nvlink" else None
         return (
             ("xid", float(state.xid)),
             *((("link", float(link)),) if link is not None else ()),
@@ -160,7 +160,8 @@ class XidRule(Rule):
 
 def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> None:
     """Set what message and remedy name of an XID about an NVLink, in addition to its description."""
-    fault, link = inputs.xids.records[code].fault, inputs.link_of(code)
+    fault = inputs.xids.records[code].fault
+    link = link_of(fault, inputs.nvlinks.down)
     reason, (origin, followers) = down_reason(code, fault), inputs.verdict(code)
     state.detail = fault_text(code, fault, link)
     if origin is not None:
