@@ -10,9 +10,9 @@ from prometheus_client import Metric
 from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.collector.state_file import WriteStatus
-from pulsed.daemon.background_tasks import task_family
+from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.collection import attribution_families, discovery_families
-from pulsed.daemon.feature_set import failure_family
+from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
 from pulsed.daemon.otlp_push import push_families
 from pulsed.daemon.otlp_pusher import PUSHED, Pusher
@@ -209,8 +209,11 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     yield from state_families([WriteStatus(Path("jobs.json"), "")], 0)
     yield from push_families(pusher)
     yield report_family(is_up=True)
-    yield failure_family({"history": 1})
-    yield task_family({"accounts": 1})
+    features, tasks = FeatureSet(), BackgroundTasks()
+    features.failures["history"] += 1
+    tasks.failures["accounts"] += 1
+    yield from features.metrics(0.0)
+    yield from tasks.metrics()
 
 
 async def _no_pages() -> AsyncIterator[bytes]:

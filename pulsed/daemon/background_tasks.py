@@ -45,7 +45,12 @@ class BackgroundTasks:
     def metrics(self) -> Iterator[Metric]:
         """Yield the family of failures, if there were any."""
         if self.failures:
-            yield task_family(self.failures)
+            yield failure_family(
+                "pulsed_task_failures",
+                "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
+                "task",
+                self.failures,
+            )
 
     async def _repeat(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         backoff, clock = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random), asyncio.get_running_loop()
@@ -67,13 +72,9 @@ class BackgroundTasks:
                 return
 
 
-def task_family(failures: Mapping[str, int]) -> Metric:
-    """Return the family of failures by task."""
-    family = CounterMetricFamily(
-        "pulsed_task_failures",
-        "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
-        labels=["task"],
-    )
-    for name, count in failures.items():
-        family.add_metric([name], count)
+def failure_family(name: str, help: str, label: str, failures: Mapping[str, int]) -> Metric:
+    """Return a family of failures by the values of a label."""
+    family = CounterMetricFamily(name, help, labels=[label])
+    for value, count in failures.items():
+        family.add_metric([value], count)
     return family

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
 from pulsed.config.configuration import Config
-from pulsed.daemon.background_tasks import BackgroundTasks
+from pulsed.daemon.background_tasks import BackgroundTasks, failure_family
 from pulsed.daemon.feature import Feature
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.reader.source import REMIND_SECONDS
@@ -75,7 +75,13 @@ class FeatureSet:
                 families = list(feature.metrics(now))
             yield from families
         if self.failures:
-            yield failure_family(self.failures)
+            yield failure_family(
+                "pulsed_feature_failures",
+                "Ticks and pages that a feature of pulsed failed at, because of an error in pulsed; absent before the"
+                " first",
+                "feature",
+                self.failures,
+            )
 
     def routes(self) -> Iterator[APIRouter]:
         """Yield the routes of all features."""
@@ -111,18 +117,6 @@ class FeatureSet:
             return False
         self._logged[part, feature] = (reason, now)
         return True
-
-
-def failure_family(failures: Mapping[str, int]) -> Metric:
-    """Return the family of failed calls of features."""
-    family = CounterMetricFamily(
-        "pulsed_feature_failures",
-        "Ticks and pages that a feature of pulsed failed at, because of an error in pulsed; absent before the first",
-        labels=["feature"],
-    )
-    for name, count in failures.items():
-        family.add_metric([name], count)
-    return family
 
 
 class _LoggedErrors:

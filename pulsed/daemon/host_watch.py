@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +27,6 @@ from pulsed.pauses import aligned_sleep
 from pulsed.present.exposition.host_families import node_families
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.translate.identity import is_same_host
-
-log = logging.getLogger(__name__)
 
 POLLS = 32
 """Reads of the kernel log per look: 32,000 records, as many as a large buffer of the kernel has."""
@@ -63,16 +60,13 @@ class HostWatch(Feature):
         return node_families(self._store)
 
     async def run(self) -> None:
-        """Look regularly, until cancelled."""
+        """Look regularly, until cancelled; afterwards nothing is known of the host."""
         try:
             while True:
-                try:
-                    await self._look(self._config)
-                except Exception:
-                    log.exception("internal error in a look at the host; please report it")
-                    self._store.set_host(None, None)
+                await self._look(self._config)
                 await aligned_sleep(self._config.host.interval)
         finally:
+            self._store.set_host(None, None)
             self._kernel_log.close()
             for part in (self._bus, self._processes, self._ports, self._log):
                 part.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,8 +20,6 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.balance_recorder import BalanceRecorder
 from pulsed.owners.accounting.host_network import TRAFFIC
 from pulsed.pauses import aligned_sleep
-
-log = logging.getLogger(__name__)
 
 
 class JobHostReader(Feature):
@@ -46,10 +43,7 @@ class JobHostReader(Feature):
         try:
             while True:
                 await aligned_sleep(self._config.host.job_interval)
-                try:
-                    await self.read()
-                except Exception:
-                    log.exception("internal error in a reading of what jobs use of the host; please report it")
+                await self.read()
         finally:
             self.close()
 

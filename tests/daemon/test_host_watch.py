@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 import pytest
 
 from pulsed.config.configuration import load
+from pulsed.daemon import background_tasks
+from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.host_watch import HostWatch
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.host import PciGpu
@@ -32,13 +33,15 @@ async def test_an_internal_error_ends_one_look_only(
     loop = asyncio.get_running_loop()
     monkeypatch.setattr("pulsed.daemon.host_watch.read_pci_gpus", read_gpus)
     config = load(None, ("source.kind=dcgmi", "host.interval=10ms", f"host.root={tmp_path}"), {})
-    watch = HostWatch(feature_parts(store, config))
-    task = asyncio.create_task(watch.run())
+    monkeypatch.setattr(background_tasks, "FIRST_PAUSE_SECONDS", 0.001)
+    tasks = BackgroundTasks()
+    tasks.start("host", HostWatch(feature_parts(store, config)).run)
     for _ in range(3):
         await looks.acquire()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    health = store.node_health
+    await tasks.stop()
     assert "broken" in caplog.text
-    assert store.node_health is not None
-    assert store.node_health.state == "ok", "no process is stuck"
+    assert tasks.failures == {"host": 1}
+    assert health is not None
+    assert health.state == "ok", "no process is stuck"
+    assert store.node_health is None, "nothing is known of the host any more"
