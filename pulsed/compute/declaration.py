@@ -17,10 +17,6 @@ from pulsed.model.vocabulary import Reading, Value
 Alternatives = tuple[str, ...]
 """Quantities of which one is sufficient, in order of preference."""
 
-ResultPart = Literal["", "held", "health"]
-"""Attribute of `Result` from which alone a value is computed, and which stays the same object while it is unchanged;
-empty for a value that is new with every sample."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedNumber:
@@ -32,7 +28,6 @@ class DerivedNumber:
         get: returns the value; None where it is missing.
         json: dotted path in the GPU document; empty if it is not part of it.
         csv: whether it has a column.
-        part: see `ResultPart`.
         always: whether it is never missing.
         integer: whether it is an integer.
     """
@@ -42,7 +37,6 @@ class DerivedNumber:
     get: Callable[[Reading, Result], Value]
     json: str = ""
     csv: bool = True
-    part: ResultPart = ""
     always: bool = False
     integer: bool = False
 
@@ -88,7 +82,6 @@ class DerivedState:
         label: name of the label; empty if there is no metric.
         json: dotted path in the GPU document.
         csv: whether it has a column.
-        part: see `ResultPart`.
         ranked: whether the order of the states is their severity: of a span of time the last one counts, else the most
             frequent one.
     """
@@ -100,7 +93,6 @@ class DerivedState:
     label: str = ""
     json: str = ""
     csv: bool = True
-    part: ResultPart = ""
     ranked: bool = False
 
 

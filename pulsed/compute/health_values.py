@@ -31,7 +31,6 @@ HEALTH = DerivedResult(
             get=lambda reading, result: result.health.state,
             label="state",
             json="health.state",
-            part="health",
             ranked=True,
         ),
         DerivedNumber(
@@ -40,7 +39,6 @@ HEALTH = DerivedResult(
             get=lambda reading, result: result.health.severity,
             json="health.severity",
             csv=False,
-            part="health",
             always=True,
             integer=True,
         ),
@@ -50,7 +48,6 @@ HEALTH = DerivedResult(
             get=lambda reading, result: result.health.coverage,
             json="health.coverage",
             csv=False,
-            part="health",
             always=True,
         ),
     ),

@@ -64,14 +64,12 @@ WORKLOAD = DerivedResult(
             get=lambda reading, result: result.held.workload_class,
             label="class",
             json="workload.class",
-            part="held",
         ),
         DerivedNumber(
             name="workload_class_changes_total",
             help="Changes of the debounced workload class",
             get=lambda reading, result: result.held.changes,
             csv=False,
-            part="held",
             always=True,
         ),
         DerivedState(
@@ -81,7 +79,6 @@ WORKLOAD = DerivedResult(
             get=lambda reading, result: result.held.bottleneck,
             label="bottleneck",
             json="workload.bottleneck",
-            part="held",
         ),
         DerivedDetail(
             json="workload.since",

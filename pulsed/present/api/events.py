@@ -143,7 +143,7 @@ class EventBroadcaster:
         """
         sending = asyncio.create_task(self._send(subscriber, send, regular))
         leaving = asyncio.create_task(_gone(receive))
-        subscriber.cut = sending.cancel
+        subscriber.send_with(sending)
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -37,7 +37,6 @@ class Subscriber:
     Attributes:
         lost_ticks: dropped tick events since the last `lag` event.
         full_since: monotonic time since which a full queue was not read; None if it has room.
-        cut: ends its stream at once.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Subscriber:
         self.lost_ticks = self.lost_changes = 0
         self.full_since: float | None = None
         self.ended = False
-        self.cut: Callable[[], object] = lambda: None
+        self._sending: asyncio.Task[None] | None = None
         self._max_queued = max_queued
         self._ticks, self._changes = deque[Event](), deque[Event]()
         self._bytes = 0
@@ -74,6 +73,15 @@ class Subscriber:
             else:
                 self.lost_changes += 1
             self._bytes -= len((self._ticks or self._changes).popleft().data)
+
+    def send_with(self, task: asyncio.Task[None]) -> None:
+        """Set the task that sends the events."""
+        self._sending = task
+
+    def cut(self) -> None:
+        """End the stream at once."""
+        if self._sending is not None:
+            self._sending.cancel()
 
     def end(self) -> None:
         """End the stream after the queued events."""
