@@ -127,7 +127,7 @@ class Pipeline:
         start = time.perf_counter()
         canonical = self._owners.of(self._chosen.of(self._translator.translate(raw, kernel_events)))
         translated = time.perf_counter()
-        if canonical.devices is not self._devices:
+        if canonical.devices != self._devices:
             self._devices = canonical.devices
             self._is_here = all(
                 any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
@@ -197,8 +197,7 @@ class Collector:
     def _take(self, raw: RawTick) -> None:
         """Process a tick and store the result. An error costs this tick only."""
         source, target = self._source, self._target
-        target.restarts = self._restarts + source.restarts
-        target.set_source(source.kind, source.target, source.interval)
+        target.set_source(source.kind, source.target, source.interval, self._restarts + source.restarts)
         try:
             tick = self._pipeline.process(raw)
             self._note_kernel_log(self._pipeline.kernel_log_error)
@@ -253,10 +252,10 @@ class DeviceFilter:
         return self._selection.everything or self._selection.among([_candidate(device)])[0]
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
-        """Return the tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
+        """Return the tick with the chosen devices only."""
         if self._selection.everything:
             return tick
-        if tick.devices is not self._all:
+        if tick.devices != self._all:
             self._all = tick.devices
             self._mask = self._selection.among([_candidate(device) for device in tick.devices])
             self._devices = tuple(compress(tick.devices, self._mask))

@@ -49,7 +49,7 @@ class OwnNodeExporter(Source):
         Raises as `ExporterSource.read`, and `OtherNode` for a page of another node.
         """
         tick = await self._source.read()
-        if tick.layout is not self._read:
+        if tick.layout != self._read:
             self._read, self._layout, self._foreign = tick.layout, *self._examined(tick.layout)
         for host, series in self._foreign.items():
             if any(tick.values[position] is not None for position in series):

@@ -32,21 +32,20 @@ class OwnerLookup:
         self._profiles: Counter[tuple[tuple[str, str], str]] = Counter()
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
-        """Return the tick with the owners of its devices; the same tuple of devices as long as nothing changes."""
+        """Return the tick with the owners of its devices."""
         attribution, version = self._attribution, self._attribution.version
         before, passing = self._found, _NOT_PASSING
-        if tick.devices is not self._given or version != self._version:
+        if tick.devices != self._given or version != self._version:
             self._given, self._version = tick.devices, version
             self._labelled = sum(bool(device.owners) for device in tick.devices)
             instances = (device.entity for device in tick.devices if device.entity.mig_profile)
             self._profiles = Counter((entity.board, entity.mig_profile) for entity in instances)
-            found = tuple(self._owned(tick.devices)) if version else tick.devices
-            self._found = self._found if found == self._found else found
+            self._found = tuple(self._owned(tick.devices)) if version else tick.devices
             if attribution.departed != self._departed:
                 passing = self._passing(tick.devices, before)
         if self._labelled:
             attribution.note_labels()
-        if self._found is tick.devices and not passing:
+        if self._found == tick.devices and not passing:
             return tick
         return replace(tick, devices=self._found, passing=passing)
 

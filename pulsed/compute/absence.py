@@ -58,8 +58,19 @@ class AbsenceTracker:
         self.boards: tuple[GpuState, ...] = ()
         self.missing: tuple[GpuState, ...] = ()
 
-    def is_due(self, now: float) -> bool:
-        """Return whether `update` is due although the devices stay the same."""
+    def begin_tick(self, owner: object, time: float, now: float) -> bool:
+        """Remove missing GPUs that another target has taken over; return whether `update` is due although the devices
+        stay the same.
+
+        Args:
+            owner: the target.
+            time: of the tick, in Unix seconds.
+            now: seconds of the clock of the ticks.
+        """
+        for state in self.missing:
+            if state.owner is not owner:
+                self._removed[state] = Removal(state.device, state.last_seen, "moved", time)
+                self._is_due = True
         return self._is_due or now >= self._gone_first + self._forget_after
 
     @property
@@ -124,13 +135,6 @@ class AbsenceTracker:
         self._gone_first, self._is_due = min([state.gone_at for state in kept], default=inf), False
         self.boards = tuple([state for state in kept if state.device.entity.kind == "gpu" and state.gone_at != inf])
         self.missing = tuple([state for state in self.boards if self._is_watched(state.device)])
-
-    def remove_moved(self, owner: object, time: float) -> None:
-        """Remove missing GPUs that another target has taken over; `time` is that of the tick, in Unix seconds."""
-        for state in self.missing:
-            if state.owner is not owner:
-                self._removed[state] = Removal(state.device, state.last_seen, "moved", time)
-                self._is_due = True
 
     def forget(self, state: GpuState, time: float) -> Removal:
         """Forget an absent GPU by request, at a time in Unix seconds."""

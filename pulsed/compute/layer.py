@@ -10,10 +10,10 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.bounds import media_of
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health_evaluator import HealthEvaluator, LostGpu
+from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility_filter import PlausibilityFilter
-from pulsed.compute.tracker import TickGpus, Tracker
+from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import (
     Bounds,
@@ -45,7 +45,7 @@ class ComputeLayer:
         self._tracker = Tracker(self.table, here)
         self.health_evaluator = HealthEvaluator(self.table, self._tracker, here)
         self._last: ComputedTick | None = None
-        self._gpus = TickGpus((), (), ())
+        self._devices: tuple[Device, ...] = ()
         self._boards: Mapping[int, _PartitionedBoard] = {}
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
@@ -81,8 +81,8 @@ class ComputeLayer:
         """Compute the results of the next tick."""
         tracked = self._tracker.track(tick)
         gpus, duplicates = tracked.gpus, tracked.duplicates
-        if gpus is not self._gpus:
-            self._gpus, self._boards = gpus, _partitioned_boards(tick.devices, gpus)
+        if tick.devices != self._devices:
+            self._devices, self._boards = tick.devices, _partitioned_boards(tick.devices)
         filtered = [
             self._filter(state, reading, is_counted=position not in duplicates)
             for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True))
@@ -126,7 +126,7 @@ class ComputeLayer:
         lost = {len(gpus.states) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         self._last = ComputedTick(
             tick.raw,
-            devices=self._with_lost(tick.devices, health.lost),
+            devices=(*tick.devices, *[gone.device for gone in health.lost]),
             readings=(*readings, *([NOTHING] * len(lost))),
             results=(*results, *[self._without_values(gone.state, gone.health) for gone in health.lost]),
             now=tracked.now,
@@ -140,13 +140,6 @@ class ComputeLayer:
             xids=health.xids,
         )
         return self._last
-
-    def _with_lost(self, devices: tuple[Device, ...], lost: Sequence[LostGpu]) -> tuple[Device, ...]:
-        """Return the devices followed by the lost ones; the same tuple as long as nothing changes."""
-        if not lost:
-            return devices
-        together = (*devices, *(gone.device for gone in lost))
-        return self._last.devices if self._last is not None and self._last.devices == together else together
 
     def _filter(self, state: GpuState, reading: Reading, *, is_counted: bool) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading of a sample without its implausible inputs, and the reasons."""
@@ -217,13 +210,13 @@ class _PartitionedBoard(NamedTuple):
     rollup: MigRollup
 
 
-def _partitioned_boards(devices: Sequence[Device], gpus: TickGpus) -> dict[int, _PartitionedBoard]:
+def _partitioned_boards(devices: Sequence[Device]) -> dict[int, _PartitionedBoard]:
     """Return the boards with MIG instances, by position."""
-    positions = {state.key: position for position, state in enumerate(gpus.states)}
+    boards = {device.entity.board: at for at, device in enumerate(devices) if device.entity.kind == "gpu"}
     instances: dict[int, list[int]] = {}
-    for position, (state, board) in enumerate(zip(gpus.states, gpus.boards, strict=True)):
-        if state is not board and devices[position].entity.kind == "mig":
-            instances.setdefault(positions[board.key], []).append(position)
+    for position, device in enumerate(devices):
+        if device.entity.kind == "mig" and (board := boards.get(device.entity.board)) is not None:
+            instances.setdefault(board, []).append(position)
     return {
         board: _PartitionedBoard(tuple(found), MigRollup([devices[position] for position in found]))
         for board, found in instances.items()

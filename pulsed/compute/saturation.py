@@ -14,7 +14,7 @@ from typing import Final
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of, tensor_peak_of
-from pulsed.model.computed_tick import Bounds, Inputs, Saturation
+from pulsed.model.computed_tick import Bounds, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"
@@ -72,8 +72,7 @@ class Saturator:
         ratio = _largest((compute, dram, pcie, nvlink, c2c))
         upper = lower = ratio or 0.0
         if missing:
-            lower = self._lower(lower, bounds.low)
-            upper = self._upper(lower, bounds.high, missing)
+            lower, upper = self._limits(lower, bounds, missing)
         limiting = UNKNOWN
         if ratio is None or ratio < lower or ((compute is None or dram is None) and upper > lower):
             ratio = None
@@ -118,20 +117,21 @@ class Saturator:
             missing.append("c2c")
         return tuple(missing)
 
-    def _lower(self, lower: float, low: Inputs) -> float:
-        """Return the least saturation, given the least activity; of a missing input that is above 0 on MIG boards."""
-        peaks = self._peaks
-        return min(max(lower, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
+    def _limits(self, known: float, bounds: Bounds, missing: tuple[str, ...]) -> tuple[float, float]:
+        """Return the least and the largest saturation, given the bounds of the activity, missing resources included.
 
-    def _upper(self, lower: float, high: Inputs, missing: tuple[str, ...]) -> float:
-        """Return the largest saturation, missing resources included."""
+        The least activity of a missing input is above 0 on MIG boards.
+        """
+        peaks, low, high = self._peaks, bounds.low, bounds.high
+        lower = min(max(known, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
         if not _LINKS.isdisjoint(missing):
-            return 1.0
+            return lower, 1.0
+        upper = lower
         if not _PIPES.isdisjoint(missing):
-            lower = max(lower, high.sm / min(self._ratios[:-1]))
+            upper = max(upper, high.sm / min(self._ratios[:-1]))
         if "dram" in missing:
-            lower = max(lower, high.dram / self._peaks.dram)
-        return min(lower, 1.0)
+            upper = max(upper, high.dram / peaks.dram)
+        return lower, min(upper, 1.0)
 
 
 _RATIOS: Final = tuple(resource for resource in RESOURCES if resource not in LINKS)

@@ -15,20 +15,18 @@ from pulsed.model.vocabulary import Reading, Value
 def tensor_throughput_ratio(reading: Reading, data_sheet_clock: Value) -> Value:
     """Return the tensor throughput in 0..1 over that at the data sheet's clock, in hertz; without one (None), over that
     at the highest clock. None if an input is missing."""
-    return _over(reading, reading.sm_clock_max_hertz if data_sheet_clock is None else data_sheet_clock)
-
-
-def mfu_ratio(reading: Reading, result: Result) -> Value:
-    """Return the estimate of MFU in 0..1; None if an input, or the data sheet's clock of the model, is missing."""
-    return _over(reading, result.saturation.tensor_clock_hertz)
-
-
-def _over(reading: Reading, clock_of_peak: Value) -> Value:
     tensor, clock = reading.tensor_active_ratio, reading.sm_clock_hertz
+    clock_of_peak = reading.sm_clock_max_hertz if data_sheet_clock is None else data_sheet_clock
     if tensor is None or clock is None or clock_of_peak is None or not clock_of_peak > 0.0:
         return None
     ratio = tensor * clock / clock_of_peak
     return None if ratio != ratio else min(max(ratio, 0.0), 1.0)  # NaN counts as missing
+
+
+def mfu_ratio(reading: Reading, result: Result) -> Value:
+    """Return the estimate of MFU in 0..1; None if an input, or the data sheet's clock of the model, is missing."""
+    clock = result.saturation.tensor_clock_hertz
+    return None if clock is None else tensor_throughput_ratio(reading, clock)
 
 
 TENSOR_THROUGHPUT = DerivedResult(

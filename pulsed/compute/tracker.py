@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pulsed.compute.absence import AbsenceTracker
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Freshness, SampleClock, SampleDecision
+from pulsed.compute.sample import FIRST, GAP_INTERVALS, ROUNDING, Freshness, Moment, SampleClock, SampleDecision
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device
@@ -91,13 +91,12 @@ class Tracker:
 
     def track(self, tick: CanonicalTick) -> TrackedTick:
         """Decide about the next tick of the target."""
-        self.absence.remove_moved(self, tick.time)
-        are_devices_new = tick.devices is not self._devices or self.absence.is_due(self._clock.now)
-        if are_devices_new:
-            self._leave_tick()
-        before = self._clock.moment
+        before, time_before = self._clock.moment, self._clock.time
         decision = self._clock.advance(tick)
+        is_due = self.absence.begin_tick(self, tick.time, self._clock.now)
+        are_devices_new = tick.devices != self._devices or is_due
         if are_devices_new:
+            self._leave_tick(before, time_before)
             self._register(tick)
             self._is_settled = False
         elif not self._is_settled:
@@ -177,9 +176,8 @@ class Tracker:
         state.change_owner(self, self._rank, device, self._inputs.setdefault(state.key, Freshness()))
         self._is_settled = False
 
-    def _leave_tick(self) -> None:
-        """Note the time of the newest sample of all GPUs of the tick, which is that of the newest tick."""
-        moment, time = self._clock.moment, self._clock.time
+    def _leave_tick(self, moment: Moment, time: float) -> None:
+        """Note the time of the newest sample of all GPUs of the tick before, which is that of this tick."""
         for state in self._gpus.states:
             if state.owner is self:
                 state.last_sample, state.last_seen = moment, time

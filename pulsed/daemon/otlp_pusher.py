@@ -103,7 +103,7 @@ class Pusher:
         try:
             while True:
                 self._is_changed.clear()
-                if self._plan is not self._used:
+                if self._plan != self._used:
                     self._end_series()
                     self._used = self._plan
                     self._encoder = None if self._plan is None else self._make_encoder(self._plan)

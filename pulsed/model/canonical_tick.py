@@ -36,7 +36,7 @@ class Extras(NamedTuple):
     nvlink_counters: LinkCounters | None = None
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A tick that follows from a raw one, whose attributes it has."""
 
@@ -78,7 +78,7 @@ class CanonicalTick(Tick):
     """One sample of all GPUs of a target, in the one vocabulary.
 
     Attributes:
-        devices: the GPUs in this sample; the same tuple as long as nothing changes.
+        devices: the GPUs in this sample.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
         extras: by position in `devices`, values of dcgm-exporter's own metrics.

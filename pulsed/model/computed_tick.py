@@ -233,7 +233,7 @@ class ComputedTick(Tick):
     """One sample of all GPUs of a target, with all results: everything that outputs need.
 
     Attributes:
-        devices: the GPUs of the sample, then the lost ones; the same tuple as long as nothing changes.
+        devices: the GPUs of the sample, then the lost ones.
         readings: one per device, without implausible inputs; all None for a lost GPU.
         results: one per device.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.

@@ -101,7 +101,7 @@ PLATFORM = ("chassis_serial", "slot_number", "tray_index", "host_id", "module_id
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An entity with its properties besides numbers. The same object as long as none of them changes.
+    """An entity with its properties besides numbers.
 
     Attributes:
         model: product name, such as `NVIDIA H100 80GB HBM3`; empty when unknown, like the other texts.
@@ -141,8 +141,8 @@ def node_of(device: Device, here: str) -> str:
 
 def key_of(device: Device, here: str) -> GpuKey:
     """Return the key of a device among those of all targets."""
-    _, board, mig_id = device.entity.key
-    return (node_of(device, here), board, mig_id)
+    entity = device.entity
+    return (entity.node or here, entity.uuid or entity.gpu, entity.mig_id)
 
 
 def repeated(claims: Iterable[Sequence[GpuKey]]) -> list[frozenset[int]]:

@@ -1,8 +1,8 @@
 """The output of every source: a tick of values under the source's own names.
 
 A source lists its series once, in a `Layout`, and then sends only values, position by position. As long as the set of
-series stays the same the very same `Layout` object comes with every tick, so that Translate compiles
-it once. This module must not depend on GPUs or quantities.
+series stays the same, an equal `Layout`, usually the same object, comes with every tick, so that Translate compiles it
+once. This module must not depend on GPUs or quantities.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Series:
     labels: Labels = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """The series of a stream, in the order of the values; compared by identity.
+    """The series of a stream, in the order of the values.
 
     Attributes:
         help: HELP text by metric name, where the source has any.
@@ -55,8 +55,8 @@ class Layout:
 
     dialect: Dialect
     series: tuple[Series, ...]
-    help: Mapping[str, str] = field(default_factory=dict)
-    types: Mapping[str, str] = field(default_factory=dict)
+    help: Mapping[str, str] = field(default_factory=dict, hash=False)
+    types: Mapping[str, str] = field(default_factory=dict, hash=False)
     decimals: int | None = None
 
     @property

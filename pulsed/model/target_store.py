@@ -67,8 +67,9 @@ class Target:
     version: int = 0
     stale_intervals: float | None = None
 
-    def set_source(self, kind: str, name: str, interval: float) -> None:
+    def set_source(self, kind: str, name: str, interval: float, restarts: int) -> None:
         """Update the source's attributes: `auto` may have chosen another one."""
+        self.restarts = restarts
         if (self.kind, self.name, self.interval) != (kind, name, interval):
             self.kind, self.name, self.interval = kind, name, interval
             self.version += 1
@@ -136,6 +137,10 @@ class TargetStore:
     def gpus(self) -> int:
         """How many GPUs and MIG instances the last ticks have."""
         return sum(len(target.tick.devices) for target in self.targets if target.tick is not None)
+
+    def fresh_ticks(self, now: float) -> list[ComputedTick]:
+        """Return the last ticks of the targets that are fresh at `now` (monotonic seconds), in their order."""
+        return [target.tick for target in self.targets if target.tick is not None and target.fresh(now)]
 
     def set_host(self, host: HostFacts | None, health: NodeHealth | None) -> None:
         """Store what was found at the last look at this host."""

@@ -70,7 +70,7 @@ Owned = Mapping[OwnerAccount, Sequence[OwnedGpu]]
 
 def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
-    fresh = {target.tick.target for target in store.targets if target.tick is not None and target.fresh(now)}
+    fresh = {tick.target for tick in store.fresh_ticks(now)}
     found: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
         if gpu.target in fresh and gpu.account.owner.is_known:

@@ -109,7 +109,7 @@ class AutoSource(Source):
             return
         self._look_at = self._clock() + SECOND_LOOK_SECONDS
         if self._chosen is not None and self._chosen.is_limited:
-            others = [candidate for candidate in self._candidates if candidate is not self._candidate]
+            others = [candidate for candidate in self._candidates if candidate != self._candidate]
             self._search = asyncio.create_task(_first_that_works(others, [], limited=False), name="auto: second look")
 
     async def _choose(self) -> RawTick:

@@ -134,7 +134,7 @@ class Server(uvicorn.Server):
         """Set the headers of all answers, before a request is answered."""
         now = time.time()
         more = self._live.now.headers if self._live is not None else ()
-        if int(now) != self._second or more is not self._more:
+        if int(now) != self._second or more != self._more:
             self._second, self._more = int(now), more
             self.server_state.default_headers = [(b"date", formatdate(now, usegmt=True).encode()), *more]
 

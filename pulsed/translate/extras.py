@@ -70,7 +70,7 @@ class ExtrasPlan:
 
 
 class ExtrasReader:
-    """Reads the extras of all devices of a layout; the same numbers again are not read anew."""
+    """Reads the extras of all devices of a layout, if their numbers changed: those of 144 NVLinks take some ms."""
 
     def __init__(self, plans: Mapping[Entity, ExtrasPlan]) -> None:
         self._plans = plans
@@ -84,7 +84,7 @@ class ExtrasReader:
     def read(self, devices: Sequence[Device], values: Sequence[RawValue]) -> Mapping[int, Extras]:
         """Return the extras by position in `devices`."""
         now = [values[position] for position in self._positions]
-        if now != self._seen or devices is not self._devices:
+        if now != self._seen or devices != self._devices:
             self._seen, self._devices = now, devices
             self._extras = {
                 position: extras

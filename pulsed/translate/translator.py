@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
 from pulsed.model.canonical_tick import CanonicalTick
-from pulsed.model.gpu import Device, Entity
+from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.extras import ExtrasReader, extras_plans
@@ -76,8 +76,6 @@ class Translator:
         self._node, self._max_gpus = node, max_gpus
         self._compiled: _Compiled | None = None
         self._texts: dict[Labels, dict[str, str]] = {}
-        self._known: dict[Entity, Device] = {}
-        self._devices: tuple[Device, ...] = ()
         self._labels: Labels = ()
 
     def set_max_gpus(self, max_gpus: int) -> None:
@@ -100,7 +98,7 @@ class Translator:
         if raw.target_labels != self._labels:
             self._labels, self._compiled = raw.target_labels, None
         compiled = self._compiled
-        if compiled is None or raw.layout is not compiled.layout:
+        if compiled is None or raw.layout != compiled.layout:
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)
@@ -117,15 +115,12 @@ class Translator:
                 continue
             present.append(device)
             readings.append(reading)
-        found = tuple(present)
-        if found != self._devices:
-            self._devices = found
         return CanonicalTick(
             raw,
-            devices=self._devices,
+            devices=tuple(present),
             readings=tuple(readings),
             anomalies=anomalies,
-            extras=compiled.extras.read(self._devices, values),
+            extras=compiled.extras.read(present, values),
             kernel_events=kernel_events,
             epoch=raw.epoch,
         )
@@ -154,11 +149,16 @@ class Translator:
             guests = unnamed_guests(layout, entities)
         if sum(bool(subject.series) for subject in entities) > self._max_gpus:
             raise TooManyGpus(self._max_gpus, target)
-        fresh = devices(entities, guests, self._labels)
-        kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
-        self._known = {device.entity: device for device in kept}
         has_row = [bool(subject.series) for subject in entities]
-        parts = tuple(zip(kept, plans(layout, entities), map(first_series, entities), has_row, strict=True))
+        parts = tuple(
+            zip(
+                devices(entities, guests, self._labels),
+                plans(layout, entities),
+                map(first_series, entities),
+                has_row,
+                strict=True,
+            )
+        )
         texts = tuple(first + position for _, plan, first, _ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,

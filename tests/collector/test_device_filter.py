@@ -49,7 +49,7 @@ def test_only_what_is_meant_is_left(text: str, kept: list[int], anomalies: dict[
     assert first.devices == tuple(DEVICES[number] for number in kept)
     assert [reading.power_watts for reading in first.readings] == kept
     assert first.anomalies == anomalies
-    assert first.devices is second.devices
+    assert first.devices == second.devices
 
 
 def test_a_job_sees_its_own_gpus_unless_somebody_says_otherwise() -> None:

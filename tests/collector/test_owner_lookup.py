@@ -139,12 +139,12 @@ async def test_devices_are_the_same_while_nothing_changes(directory: Directory) 
     given = tick(BOARD, FAR)
     first = lookup.of(given).devices
     assert first[1] is FAR
-    assert lookup.of(given).devices is first
-    assert lookup.of(tick(BOARD, FAR)).devices is first
+    assert lookup.of(given).devices == first
+    assert lookup.of(tick(BOARD, FAR)).devices == first
     version = directory.attribution.version
     (directory.path / "7").write_text("9")
     await eventually(lambda: directory.attribution.version > version)
-    assert lookup.of(given).devices is first
+    assert lookup.of(given).devices == first
     await directory.read({"0": "4712"})
     assert lookup.of(given).devices[0].owners != first[0].owners
 

@@ -276,7 +276,7 @@ def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:
     last = found[-1]
     assert (last.devices, dict(last.lost)) == ((GPU, OTHER), {1: DAY + 3.0})
     assert counted(last, "observed_seconds", position=1) == 3.0
-    assert last.devices is found[-2].devices
+    assert last.devices == found[-2].devices
 
 
 def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:

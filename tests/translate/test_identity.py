@@ -218,8 +218,8 @@ def test_one_missing_value_changes_no_device() -> None:
     first = translator.translate(page_tick(page, parser)).devices
     second = translator.translate(page_tick(page.splitlines()[1] + "\n", parser)).devices
     third = translator.translate(page_tick(page, parser)).devices
-    assert first is second
-    assert second is third
+    assert first == second
+    assert second == third
 
 
 # --- dmon
@@ -315,8 +315,8 @@ def test_dmons_texts_may_change_and_one_blank_changes_nothing() -> None:
     blank = translator.translate(raw_tick(first.layout, [None, 71.0])).devices
     cut = translator.translate(raw_tick(first.layout, ["GPU-aaaa...", 71.0])).devices
     other = translator.translate(raw_tick(first.layout, [B, 72.0])).devices
-    assert one is blank
-    assert one is cut
+    assert one == blank
+    assert one == cut
     assert [device.entity.uuid for device in (*one, *other)] == [A, B]
 
 

@@ -48,4 +48,4 @@ def test_a_vgpu_guest_is_told_as_on_a_page() -> None:
 def test_the_same_layout_gives_the_same_devices() -> None:
     translator = Translator()
     raw = tick([("time", GPU, 1.0), ("power_watts", GPU, None)], "pulsed")
-    assert translator.translate(raw).devices is translator.translate(raw).devices
+    assert translator.translate(raw).devices == translator.translate(raw).devices

@@ -221,7 +221,7 @@ def test_dmon_with_mig_rows() -> None:
         ("0", "1"),
     ]
     assert [reading.graphics_engine_active_ratio for reading in last.readings] == [0.845, 0.986, 0.985]
-    assert last.devices is first.devices
+    assert last.devices == first.devices
 
 
 def test_dmon_with_instances_of_boards_unknown() -> None:

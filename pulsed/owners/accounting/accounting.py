@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from weakref import ref
 
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.counters import CounterSnapshot
@@ -46,13 +45,14 @@ class OwnedGpu(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _TargetView:
-    """The GPUs of a target's ticks, and its newest tick; the newest at the last sweep, and when that was noticed."""
+    """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when."""
 
     tick: ComputedTick
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
-    swept: Callable[[], ComputedTick | None] = lambda: None  # a reference would keep it in memory
+    ticks: int = 0
+    swept: int = 0
     swept_at: float = 0.0
     leaked: frozenset[GpuKey] = frozenset()
     _held_since: dict[GpuKey, float] = field(default_factory=dict)
@@ -100,14 +100,15 @@ class OwnerAccounting:
             view = None
         if view is None:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
-        is_changed = view.find_leaks(tick) or view.tick.devices is not tick.devices or not view.is_current
-        if is_changed or view.tick.standby is not tick.standby or tick.passing:
+        is_changed = view.find_leaks(tick) or view.tick.devices != tick.devices or not view.is_current
+        if is_changed or view.tick.standby != tick.standby or tick.passing:
             self._update(view, tick)
         for gpu in view.owned:
             gpu.take(tick)
         if view.owned and tick.health_changes:
             _add_events(view.owned, tick)
         view.tick = tick
+        view.ticks += 1
         self._owners.advance(tick)
         return self._owners.take_changes()
 
@@ -146,8 +147,8 @@ class OwnerAccounting:
         first call on that finds no newer tick.
         """
         for view in list(self._views.values()):
-            if view.swept() is not view.tick:
-                view.swept, view.swept_at = ref(view.tick), now
+            if view.swept != view.ticks:
+                view.swept, view.swept_at = view.ticks, now
             elif now - view.swept_at > _silent_seconds(view.tick):
                 self._drop(view)
         self._owners.sweep(self._views)

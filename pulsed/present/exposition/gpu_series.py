@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from math import inf, isfinite
 
 from pulsed.model.vocabulary import Value
 from pulsed.present.exposition.catalog import Catalog, PageColumn, PageDerived
-from pulsed.present.exposition.family_types import COUNTER_FORMS, DerivedFamily
+from pulsed.present.exposition.family_types import COUNTER_FORMS, DerivedFamily, Family
 from pulsed.present.exposition.page_gpu import PageGpu
 from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.text_format import escape, header
@@ -17,15 +16,18 @@ from pulsed.present.exposition.text_format import escape, header
 def gpu_lines(gpus: Sequence[PageGpu], catalog: Catalog, published: Published, openmetrics: bool) -> list[str]:
     """Return the families of GPUs that have samples."""
     page: list[str] = []
-    before = None
-    for family, lines in chain(
-        ((column.family, _column(column, gpus, published)) for column in catalog.columns),
-        ((derived.family, _derived(derived, gpus, published)) for derived in catalog.derived),
-    ):
-        if lines:
+    before: Family | None = None
+    for column in catalog.columns:
+        if lines := _column(column, gpus, published):
+            family = column.family
             if family is not before:
                 page.append(header(family.name, family.type, family.help, openmetrics))
                 before = family
+            page += lines
+    for derived in catalog.derived:
+        if lines := _derived(derived, gpus, published):
+            family = derived.family
+            page.append(header(family.name, family.type, family.help, openmetrics))
             page += lines
     return page
 

@@ -95,8 +95,10 @@ class Pages:
         self._telemetry = telemetry
         self._published = Published()
         self._lock = asyncio.Lock()
-        self._settings, self._next = settings, settings
+        self._settings = settings
+        self._next: PageSettings | None = None
         self._pages: dict[tuple[bool, bool], bytes] = {}
+        self._ticks: Sequence[ComputedTick] = ()
         self._state: object = None
         self._since = -inf
 
@@ -109,7 +111,7 @@ class Pages:
         pages = self._begin(now)
         plain = pages.get((openmetrics, False))
         if plain is None:
-            body = self._render(self._fresh(now), openmetrics)
+            body = self._render(self._ticks, openmetrics)
             plain = pages[openmetrics, False] = self._with_telemetry(body, now, openmetrics)
         if not gzip:
             return plain
@@ -132,7 +134,7 @@ class Pages:
             pages = self._begin(now)
             plain, packed = (openmetrics, False), (openmetrics, True)
             if plain not in pages:
-                body = await asyncio.to_thread(self._render, self._fresh(now), openmetrics)
+                body = await asyncio.to_thread(self._render, self._ticks, openmetrics)
                 pages[plain] = self._with_telemetry(body, now, openmetrics)
             if gzip and packed not in pages:
                 pages[packed] = await asyncio.to_thread(compress, pages[plain])
@@ -141,17 +143,14 @@ class Pages:
     def _begin(self, now: float) -> dict[tuple[bool, bool], bytes]:
         """Begin a page: apply new settings; return the pages that are still current."""
         self._published.begin_page(now)
-        if self._next is not self._settings:
-            self._settings = self._next
+        if self._next is not None:
+            self._settings, self._next = self._next, None
             self._published.change_forms()
-        targets = self._store.targets
-        state = (self._settings, self._store.version, [target.fresh(now) for target in targets])
+        self._ticks = self._store.fresh_ticks(now)
+        state = (self._settings, self._store.version, self._ticks)
         if state != self._state or not self._since <= now < self._since + REFRESH_SECONDS:
             self._state, self._since, self._pages = state, now, {}
         return self._pages
-
-    def _fresh(self, now: float) -> list[ComputedTick]:
-        return [target.tick for target in self._store.targets if target.tick is not None and target.fresh(now)]
 
     def _render(self, ticks: Sequence[ComputedTick], openmetrics: bool) -> bytes:
         begun = time.perf_counter()

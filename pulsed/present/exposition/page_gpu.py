@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
@@ -42,10 +41,11 @@ def page_gpus(
         owner_labels: whether series have the labels of the owners of their GPU.
     """
     gpus = []
-    for sample in chain.from_iterable(map(gpu_samples, ticks)):
-        device = sample.device
-        labels = label_pairs(gpu_labels(device, here)) + (owner_label_text(device) if owner_labels else "")
-        key = key_of(device, here)
-        values = (*sample.reading, *sample.result.counters.values)
-        gpus.append(PageGpu(key, sample, values, labels + "} ", published.gpu(key)))
+    for tick in ticks:
+        for sample in gpu_samples(tick):
+            device = sample.device
+            labels = label_pairs(gpu_labels(device, here)) + (owner_label_text(device) if owner_labels else "")
+            key = key_of(device, here)
+            values = (*sample.reading, *sample.result.counters.values)
+            gpus.append(PageGpu(key, sample, values, labels + "} ", published.gpu(key)))
     return gpus

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -104,21 +105,8 @@ class _Durations:
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Give the cumulative counts by upper bound, as prometheus_client wants them."""
-        total = 0
-        found: list[tuple[str, float]] = []
-        for bound, count in zip(_BOUNDS, self.counts, strict=True):
-            total += count
-            found.append((bound, total))
-        return found
-
-
-def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
-    """Key the targets by what is read; one that is configured twice is shown once, as the first."""
-    found: dict[str, Target] = {}
-    for target in targets:
-        found.setdefault(target.name, target)
-    return found
+        """Return the cumulative counts by upper bound, for prometheus_client."""
+        return list(zip(_BOUNDS, accumulate(self.counts), strict=True))
 
 
 def _duplicates(store: TargetStore, now: float) -> Mapping[str, int]:
@@ -152,7 +140,10 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         "1 while XIDs are read from the kernel log; absent where health.kernel_log is off",
         labels=source,
     )
-    for name, target in _by_name(store.targets).items():
+    targets: dict[str, Target] = {}
+    for target in store.targets:
+        targets.setdefault(target.name, target)  # one that is configured twice is shown once, as the first
+    for name, target in targets.items():
         if target.kernel_log_error is not None:
             kernel_log.add_metric([name], int(not target.kernel_log_error))
         labels = target.tick.raw.target_labels if target.tick else ()

@@ -138,7 +138,7 @@ METRICS: tuple[HardwareMetric, ...] = (
 
 def hardware_points(store: TargetStore, now: float) -> Iterator[HardwarePoint]:
     """Yield the points of all GPUs of targets that are fresh at `now` (monotonic seconds), each GPU once."""
-    ticks = [target.tick for target in store.targets if target.fresh(now) and target.tick is not None]
+    ticks = store.fresh_ticks(now)
     shown = [sample for tick in without_duplicates(ticks, store.node) for sample in gpu_samples(tick)]
     for sample in sorted(shown, key=lambda sample: node_of(sample.device, store.node)):
         node, common = node_of(sample.device, store.node), attributes_of(sample.device)

@@ -270,9 +270,10 @@ class DcgmiSource(Source):
     def _tick(self, arrival: RawTick) -> RawTick:
         slow_layout, slow_values = self._slow.latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
-        if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
-            self._parts, self._layout = parts, merged_layout(*parts)
+        if self._layout is None or parts != self._parts:
+            self._layout = merged_layout(*parts)
             self._note_entities(_entities(arrival.layout))
+        self._parts = parts
         self._maintain()
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
