@@ -96,7 +96,7 @@ class ConditionWriter:
             while True:
                 self._is_changed.clear()
                 before, self._used = self._used, self._wanted
-                if before is not None and before is not self._used:
+                if before is not None and before != self._used:
                     await self._try(self._leave(before, self._used))
                     self.is_failing = None
                 if self._used is None:

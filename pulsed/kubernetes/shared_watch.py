@@ -6,7 +6,6 @@ import asyncio
 import random as random_module
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -73,14 +72,14 @@ class WatchReader(Generic[_T]):
 
     async def run(self) -> None:
         """Read until cancelled."""
-        lists = _SHARED.setdefault(self._client, {})
-        shared = lists.setdefault(self._list, _SharedWatch(self._make))
+        key = self._client, self._list
+        shared = _SHARED.setdefault(key, _SharedWatch(self._make))
         shared.join(self)
         try:
             await asyncio.Event().wait()
         finally:
             if shared.leave(self):
-                del lists[self._list]
+                del _SHARED[key]
 
 
 class _AnyWatchReader(Protocol):
@@ -133,7 +132,8 @@ async def _run_soon(watch: ResourceWatch[_Results]) -> None:
 _Results = Mapping[object, object]
 """What the readers keep of an object."""
 
-_SHARED: WeakKeyDictionary[ApiClient, dict[tuple[object, ...], _SharedWatch]] = WeakKeyDictionary()
+_SHARED: dict[tuple[ApiClient, tuple[object, ...]], _SharedWatch] = {}
+"""By client and list, the watches that have readers."""
 
 
 class _Objects(Mapping[_Key, _T]):

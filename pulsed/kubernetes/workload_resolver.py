@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
-from weakref import WeakValueDictionary
 
 from pulsed.kubernetes.api_client import ApiClient, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, controller_of, uid_of
@@ -76,7 +75,7 @@ class WorkloadResolver:
     ) -> None:
         self._client, self._kinds, self._clock = client, frozenset(kinds), clock
         self._known: dict[tuple[str, Controller], _Known] = {}
-        self._turns: WeakValueDictionary[tuple[str, Controller], asyncio.Lock] = WeakValueDictionary()
+        self._turns: dict[tuple[str, Controller], asyncio.Lock] = {}
 
     @property
     def known(self) -> Sequence[KnownController]:
@@ -124,10 +123,12 @@ class WorkloadResolver:
         """
         while isinstance(reached := self.walk(pod, renews=True), Controller):
             key = pod.namespace, reached
-            turn = self._turns.get(key) or self._turns.setdefault(key, asyncio.Lock())
-            async with turn:
-                if self.walk(pod, renews=True) == reached:
-                    await self._look_up(*key)
+            try:
+                async with self._turns.setdefault(key, asyncio.Lock()):
+                    if self.walk(pod, renews=True) == reached:
+                        await self._look_up(*key)
+            finally:
+                self._turns.pop(key, None)  # those that wait have it
         return reached
 
     def _is_requested(self, kind: ObjectKind) -> bool:
