@@ -32,6 +32,9 @@ _ROOT = Path(pulsed.__file__).parent
 _WARM_TICKS = 4
 """The tick that is traced: all caches are filled, and no background work of the start is left."""
 
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Functions to Python 3.11; to a reader, and mostly to later versions, they are lines of the function around them."""
+
 
 class CallTrace:
     """The calls of pulsed's functions by module and qualified name, while it is active."""
@@ -51,7 +54,11 @@ class CallTrace:
         """Return the functions in the order of their first call, with the numbers of calls."""
         modules = {module for module, _ in self.calls}
         lines = [f"{calls:6} {module:40} {name}" for (module, name), calls in self.calls.items()]
-        heading = f"{title}: {len(lines)} functions in {len(modules)} modules, {self.calls.total()} calls"
+        comprehensions = sum(name.endswith(_COMPREHENSIONS) for _, name in self.calls)
+        heading = (
+            f"{title}: {len(lines) - comprehensions} functions and {comprehensions} comprehensions in {len(modules)} "
+            f"modules, {self.calls.total()} calls"
+        )
         return "\n".join([heading, *lines, ""])
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
