@@ -29,11 +29,11 @@ from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.owners.attribution.attribution import LABELS
 from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
+from pulsed.present.exposition.catalog import SUMMARIES
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
-from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.otlp.encoder import OtlpEncoder
 from pulsed.present.otlp.page_series import families_of as families_in

@@ -81,7 +81,7 @@ class Accumulator:
         self._energy = None
         self._energy_age = 0.0
         self._is_stuck = False
-        self._count(0.0, device, reading, ratio, workload, None)
+        self.add(0.0, device, reading, ratio, workload)
 
     def add(
         self,
@@ -92,10 +92,23 @@ class Accumulator:
         workload: Workload,
         refresh: Value = None,
     ) -> None:
-        """Count a sample that covers some seconds, above 0. `refresh` has the seconds between two different samples of
-        the source; None if unknown."""
-        self._count(seconds, device, reading, ratio, workload, refresh)
-        if self._bounds and ratio is not None:
+        """Count a sample that covers some seconds.
+
+        Args:
+            refresh: seconds between two different samples of the source; None if unknown.
+        """
+        before = self._observed
+        position = _CLASS_AT[workload.raw_class]
+        self._seconds[position] += seconds
+        self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
+        idle_kind = self._idle_kind(device, reading)
+        self.idle_kind = IDLE_KINDS[idle_kind]
+        kind = idle_kind if workload.used is False else None
+        if kind is not None:
+            self._idle_seconds[kind] += seconds
+        self._count_energy(_Share(position, kind, seconds, before), reading, refresh)
+        self._integrate(seconds, before, (ratio, *_quantities(reading)))
+        if seconds > 0.0 and self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1
             self._ratios += ratio
 
@@ -118,21 +131,6 @@ class Accumulator:
             if self._bounds and self._integrals[0] is not None
             else None,
         )
-
-    def _count(
-        self, seconds: float, device: Device, reading: Reading, ratio: Value, workload: Workload, refresh: Value
-    ) -> None:
-        before = self._observed
-        position = _CLASS_AT[workload.raw_class]
-        self._seconds[position] += seconds
-        self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        idle_kind = self._idle_kind(device, reading)
-        self.idle_kind = IDLE_KINDS[idle_kind]
-        kind = idle_kind if workload.used is False else None
-        if kind is not None:
-            self._idle_seconds[kind] += seconds
-        self._count_energy(_Share(position, kind, seconds, before), reading, refresh)
-        self._integrate(seconds, before, (ratio, *_quantities(reading)))
 
     def _integrate(self, seconds: float, before: float, rates: tuple[Value, ...]) -> None:
         integrals, missing = self._integrals, self._missing

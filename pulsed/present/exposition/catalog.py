@@ -1,4 +1,4 @@
-"""The families of GPUs and owners on the page: which are published, and in which form.
+"""The families of GPUs, of all GPUs together, and of owners on the page: which are published, and in which form.
 
 `publish.series: full` publishes every series. `lean` publishes what dashboards, rules and alerts need in at most 100
 series per GPU, besides 3 per raised check and one per XID: a state set is its current state, a counter by label begins
@@ -26,10 +26,47 @@ from pulsed.present.exposition.family_types import (
     Samples,
 )
 from pulsed.present.exposition.owner_families import OWNER_NAMES
-from pulsed.present.exposition.summary import RECENT_QUANTITIES, SUMMARIES
-from pulsed.present.exposition.text_format import label_pairs
+from pulsed.present.exposition.text_format import MetricType, label_pairs
 
 SeriesChoice = Literal["lean", "full"]
+
+
+class Summary(NamedTuple):
+    """A family over all GPUs; the name is that of its samples."""
+
+    name: str
+    type: MetricType
+    help: str
+    labels: tuple[str, ...]
+
+
+DISTRIBUTION = Summary(
+    "pulsed_real_utilization_distribution_ratio",
+    "histogram",
+    "Distribution of real utilization over the observed time of all GPUs, by node and model",
+    ("node", "model", "le"),
+)
+CHECKS = Summary("pulsed_health_checks", "gauge", "GPUs by check and its state, if that is not ok", ("check", "state"))
+QUANTITIES = Summary(
+    "pulsed_quantity_gpus",
+    "gauge",
+    "GPUs with a reading of a quantity whose series end while it is 0",
+    ("quantity",),
+)
+PEAKS = Summary(
+    "pulsed_resource_peak_ratio",
+    "gauge",
+    "Practical peak of the activity of a resource: activity over peak is its saturation",
+    ("model", "resource"),
+)
+SUMMARIES = (DISTRIBUTION, CHECKS, QUANTITIES, PEAKS)
+
+RECENT_QUANTITIES = (
+    *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
+    *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
+    "nvlink_bandwidth_bytes_per_second",
+)
+"""Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
 
 FORMS: Mapping[Form, str] = MappingProxyType(
     {

@@ -18,9 +18,8 @@ from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick, without_duplicates
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import FULL, Catalog
-from pulsed.present.exposition.gpu_series import gpu_lines
+from pulsed.present.exposition.gpu_series import gpu_lines, page_gpus
 from pulsed.present.exposition.jobstats_series import jobstats_lines
-from pulsed.present.exposition.page_gpu import page_gpus
 from pulsed.present.exposition.passthrough import passthrough_lines
 from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.summary import summary_lines

@@ -5,59 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.model.vocabulary import POSITION
-from pulsed.present.exposition.page_gpu import PageGpu
+from pulsed.present.exposition.catalog import CHECKS, DISTRIBUTION, PEAKS, QUANTITIES, RECENT_QUANTITIES, Summary
+from pulsed.present.exposition.gpu_series import PageGpu
 from pulsed.present.exposition.published import Published
-from pulsed.present.exposition.text_format import MetricType, header, label_pairs
+from pulsed.present.exposition.text_format import header, label_pairs
 
 Values = tuple[str, ...]
 """Of the labels of a series."""
 
 Row = tuple[Values, float]
 """The labels of a sample, and its number."""
-
-
-class Summary(NamedTuple):
-    """A family over all GPUs; the name is that of its samples."""
-
-    name: str
-    type: MetricType
-    help: str
-    labels: tuple[str, ...]
-
-
-DISTRIBUTION = Summary(
-    "pulsed_real_utilization_distribution_ratio",
-    "histogram",
-    "Distribution of real utilization over the observed time of all GPUs, by node and model",
-    ("node", "model", "le"),
-)
-CHECKS = Summary("pulsed_health_checks", "gauge", "GPUs by check and its state, if that is not ok", ("check", "state"))
-QUANTITIES = Summary(
-    "pulsed_quantity_gpus",
-    "gauge",
-    "GPUs with a reading of a quantity whose series end while it is 0",
-    ("quantity",),
-)
-PEAKS = Summary(
-    "pulsed_resource_peak_ratio",
-    "gauge",
-    "Practical peak of the activity of a resource: activity over peak is its saturation",
-    ("model", "resource"),
-)
-SUMMARIES = (DISTRIBUTION, CHECKS, QUANTITIES, PEAKS)
-
-
-RECENT_QUANTITIES = (
-    *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
-    *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
-    "nvlink_bandwidth_bytes_per_second",
-)
-"""Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
 
 
 def summary_lines(
