@@ -75,6 +75,11 @@ def _info(sample: GpuSample) -> Samples:
     return (((device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform), 1),)
 
 
+def _of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
+    """Return the function that returns the samples of a board: MIG instances share the health of their board."""
+    return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else ()
+
+
 def _of_health(
     name: str,
     type: MetricType,
@@ -83,13 +88,9 @@ def _of_health(
     samples: Callable[[Health], Samples],
     current: Callable[[Health], Samples] | None = None,
 ) -> DerivedFamily:
-    """Return a family of the health of boards: MIG instances share the health of their board."""
-
-    def of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
-        return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else ()
-
-    now = None if current is None else of_boards(current)
-    return DerivedFamily(PREFIX + name, type, help, (label,), of_boards(samples), now)
+    """Return a family of the health of boards."""
+    now = None if current is None else _of_boards(current)
+    return DerivedFamily(PREFIX + name, type, help, (label,), _of_boards(samples), now)
 
 
 def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], Samples]:
@@ -107,18 +108,13 @@ def _raised(health: Health) -> Samples:
 
 def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:
     """Return a counter over all labels of another one; it is there from 0."""
-
-    def of_board(sample: GpuSample) -> Samples:
-        if sample.device.entity.kind != "gpu":
-            return ()
-        return (((), sum(number for _, number in get(sample.result.health))),)
-
-    return DerivedFamily(PREFIX + name, "counter", help, (), of_board)
+    samples = _of_boards(lambda health: [((), sum([number for _, number in get(health)]))])
+    return DerivedFamily(PREFIX + name, "counter", help, (), samples)
 
 
-def _nvlink_fault(sample: GpuSample) -> Samples:
-    fault = sample.result.health.nvlink_fault
-    if fault is None or sample.device.entity.kind != "gpu":
+def _nvlink_fault(health: Health) -> Samples:
+    fault = health.nvlink_fault
+    if fault is None:
         return ()
     link = "" if fault.link is None else str(fault.link)
     return (((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric), fault.time),)
@@ -136,13 +132,9 @@ def _of_links(
     rows: Callable[[Nvlink], list[tuple[tuple[str, ...], float]]],
 ) -> DerivedFamily:
     """Return a family of the NVLinks of boards that are not clean."""
-
-    def samples(sample: GpuSample) -> Samples:
-        if sample.device.entity.kind != "gpu":
-            return ()
-        links = sample.result.health.nvlinks
-        return [((str(link.link), *more), value) for link in links for more, value in rows(link)]
-
+    samples = _of_boards(
+        lambda health: [((str(link.link), *more), value) for link in health.nvlinks for more, value in rows(link)]
+    )
     return DerivedFamily(PREFIX + name, type, help, labels, samples)
 
 
@@ -221,7 +213,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, else the "
         'node), the one with origin="true" is where it began',
         ("xid", "link", "origin", "fabric"),
-        _nvlink_fault,
+        _of_boards(_nvlink_fault),
     ),
     _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(
