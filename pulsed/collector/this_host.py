@@ -93,18 +93,14 @@ class HostEpoch:
 
     def __init__(self, boot: str, booted: float = 0.0, driver: Path = DRIVER) -> None:
         self._boot, self._booted, self._driver = boot, booted, driver
-        self._last: tuple[Epoch, str, Epoch] | None = None
 
     def completed(self, epoch: Epoch) -> Epoch:
-        """Return the epoch of a source with that of the host; the same object until it changes."""
+        """Return the epoch of a source with that of the host."""
         try:
             generation = str(os.stat(self._driver).st_ino)
         except OSError:
             generation = ""
-        if self._last is None or self._last[0] is not epoch or self._last[1] != generation:
-            complete = epoch._replace(boot=self._boot, booted=self._booted, driver=generation)
-            self._last = (epoch, generation, complete)
-        return self._last[2]
+        return epoch._replace(boot=self._boot, booted=self._booted, driver=generation)
 
 
 def host_epoch_of(config: Config, target: str) -> HostEpoch | None:

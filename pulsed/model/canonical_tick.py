@@ -84,7 +84,7 @@ class CanonicalTick(Tick):
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
-        epoch: of the source, and of the node where all GPUs are in this one; the same object until it changes.
+        epoch: of the source, and of the node where all GPUs are in this one.
     """
 
     devices: tuple[Device, ...]

@@ -177,9 +177,9 @@ class RawTick:
         values: one per series of the layout; None where this tick has no value. They do not change later.
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
-        processes: on all GPUs, the same object until they are listed again; None where the source does not list them.
-        epoch: as far as the source delivers it, the same object until it changes.
-        target_labels: of the target's group in a list of targets, the same object until they change.
+        processes: on all GPUs; None where the source does not list them.
+        epoch: as far as the source delivers it.
+        target_labels: of the target's group in a list of targets.
     """
 
     target: str

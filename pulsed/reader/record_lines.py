@@ -130,7 +130,6 @@ class RecordReader:
 
     def __init__(self) -> None:
         self._layouts: dict[str, dict[str, Layout]] = {}
-        self._epochs: dict[str, Epoch] = {}
         self._damaged = 0
 
     def feed(self, line: bytes) -> Session | RawTick | None:
@@ -164,7 +163,6 @@ class RecordReader:
                 )
             session = _SESSION_LINE.validate_json(line, strict=True)
             self._layouts.clear()
-            self._epochs.clear()
             return session
         return None
 
@@ -186,10 +184,7 @@ class RecordReader:
         if self._damaged:
             rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}
             self._damaged = 0
-        epoch = self._epochs.get(line.target, UNKNOWN_EPOCH)
-        if line.epoch != epoch:
-            epoch = self._epochs[line.target] = line.epoch
-        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected, epoch=epoch)
+        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected, epoch=line.epoch)
 
 
 class _Line(BaseModel):

@@ -101,7 +101,7 @@ def test_a_driver_that_is_loaded_again_is_another_generation(tmp_path: Path) -> 
     folder.mkdir()
     loaded = host.completed(source)
     assert loaded.driver
-    assert host.completed(source) is loaded
+    assert host.completed(source) == loaded
     folder.rename(tmp_path / "before")
     folder.mkdir()
     assert host.completed(source).driver not in ("", loaded.driver)

@@ -208,7 +208,7 @@ class DcgmiSource(Source):
                 self._watch.reset()
         if self._settings.host is None:  # a dmon ends with its host engine
             engine = await asyncio.to_thread(engine_epoch, self._proc)
-            self._epoch = Epoch(engine=engine) if engine != self._epoch.engine else self._epoch
+            self._epoch = Epoch(engine=engine)
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)

@@ -33,14 +33,14 @@ _REPUBLISHED = "pulsed_"
 
 
 def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epoch:
-    """Return the start of the process on a page; that of the page before, as the same object, if it has no other."""
+    """Return the start of the process on a page; that of the page before if it has no other."""
     start = before.exporter
     for series, value in zip(layout.series, values, strict=True):
         if series.name.startswith(_REPUBLISHED):
             return before
         if series.name == PROCESS_START and not series.labels and isinstance(value, float) and isfinite(value):
             start = repr(value)
-    return before if start == before.exporter else Epoch(exporter=start)
+    return Epoch(exporter=start)
 
 
 _AT_ONCE = 8

@@ -52,7 +52,7 @@ async def test_each_start_of_dmon_finds_the_host_engine(standin: Standin, tmp_pa
     try:
         first, second = await read(source), await read(source)
         assert first.epoch.engine == "9/1"
-        assert second.epoch is first.epoch
+        assert second.epoch == first.epoch
         process(tmp_path, 9, "nv-hostengine", 2)
         assert source.pid is not None
         os.kill(source.pid, signal.SIGKILL)
@@ -66,6 +66,6 @@ async def test_the_host_engine_of_another_machine_is_unknown(standin: Standin, t
     process(tmp_path, 9, "nv-hostengine", 1)
     source = DcgmiSource(settings(standin.path, host="localhost"), proc=tmp_path)
     try:
-        assert (await read(source)).epoch is UNKNOWN_EPOCH
+        assert (await read(source)).epoch == UNKNOWN_EPOCH
     finally:
         await source.close()

@@ -28,10 +28,10 @@ def test_the_start_of_the_process_is_the_epoch(page: str, epoch: Epoch) -> None:
     assert page_epoch(read.layout, read.values, UNKNOWN_EPOCH) == epoch
 
 
-def test_the_epoch_is_the_same_object_until_it_changes() -> None:
+def test_the_epoch_stays_until_it_changes() -> None:
     parser, found = PageParser(), [UNKNOWN_EPOCH]
     for start in (START, START, "", START, "process_start_time_seconds 1.8e+09\n"):
         read = parser.parse((GPU + start).encode())
         found.append(page_epoch(read.layout, read.values, found[-1]))
-    assert all(each is found[1] for each in found[1:5])
+    assert all(each == found[1] for each in found[1:5])
     assert found[5] == Epoch(exporter="1800000000.0")

@@ -54,7 +54,7 @@ async def test_the_epoch_of_xids_is_the_start_of_the_source(h100: LoadedStandin)
     for begin in (100.0, 200.0):
         async with source(clock=FakeClock(begin)) as nvml:
             ticks = [await nvml.read() for _ in range(2)]
-        assert ticks[0].epoch is ticks[1].epoch
+        assert ticks[0].epoch == ticks[1].epoch
         assert ticks[0].epoch.engine == ticks[0].epoch.exporter != ""
         epochs.append(ticks[0].epoch)
     assert epochs[0] != epochs[1]
