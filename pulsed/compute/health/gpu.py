@@ -346,6 +346,7 @@ class GpuHealth:
                     if isinstance(rule, XidRule) and rule.counts(code, severity):
                         check.events += count
         self._xid_events = self._counts_of_xids()
+        self._wake()
         self.latched += 1
 
     def _update_faults(self) -> None:

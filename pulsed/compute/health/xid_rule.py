@@ -58,7 +58,6 @@ class XidRule(Rule):
     choose: Literal["critical", "warning", "nvlink", "repeated"] | int
     keep: Mapping[State, float]
     has_events: ClassVar = True
-    can_rest: ClassVar = False
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -88,6 +87,10 @@ class XidRule(Rule):
         state.measure = None if state.xid is None else float(state.xid)
         state.is_covered = inputs.reads_xids
         state.severity = severity if severity > 0 or state.is_covered else SEVERITY["unknown"]
+
+    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
+        """Return whether its state stays as it is until an XID happens."""
+        return not inputs.xids.records
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
