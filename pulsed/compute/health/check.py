@@ -118,13 +118,12 @@ class GpuCheck:
         history: when it was raised within `HISTORY_SECONDS`, in seconds of the GPU's clock, the newest last.
     """
 
-    __slots__ = ("_can_rest", "_counting", "_resting_on", "check", "events", "history", "rules", "state", "suits")
+    __slots__ = ("_counting", "_resting_on", "check", "events", "history", "rules", "state", "suits")
 
     def __init__(self, check: Check) -> None:
         self.check = check
         self.rules = [(rule, RuleState()) for rule in check.rules]
         self._counting = [state for rule, state in self.rules if rule.has_events]
-        self._can_rest = all(rule.can_rest for rule in check.rules)
         self._resting_on: tuple[Value, ...] | None = None  # the inputs for as long as which the state stays as it is
         self.suits = True
         self.state = CheckState(check.id, "unknown")
@@ -165,7 +164,7 @@ class GpuCheck:
             message = worst.ignored if severity == 0 else ""
             is_same = state == old.state and covered is old.covered and applies is old.applies
             if is_same and message == old.message and last_event == old.last_event:
-                rests = self._can_rest and all(rule.rests(rule_state, inputs) for rule, rule_state in self.rules)
+                rests = all(rule.rests(rule_state, inputs) for rule, rule_state in self.rules)
                 self._resting_on = check.values_of(inputs.values) if rests else None
                 return None
         self._resting_on = None

@@ -160,9 +160,6 @@ class Rule:
     has_events: ClassVar = False
     """Whether its state has events and when the last one was."""
 
-    can_rest: ClassVar = True
-    """Whether its state follows from its inputs, once nothing is raised or begins to be."""
-
     @cached_property
     def _reads_extras(self) -> bool:
         return any(name in IN_EXTRAS for name in self.uses)

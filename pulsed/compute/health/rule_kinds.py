@@ -183,7 +183,6 @@ class Duty(Rule):
     bits: int = 0
     uncertain: bool = False
     by: Measure = share_of_time
-    can_rest: ClassVar = False
     other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
     number: str | None = "at {:.0%} or more"
     enter: float = MINUTE
@@ -203,6 +202,10 @@ class Duty(Rule):
             value = inputs.values[position]
             if value is not None or name in state.duties:
                 state.duties.setdefault(name, DutyCounter()).update(value, now, self.window)
+
+    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
+        """Return false: its share of time moves while its inputs stay the same."""
+        return False
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
