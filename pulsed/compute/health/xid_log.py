@@ -171,6 +171,8 @@ class XidLog:
         if extras is not None:
             events += self._update_counts(extras, sticky)
             events += self._update_totals(extras, sticky)
+        if not events and not sticky:
+            return {}
         happened = {code for _, code, _ in events}
         for code in sticky:
             if code not in self.records and code not in happened:
@@ -179,8 +181,6 @@ class XidLog:
                     record.last, record.dated = self._older[code][0], True
                     record.describe(self._older[code][1], record.last)
                 self._name_last(code)
-        if not events:
-            return {}
         added: Counter[int] = Counter()
         for source, code, count in events:
             added[code] += self._add(code, source, count, programs, now, now)
