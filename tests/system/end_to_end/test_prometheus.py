@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import serving
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import CONFIG, prometheus
 from tests.support.square_wave import BUSY, compare
 from tests.support.waiting import until
@@ -59,7 +60,7 @@ def exporter_page(xid: int, events: int) -> str:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("series", ["lean", "full"])
+@pytest.mark.parametrize("series", nightly_after(1, ["lean", "full"]))
 def test_the_first_event_of_a_code_is_counted_by_increase(tmp_path: Path, series: str) -> None:
     """Two XIDs, one of a code that no page had before; the first increment is in `increase()` of both families."""
     page = tmp_path / "page.prom"

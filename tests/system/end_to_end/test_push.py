@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import Daemon, environment, free_port, serving
+from tests.support.nightly import nightly_after
 from tests.support.prometheus import Prometheus, prometheus, victoria_metrics
 from tests.support.tools import tool
 from tests.support.waiting import SECONDS, until
@@ -65,7 +66,7 @@ def names(daemon: Daemon) -> set[str]:
     return {line.partition("{")[0].partition(" ")[0] for line in lines if line[0] != "#"}
 
 
-@pytest.mark.parametrize("run", [receiving_prometheus, victoria_metrics])
+@pytest.mark.parametrize("run", nightly_after(1, [receiving_prometheus, victoria_metrics]))
 @pytest.mark.parametrize("title", ["Prometheus in agent mode", "vmagent"])
 def test_a_server_has_what_is_on_the_page(tmp_path: Path, title: str, run: Server) -> None:
     """The server sees also that the daemon ends."""
