@@ -60,7 +60,7 @@ class ClockEvents:
     """The clock event reasons of one GPU over the last minutes.
 
     Attributes:
-        shares: by reason that was there at all, the share of the last minute; the same object while they are equal.
+        shares: by reason that was there at all, the share of the last minute.
     """
 
     shares: Shares = ()
@@ -94,10 +94,9 @@ class ClockEvents:
         self._begun, self._seconds_by_mask, self._seconds, self._samples = now, {}, 0.0, 0
         parts = self._parts_of(SHARES_WINDOW, 0)
         observed = sum([part.seconds for part in parts])
-        shares = tuple(
+        self.shares = tuple(
             (name, round(reduced / observed, 3)) for bit, name in REASONS.items() if (reduced := _seconds(parts, bit))
         )
-        self.shares = self.shares if shares == self.shares else shares
         return True
 
     def share(self, bits: int, window: float) -> float | None:

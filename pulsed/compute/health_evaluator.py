@@ -98,7 +98,7 @@ class HealthEvaluator:
         self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
         self._empty = 0 if tick.devices else self._empty + 1
         events = self._due_events(tick, decision)
-        is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
+        is_layout_new, self._layout = tick.layout != self._layout, tick.layout
         node = NodeFacts(
             tick.interval,
             tick.epoch,

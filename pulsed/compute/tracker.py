@@ -26,7 +26,7 @@ LATE_INTERVALS = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TickGpus:
-    """The GPUs of a tick; the same object for as long as they do not change.
+    """The GPUs of a tick.
 
     Attributes:
         states: one per device of the tick.
@@ -115,7 +115,7 @@ class Tracker:
                 if not is_new or not self._may_take_over(state, inputs):
                     duplicates.append(position)
                     continue
-                self._take_over(state, tick.devices[position], tick.interval, decision.covered)
+                self._take_over(state, tick.devices[position], tick.interval, decision.covered, inputs)
                 self._take_time(state, tick)
                 continue
             if are_devices_new and state.last_sample.tick != before.tick:
@@ -153,11 +153,12 @@ class Tracker:
         if is_new:
             state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
 
-    def _take_over(self, state: GpuState, device: Device, interval: float, covered: float) -> None:
+    def _take_over(self, state: GpuState, device: Device, interval: float, covered: float, inputs: Freshness) -> None:
         """Become the owner of a GPU; its time continues, whatever clock the owner before had.
 
         Args:
             covered: seconds since the tick before, if that was not long ago: it may have had a duplicate.
+            inputs: the freshness of its inputs in this target.
         """
         now, newest = self._clock.now, state.started + state.now
         elapsed = now - (state.last_sample.now if state.status == "gone" else newest)
@@ -173,7 +174,7 @@ class Tracker:
                 state.decision = SampleDecision("gap", elapsed)
             state.status = "back" if state.status == "gone" else "present"
         state.started += min(now - newest, 0.0)
-        state.change_owner(self, self._rank, device, self._inputs.setdefault(state.key, Freshness()))
+        state.change_owner(self, self._rank, device, inputs)
         self._is_settled = False
 
     def _leave_tick(self, moment: Moment, time: float) -> None:

@@ -80,7 +80,7 @@ class GpuHealth:
 
     Attributes:
         checks: all enabled ones.
-        health: as of the last evaluation; the same object while it is equal.
+        health: as of the last evaluation.
         is_due: whether the last sample is to be evaluated.
         is_lost: whether the GPU was missed often enough to be lost, as of the last evaluation.
         changes: checks whose state changed with the last sample: before and after.
@@ -214,9 +214,7 @@ class GpuHealth:
                 self.latched += 1
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
-        health = self._health()
-        if health != self.health:
-            self.health = health
+        self.health = self._health()
 
     def _health(self) -> Health:
         """Return the health by the states of the checks."""

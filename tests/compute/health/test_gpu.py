@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.model.raw_tick import Epoch, Layout
+from pulsed.model.raw_tick import Epoch, Layout, Series
 from tests.compute.health.sim import GPU, OTHER, Sim
 from tests.compute.streams import DAY
 
@@ -153,7 +153,7 @@ def test_telemetry_warns_after_half_a_minute_without_half_of_the_inputs(left: in
 def test_a_new_layout_of_the_source_has_other_inputs() -> None:
     sim = Sim()
     sim.run(10, "telemetry", temperature_celsius=40.0, row_remap_failure=0.0, row_remap_pending=0.0, ecc_mode=1.0)
-    sim.layout = Layout("exporter", ())
+    sim.layout = Layout("exporter", (Series("DCGM_FI_DEV_GPU_TEMP", ()),))
     assert sim.run(60, "telemetry", temperature_celsius=40.0).state == "ok"
     assert sim.run(60, "telemetry", power_watts=40.0).state == "warn", "the one that was left"
 
