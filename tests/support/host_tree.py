@@ -21,10 +21,12 @@ class HostTree:
         (root / "sys/bus/pci/devices").mkdir(parents=True)
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file, with its folders."""
+        """Write a file, with its folders; a reader meets the old text or the new one, as in the kernel's files."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        draft = self.root / "draft"
+        draft.write_text(text)
+        draft.replace(file)
         return file
 
     def add_pci(self, address: str, driver: str = "", *, vendor: str = "0x10de", kind: str = "0x030200") -> Path:
