@@ -16,6 +16,8 @@ from pathlib import Path
 STATE_MODE = 0o640
 """Files of pulsed's own are for its user and group: accounts have the names of users."""
 
+FOLDER_MODE = 0o750
+
 _OTHER_KIND = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """Errors of opening a link that is not followed, a socket, and a directory."""
 

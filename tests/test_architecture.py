@@ -56,10 +56,7 @@ MAY_IMPORT = {
         "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "
         "present server apps.adapter.settings"
     ),
-    "collector": (
-        "errors json_text regular_file pauses kubernetes model reader owners.attribution translate compute "
-        "config.configuration"
-    ),
+    "collector": ("errors kubernetes model reader owners.attribution translate compute config.configuration"),
     "cli": "errors printable durations log translate.fields config.configuration",
     "apps": (
         "errors json_text printable die_with_parent http kubernetes model translate.fields reader "

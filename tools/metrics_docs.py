@@ -9,13 +9,13 @@ from prometheus_client import Metric
 
 from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
-from pulsed.collector.state_file import WriteStatus
 from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
 from pulsed.daemon.otlp_push import push_families
 from pulsed.daemon.otlp_pusher import PUSHED, Pusher
+from pulsed.daemon.state_file import WriteStatus
 from pulsed.daemon.state_folder import state_families
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
@@ -206,7 +206,7 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
-    yield from state_families([WriteStatus(Path("jobs.json"), "")], 0)
+    yield from state_families([WriteStatus(Path("state.json"), "")], 0)
     yield from push_families(pusher)
     yield report_family(is_up=True)
     features, tasks = FeatureSet(), BackgroundTasks()

@@ -61,14 +61,11 @@ def pod_settings(config: Config) -> PodSettings:
 
 
 class Cluster:
-    """The client, and the workloads of the pods of an attribution, while the configuration requires them.
+    """The client, and the workloads of the pods of an attribution, while the configuration requires them."""
 
-    Args:
-        known: pods of an earlier run.
-    """
-
-    def __init__(self, attribution: Attribution, known: KnownPods | None = None) -> None:
-        self._attribution, self._known = attribution, known
+    def __init__(self, attribution: Attribution) -> None:
+        self._attribution = attribution
+        self._known: KnownPods | None = None
         self._config: Config | None = None
         self._client: ApiClient | None = None
         self._pods: PodWorkloads | None = None
@@ -80,6 +77,10 @@ class Cluster:
     def known(self) -> KnownPods | None:
         """What is known of pods now."""
         return self._known if self._pods is None else self._pods.known
+
+    def restore(self, known: KnownPods) -> None:
+        """Use the pods of an earlier run, until the API server answers; before the first `apply`."""
+        self._known = known
 
     def client_for(self, config: Config) -> ApiClient | None:
         """Return the client for `apply`, the same as before while its section is; None without need.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
+from pulsed.collector.saved_health import SavedHealth
 from pulsed.collector.source_factory import found_sources, open_sources, target_of
-from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.this_host import (
     discovers_exporters,
     host_epoch_of,
@@ -121,11 +121,10 @@ class CollectorPool:
     Args:
         store: where the collectors store their ticks; `apply` replaces its targets.
         observe: called with the seconds that each layer spends on a tick.
-        saved: health of every target as of the last run; None: nothing is kept.
-        known: what the last run knew of the cluster; None without one.
 
     Attributes:
         attribution: the owners of this host's GPUs.
+        saved_health: that of the last run.
     """
 
     def __init__(
@@ -133,18 +132,17 @@ class CollectorPool:
         store: TargetStore,
         observe: Observe,
         on_tick: Callable[[ComputedTick], None],
-        saved: SavedHealth | None = None,
-        known: KnownCluster | None = None,
     ) -> None:
-        self._known = known
-        self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved
+        self._known: KnownCluster | None = None
+        self._store, self._observe, self._on_tick = store, observe, on_tick
+        self.saved_health = SavedHealth()
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._discovery: Discovery | None = None
         self._gone: dict[tuple[str, str], _Running] = {}
         self.attribution = Attribution()
-        self._cluster = Cluster(self.attribution, known.pods if known else None)
+        self._cluster = Cluster(self.attribution)
         self._table = GpuTable()
 
     def apply(self, config: Config) -> None:
@@ -177,8 +175,21 @@ class CollectorPool:
             running.pipeline.reconfigure(selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
 
+    def restore_cluster(self, known: KnownCluster) -> None:
+        """Use what an earlier run knew of the cluster, until the API server answers; before the first `apply`."""
+        self._known = known
+        self._cluster.restore(known.pods)
+
+    def latched(self) -> Mapping[str, Mapping[str, int]]:
+        """Return, by target and GPU, a number; they change with everything that must survive a restart."""
+        return {target: evaluator.latched for target, evaluator in self._health_evaluators.items()}
+
+    def dump_health(self) -> dict[str, object]:
+        """Return the health of all targets as JSON."""
+        return self.saved_health.dump(self._health_evaluators)
+
     @property
-    def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
+    def _health_evaluators(self) -> Mapping[str, HealthEvaluator]:
         """The health evaluators by the name of their target."""
         return {" ".join(key): running.pipeline.health_evaluator for key, running in self._running.items()}
 
@@ -221,14 +232,13 @@ class CollectorPool:
         return [absent.forget() for absent in found]
 
     async def stop(self) -> None:
-        """End all collectors and close their sources."""
+        """End all collectors and close their sources; their state can still be saved."""
         for running in self._running.values():
             self._end(running)
         for running in (*self._running.values(), *self._gone.values()):
             running.pipeline.close()
-        self._running.clear()
-        self._gone.clear()
-        self._set_discovery(None)
+        if self._discovery is not None:
+            self._close(self._discovery.stop())
         await self._cluster.stop()
         await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -316,8 +326,7 @@ class CollectorPool:
                 self.attribution,
                 config.source.max_gpus,
             )
-            if self._saved is not None:
-                self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
+            self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
         collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)

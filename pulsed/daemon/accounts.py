@@ -1,20 +1,25 @@
-"""Accounts of the owners of GPUs: running and ended ones, their files, totals of workloads, and routes."""
+"""Accounts of the owners of GPUs: running and ended ones, how they are kept, totals of workloads, and routes."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsed.config.configuration import Config
-from pulsed.daemon.account_files import AccountFiles
+from pulsed.daemon.ended_accounts import EndedFiles
 from pulsed.daemon.events import EventsFeature
-from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
-from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
+from pulsed.pauses import aligned_sleep
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import owner_change
 from pulsed.present.owner_totals import WorkloadTotals
@@ -22,25 +27,37 @@ from pulsed.present.owner_totals import WorkloadTotals
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Seconds between two writes of accounts that have ended."""
+
+RETRY_SECONDS = 60.0
+"""Seconds until a failed write is repeated."""
+
+SWEEP_SECONDS = 60.0
+"""Seconds between two looks for owners that were on no tick for long."""
+
 
 class AccountsFeature(Feature):
     """Accounts for the owners of every tick, and announces their begins and ends.
 
     Attributes:
         accounting: the accounts of owners that have not ended.
+        ended: those of owners that have.
         workloads: counters of workloads.
-        files: the files of accounts.
+        ended_files: the files of ended accounts; None without `state_dir`.
     """
 
     name = "accounts"
 
     def __init__(self, parts: FeatureParts) -> None:
         self._store, self._config, self._events = parts.store, parts.config, parts.feature(EventsFeature)
-        self._ended = EndedAccounts()
+        self.ended = EndedAccounts()
         self.accounting = OwnerAccounting(parts.attribution.ended_at, self._end, self._resume)
         self.workloads = WorkloadTotals()
-        folder = Path(parts.config.state_dir) if parts.config.state_dir else None
-        self.files = AccountFiles(folder, self.accounting, self._ended)
+        folder = parts.config.state_dir
+        self.ended_files = EndedFiles(Path(folder)) if folder else None
 
     def apply(self, config: Config) -> None:
         """Show prices and scale hints by a configuration."""
@@ -54,21 +71,62 @@ class AccountsFeature(Feature):
         """Yield the routes of owners."""
         from pulsed.present.api.routes.owners import owner_router
 
-        accounts = Accounts(self.accounting, self._ended, self._config.prices, self.workloads)
+        accounts = Accounts(self.accounting, self.ended, self._config.prices, self.workloads)
         yield owner_router(self._store, accounts, self._config.publish.scale_target)
 
     async def run(self) -> None:
-        """Write accounts as they end, and running ones regularly."""
-        await self.files.write_regularly(self._announce)
+        """Write accounts as they end, and end owners that were on no tick for long."""
+        swept = tried = time.monotonic()
+        while True:
+            await aligned_sleep(LOOK_SECONDS)
+            now, files = time.monotonic(), self.ended_files
+            if now - swept >= SWEEP_SECONDS:
+                swept = now
+                self._announce(self.accounting.sweep(now))
+            if files is not None and files.unwritten and (not files.status.is_failing or now - tried >= RETRY_SECONDS):
+                tried = now
+                await asyncio.to_thread(files.write)
 
     def restore(self) -> None:
-        """Load the accounts of an earlier run; the counters of workloads begin with this one."""
-        self.files.restore()
-        self.workloads.skip(self.accounting.unfinished)
+        """Load the accounts that have ended in earlier runs."""
+        if self.ended_files is None:
+            return
+        for line in self.ended_files.last_lines(MAX_ENDED):
+            try:
+                self.ended.load(line)
+            except ValueError as error:
+                log.warning("an account of an ended owner is of no use", extra={"error": str(error)})
 
     def save(self) -> None:
-        """Write all accounts."""
-        self.files.write()
+        """Write the accounts that have ended."""
+        if self.ended_files is not None:
+            self.ended_files.write()
+
+    def sections(self) -> Iterator[Section]:
+        """Yield the accounts of owners that have not ended, and those of ended ones that are in no file yet."""
+        yield Section("accounts", self._mark, self._dump, self._load)
+
+    def _mark(self) -> int:
+        return self.ended_files.added if self.ended_files is not None else 0
+
+    def _dump(self) -> object:
+        """Return the accounts. One that ended just now may also be in the file of the day."""
+        unwritten = self.ended_files.unwritten if self.ended_files is not None else ()
+        return [*map(dump_account, self.accounting.unfinished), *map(json.loads, unwritten)]
+
+    def _load(self, saved: object) -> None:
+        """Continue the accounts of an earlier run; the counters of workloads begin with this one."""
+        if not isinstance(saved, list):
+            raise ValueError(f"a {type(saved).__name__} instead of accounts")
+        accounts = [load_account(account) for account in saved]
+        for account in accounts:
+            if account.end is not None and not self.ended.has(account):
+                self._keep(account)
+        running = [account for account in accounts if account.end is None and not self.ended.has(account)]
+        for account in running:
+            self.ended.drop(account)  # it had ended, and has returned
+        self.accounting.restore(running)
+        self.workloads.skip(self.accounting.unfinished)
 
     def _announce(self, changes: Sequence[OwnerChange]) -> None:
         for change in changes:
@@ -76,10 +134,15 @@ class AccountsFeature(Feature):
 
     def _end(self, account: OwnerAccount) -> None:
         """Keep the account of an owner that has ended, and add it to its workload."""
-        self.files.end(account)
+        self._keep(account)
         self.workloads.end(account)
+
+    def _keep(self, account: OwnerAccount) -> None:
+        line = self.ended.add(account)
+        if self.ended_files is not None:
+            self.ended_files.add(line)
 
     def _resume(self, account: OwnerAccount) -> None:
         """Continue the account of an owner that had ended and has returned."""
-        self._ended.drop(account)
+        self.ended.drop(account)
         self.workloads.skip([account])

@@ -1,33 +1,20 @@
-"""All collectors of the daemon, and the files that keep their state over a restart."""
+"""All collectors of the daemon, and their sections of the state file."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.collector import Observe
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.state_file import SavedHealth, StateFile, WriteStatus
 from pulsed.collector.this_host import discovers_exporters
 from pulsed.config.configuration import Config
-from pulsed.daemon.feature import Feature
+from pulsed.daemon.feature import Feature, Section
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import DiscoveryList, TargetStore
 from pulsed.owners.attribution.source import SourceState
-
-if TYPE_CHECKING:
-    from pulsed.collector.known_cluster import KnownClusterFile
-
-STATE_FILE = "latches.json"
-"""The file in `state_dir` that keeps latched health."""
-
-KNOWN_CLUSTER_FILE = "cluster.json"
-"""The file in `state_dir` that keeps exporters and workloads of pods."""
 
 
 class Collection(Feature):
@@ -41,7 +28,6 @@ class Collection(Feature):
 
     Attributes:
         pool: the collectors.
-        statuses: whether each file is written.
     """
 
     name = "collectors"
@@ -49,12 +35,22 @@ class Collection(Feature):
     def __init__(
         self, config: Config, store: TargetStore, observe: Observe, on_tick: Callable[[ComputedTick], None]
     ) -> None:
-        self._saved = SavedHealth(StateFile(Path(config.state_dir) / STATE_FILE)) if config.state_dir else None
-        self._known = _known_cluster(config)
-        self.pool = CollectorPool(
-            store, observe, on_tick, self._saved, self._known.loaded if self._known is not None else None
-        )
-        self.statuses: Sequence[WriteStatus] = [file.status for file in (self._saved, self._known) if file is not None]
+        self.pool = CollectorPool(store, observe, on_tick)
+        self._keeps_cluster = discovers_exporters(config) or resolves_workloads(config)
+
+    def sections(self) -> Iterator[Section]:
+        """Yield the health of all targets, and what is known of the cluster where there is one."""
+        pool = self.pool
+        yield Section("health", pool.latched, pool.dump_health, pool.saved_health.load)
+        if self._keeps_cluster:
+            from pulsed.collector.known_cluster import dump, load  # most hosts have no cluster
+
+            yield Section(
+                "cluster",
+                pool.known_cluster,
+                lambda: dump(pool.known_cluster()),
+                lambda saved: pool.restore_cluster(load(saved)),
+            )
 
     def apply(self, config: Config) -> None:
         """Read and compute by a configuration. Raises `ConfigError` if it cannot be; then nothing has changed."""
@@ -64,32 +60,6 @@ class Collection(Feature):
         """Yield the families of discovery and attribution."""
         yield from discovery_families(self.pool.lists)
         yield from attribution_families(self.pool.attribution.states)
-
-    async def run(self) -> None:
-        """Write what has changed regularly."""
-        async with asyncio.TaskGroup() as group:
-            if self._saved is not None:
-                group.create_task(self._saved.write_regularly(lambda: self.pool.health_evaluators))
-            if self._known is not None:
-                group.create_task(self._known.write_regularly(self.pool.known_cluster))
-
-    async def close(self) -> None:
-        """End all collectors, and write their state."""
-        evaluators = self.pool.health_evaluators
-        if self._known is not None:
-            self._known.write(self.pool.known_cluster())
-        await self.pool.stop()
-        if self._saved is not None:
-            self._saved.write(evaluators)
-
-
-def _known_cluster(config: Config) -> KnownClusterFile | None:
-    """Return the file of what is known of the cluster; None without a cluster, or without `state_dir`."""
-    if not config.state_dir or not (discovers_exporters(config) or resolves_workloads(config)):
-        return None
-    from pulsed.collector.known_cluster import KnownClusterFile
-
-    return KnownClusterFile(StateFile(Path(config.state_dir) / KNOWN_CLUSTER_FILE, "what is known of the cluster"))
 
 
 def discovery_families(lists: Sequence[DiscoveryList]) -> Iterator[Metric]:

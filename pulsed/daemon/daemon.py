@@ -107,7 +107,7 @@ class Daemon:
         finally:
             self._notifier.stopping()
             await self._tasks.stop()
-            await self._collection.close()
+            await self._collection.pool.stop()
             self._features.save()
         log.info("stopped")
         return 0

@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound="Feature")
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the state file.
+
+    Attributes:
+        name: its key in the file.
+        mark: returns a value that differs when the section must be written soon, not only once a minute.
+        save: returns it as JSON.
+        restore: takes what `save` has returned in an earlier run, before the first tick. Raises `ValueError` if it is
+            something else; then nothing is restored.
+    """
+
+    name: str
+    mark: Callable[[], object]
+    save: Callable[[], object]
+    restore: Callable[[object], None]
+
+
 class Feature:
     """What the daemon does with ticks in addition to publishing the newest one. Every method has a default that does
     nothing.
@@ -54,6 +72,10 @@ class Feature:
 
     async def run(self) -> None:
         """Do background work until cancelled. An error is logged, and this is called again after a pause."""
+
+    def sections(self) -> Iterable[Section]:
+        """Return its sections of the state file."""
+        return ()
 
     def restore(self) -> None:
         """Load what an earlier run has kept in `state_dir`, before the first tick."""

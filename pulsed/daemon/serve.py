@@ -11,9 +11,9 @@ from pathlib import Path
 import uvloop
 
 from pulsed.cli.arguments import config_file, configuration, load_config
-from pulsed.collector.state_file import locked
 from pulsed.config.configuration import file_of
 from pulsed.daemon.daemon import Daemon
+from pulsed.daemon.state_lock import locked
 from pulsed.server.listeners import from_systemd, listen
 
 

@@ -1,40 +1,93 @@
-"""Whether the files of `state_dir` are written."""
+"""The state of all features in `state_dir`: restored at start, written while the daemon runs."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.collector.state_file import WriteStatus
 from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.collection import Collection
-from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.feature import Feature, FeatureParts, Section
+from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
+from pulsed.pauses import aligned_sleep
+
+LOOK_SECONDS = 2.0
+"""Seconds until a change of a section's mark is written."""
+
+WRITE_SECONDS = 60.0
+"""Seconds between two writes of what has not changed its mark, as the sums of running accounts."""
 
 
 class StateFolder(Feature):
-    """The state of all files."""
+    """The sections of all features, in one file. Without `state_dir`, nothing is kept."""
 
     name = "state"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._collection, self._accounts = parts.feature(Collection), parts.feature(AccountsFeature)
+        self._features = parts.features
+        self._accounts = parts.feature(AccountsFeature)
+        folder = parts.config.state_dir
+        self._file = StateFile(Path(folder)) if folder else None
+        self._written_marks: Sequence[object] = ()
+        self._written_at = 0.0
+
+    def restore(self) -> None:
+        """Restore the sections of an earlier run; one that is not valid costs only itself."""
+        if self._file is None:
+            return
+        saved, problems = self._file.load(), []
+        for section in self._sections():
+            try:
+                if section.name in saved:
+                    section.restore(saved[section.name])
+            except ValueError as error:
+                problems.append(f"{section.name}: {error}")
+        if problems:
+            self._file.set_aside("; ".join(problems))
+
+    async def run(self) -> None:
+        """Write what has changed, until cancelled."""
+        while self._file is not None:
+            await aligned_sleep(LOOK_SECONDS)
+            marks, now = self._marks(), time.monotonic()
+            if marks != self._written_marks or now - self._written_at >= WRITE_SECONDS:
+                self._written_at = now
+                await asyncio.to_thread(self._write, self._file, marks, self._draft(self._file))
+
+    def save(self) -> None:
+        """Write everything."""
+        if self._file is not None:
+            self._write(self._file, self._marks(), self._draft(self._file))
 
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of the files; none without `state_dir`."""
-        yield from state_families(
-            [*self._collection.statuses, *self._accounts.files.statuses], self._accounts.files.dropped
-        )
+        if self._file is not None and (ended := self._accounts.ended_files) is not None:
+            yield from state_families((self._file.status, ended.status), ended.dropped)
+
+    def _sections(self) -> Iterator[Section]:
+        for feature in self._features.values():
+            yield from feature.sections()
+
+    def _marks(self) -> Sequence[object]:
+        return [section.mark() for section in self._sections()]
+
+    def _draft(self, file: StateFile) -> Draft:
+        return file.draft({section.name: section.save() for section in self._sections()})
+
+    def _write(self, file: StateFile, marks: Sequence[object], draft: Draft) -> None:
+        if file.save(draft):
+            self._written_marks = marks
 
 
 def state_families(statuses: Sequence[WriteStatus], lost_accounts: int) -> Iterator[Metric]:
-    """Yield the families of files; none without files.
+    """Yield the families of files.
 
     Args:
         lost_accounts: accounts of ended owners that were never written.
     """
-    if not statuses:
-        return
     up = GaugeMetricFamily("pulsed_state_up", "1 while the file in state_dir can be written", labels=["file"])
     for status in statuses:
         up.add_metric([status.name], int(not status.is_failing))

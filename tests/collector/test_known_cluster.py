@@ -1,17 +1,17 @@
-"""The file of what is known of the cluster: whole or not at all, and never in the way."""
+"""What is known of the cluster, as JSON of the state file."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
 from pulsed.collector import exporter_discovery
-from pulsed.collector.known_cluster import KnownCluster, KnownClusterFile
+from pulsed.collector.known_cluster import KnownCluster, dump
+from pulsed.collector.known_cluster import load as load_known
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.state_file import StateFile
 from pulsed.config.configuration import load
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata
@@ -30,53 +30,38 @@ KNOWN = KnownCluster(
 )
 
 
-def opened(folder: Path) -> KnownClusterFile:
-    return KnownClusterFile(StateFile(folder / "cluster.json"))
-
-
-def test_what_is_written_is_loaded(tmp_path: Path) -> None:
-    file = opened(tmp_path)
-    assert file.loaded == KnownCluster()
-    file.write(file.loaded)
-    assert not list(tmp_path.iterdir()), "nothing is known"
-    file.write(KNOWN)
-    assert opened(tmp_path).loaded == KNOWN
+def test_what_is_saved_is_loaded() -> None:
+    assert load_known(json.loads(json.dumps(dump(KNOWN)))) == KNOWN
+    assert load_known(dump(KnownCluster())).pods.time is None
 
 
 @pytest.mark.parametrize("time", [-1.0, 1e18, "soon"])
-def test_a_wrong_time_sets_the_file_aside(tmp_path: Path, time: object) -> None:
-    opened(tmp_path).write(KNOWN)
-    document = json.loads((tmp_path / "cluster.json").read_text())
+def test_a_wrong_time_is_refused(time: object) -> None:
+    document = json.loads(json.dumps(dump(KNOWN)))
     document["pods"][0] = time
-    (tmp_path / "cluster.json").write_text(json.dumps(document))
-    assert opened(tmp_path).loaded == KnownCluster()
-    assert (tmp_path / "cluster.json.broken").exists()
+    with pytest.raises(ValueError, match=r"time|number"):
+        load_known(document)
 
 
-async def test_a_damaged_file_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever value was changed: the pods and exporters in it are used, or the file is set aside."""
+async def test_a_damaged_section_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever value was changed: the pods and exporters in it are used, or it is refused."""
     monkeypatch.setattr(exporter_discovery, "found_by", lambda config: KNOWN.found_by)
-    file, overrides = (
-        tmp_path / "cluster.json",
-        (
-            "node=node-a",
-            "source.kind=exporter",
-            "source.exporter.discovery=kubernetes",
-            "attribution.workloads.enabled=true",
-            "kubernetes.server=https://127.0.0.1:9",
-        ),
+    overrides = (
+        "node=node-a",
+        "source.kind=exporter",
+        "source.exporter.discovery=kubernetes",
+        "attribution.workloads.enabled=true",
+        "kubernetes.server=https://127.0.0.1:9",
     )
-    opened(tmp_path).write(KNOWN)
     config = load(None, list(overrides), {})
-    for text, change in tampered(json.loads(file.read_text()), 100, seed=1):
-        file.write_text(text)
+    for text, change in tampered(json.loads(json.dumps(dump(KNOWN))), 100, seed=1):
         try:
-            kept = opened(tmp_path)
-            pool = CollectorPool(TargetStore("node-a"), lambda *_: None, lambda _: None, known=kept.loaded)
+            pool = CollectorPool(TargetStore("node-a"), lambda *_: None, lambda _: None)
+            with contextlib.suppress(ValueError):
+                pool.restore_cluster(load_known(json.loads(text)))
             pool.apply(config)
             await asyncio.sleep(0)
-            kept.write(pool.known_cluster())
+            dump(pool.known_cluster())
             await pool.stop()
-            assert not kept.status.is_failing
         except Exception as error:
             raise AssertionError(change) from error

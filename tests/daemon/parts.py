@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.feature_set import FeatureSet
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.attribution import Attribution
 
@@ -15,6 +16,15 @@ def feature_parts(store: TargetStore, config: Config, *before: type[Feature]) ->
     for feature in before:
         features[feature] = feature(parts)
     return parts
+
+
+def features_before_restore(store: TargetStore, config: Config, *kinds: type[Feature]) -> FeatureSet:
+    """Return features, made in this order."""
+    features = FeatureSet()
+    parts = FeatureParts(config, store, Attribution(), _page, features.by_class)
+    for kind in kinds:
+        features.add(kind(parts))
+    return features
 
 
 async def _page() -> bytes:

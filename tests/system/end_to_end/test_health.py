@@ -169,12 +169,12 @@ def test_a_critical_xid_outlives_a_restart(tmp_path: Path, page: Page) -> None:
 def test_a_broken_state_file_is_set_aside(tmp_path: Path, page: Page) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    (state / "latches.json").write_text('{"version": 1, "targets": {"exp')
+    (state / "state.json").write_text('{"version": 1, "sections": {"heal')
     with serving(tmp_path, *page.flags(state)) as daemon:
         assert "set aside" in daemon.log()
-        assert (state / "latches.json.broken").exists()
-        until(lambda: (state / "latches.json").exists())
-        assert json.loads((state / "latches.json").read_text())["targets"]
+        assert (state / "state.json.broken").exists()
+        until(lambda: (state / "state.json").exists())
+        assert json.loads((state / "state.json").read_text())["sections"]["health"]
 
 
 def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: Path, page: Page) -> None:
@@ -200,7 +200,7 @@ def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: 
 
 def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> None:
     state = tmp_path / "state"
-    file = state / "latches.json"
+    file = state / "state.json"
     with serving(tmp_path, *page.flags(state), "--web.enable-lifecycle") as daemon:
         url = f"http://{daemon.address}"
         heard: list[dict[str, Any]] = []

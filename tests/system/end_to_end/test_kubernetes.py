@@ -408,7 +408,7 @@ def test_a_restart_while_the_api_server_fails_reads_the_exporter_and_names_its_p
     set_of_web = cluster.fake.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
     cluster.fake.put(pod("web-0", namespace="ml", owner=set_of_web, labels={}))
     named = 'pulsed_workload_gpus{namespace="ml",workload="web",workload_kind="Deployment"} 1'
-    file = tmp_path / "state" / "cluster.json"
+    file = tmp_path / "state" / "state.json"
     with exporter(given) as port:
         cluster.fake.put(pod("exporter-a", port=port))
         with cluster.daemon(**state) as daemon:

@@ -67,11 +67,11 @@ def test_a_daemon_that_was_killed_can_be_started_again(tmp_path: Path, file: Pat
 
 def test_what_is_in_the_folder_stops_nothing(tmp_path: Path, file: Path) -> None:
     (tmp_path / "state").mkdir()
-    for name in ("latches.json", "jobs.json", "jobs-2026-01-01.ndjson"):
+    for name in ("state.json", "jobs-2026-01-01.ndjson"):
         os.mkfifo(tmp_path / "state" / name)
     with serving(tmp_path, f"--config.file={file}") as daemon:
-        until(lambda: (tmp_path / "state" / "latches.json").is_file())
-        assert daemon.log().count("was broken and is set aside") == 2
+        until(lambda: (tmp_path / "state" / "state.json").is_file())
+        assert daemon.log().count("was broken and is set aside") == 1
         assert daemon.stop() == 0
 
 
@@ -81,10 +81,10 @@ def test_a_full_disk_is_a_metric_until_there_is_room(tmp_path: Path) -> None:
         filled(disk) as free,
         serving(tmp_path, "--source=demo", f"--set=state_dir={disk}/state") as daemon,
     ):
-        until(lambda: 'pulsed_state_up{file="latches.json"} 0' in daemon.get("/metrics").text)
+        until(lambda: 'pulsed_state_up{file="state.json"} 0' in daemon.get("/metrics").text)
         free()
-        until(lambda: 'pulsed_state_up{file="latches.json"} 1' in daemon.get("/metrics").text)
+        until(lambda: 'pulsed_state_up{file="state.json"} 1' in daemon.get("/metrics").text)
         assert "pulsed_state_lost_accounts_total 0" in daemon.get("/metrics").text
-        assert daemon.log().count("latched health cannot be kept") == 1
-        assert daemon.log().count("latched health can be kept again") == 1
+        assert daemon.log().count("state cannot be kept") == 1
+        assert daemon.log().count("state can be kept again") == 1
         assert daemon.stop() == 0

@@ -19,7 +19,7 @@ from tests.support.booted import FOLDER, page, report, run, serves, shown, until
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 DEFAULTS = Path("/etc/default/pulsed")
-STATE = Path("/var/lib/pulsed/latches.json")
+STATE = Path("/var/lib/pulsed/state.json")
 README = (FOLDER / "systemd/README.md").read_text()
 
 

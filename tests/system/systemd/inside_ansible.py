@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 from tests.support.booted import FOLDER, page, report, run, serves, shown, until
 
-STATE = Path("/var/lib/pulsed/latches.json")
+STATE = Path("/var/lib/pulsed/state.json")
 
 ANSIBLE = "import sys; sys.path.insert(0, '/check/ansible'); from ansible.cli.playbook import main; main()"
 """Not by PYTHONPATH, in which pip would find packages."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.booted import FOLDER, page, report, run, serves, shown, until, value
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
-STATE = Path("/var/lib/pulsed/latches.json")
+STATE = Path("/var/lib/pulsed/state.json")
 DEMO = Path("/etc/systemd/system/pulsed.service.d/demo.conf")
 LISTING = FOLDER / "before"
 OTHERS = ("proc", "sys", "dev", "run", "tmp", "check", "var/log", "var/cache", "var/tmp", "var/lib/apt", "var/lib/dpkg")

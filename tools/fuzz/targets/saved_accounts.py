@@ -8,37 +8,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pulsed.daemon.account_files import AccountFiles
-from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.config.configuration import Config
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.balance_recorder import BalanceRecorder
-from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account
+from pulsed.owners.accounting.saved_accounts import dump_account
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
+from tests.daemon.parts import features_before_restore
 from tests.owners.accounting.streams import A, B, Node
 from tools.fuzz.json_mutator import mutate_json
 from tools.fuzz.target import FuzzTarget
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="pulsed-fuzz-"))
-_RUNNING, _ENDED = _FOLDER / "jobs.json", _FOLDER / "jobs-2026-01-01.ndjson"
+_STATE, _ENDED = _FOLDER / "state.json", _FOLDER / "jobs-2026-01-01.ndjson"
 
 
 class _Run:
     """A run of pulsed with what is in the folder."""
 
     def __init__(self) -> None:
-        self.ended = EndedAccounts()
-        self.node = Node(accounting=OwnerAccounting(on_end=self._end))
+        config = Config(state_dir=str(_FOLDER))
+        self.features = features_before_restore(
+            TargetStore("node"), config, EventsFeature, AccountsFeature, StateFolder
+        )
+        feature = self.features.by_class[AccountsFeature]
+        assert isinstance(feature, AccountsFeature)
+        self.ended = feature.ended
+        self.node = Node(accounting=feature.accounting)
         self.node.clock = 100.0
-        self.files = AccountFiles(_FOLDER, self.node.accounting, self.ended)
-        self.files.restore()
+        self.features.restore()
 
-    def _end(self, account: OwnerAccount) -> None:
-        self.ended.add(account)
+    def dump(self) -> Any:
+        """Write everything; return the running accounts of the file."""
+        self.features.save()
+        return json.loads(_STATE.read_bytes())["sections"]["accounts"]
 
 
 def _read(data: bytes) -> bytes | None:
-    """Return the file of running accounts that a run writes which began with these files: a line, and all others.
+    """Return the running accounts that a run writes which began with these files: a line of them, and ended ones.
 
     None if nothing in them is valid: then it is a run without files. Also None if an account has ended in the future,
     which is that of an owner that runs.
@@ -46,10 +56,10 @@ def _read(data: bytes) -> bytes | None:
     for path in _FOLDER.iterdir():
         path.unlink()
     running, _, ended = data.partition(b"\n")
-    _RUNNING.write_bytes(running)
+    _STATE.write_bytes(b'{"version":1,"sections":{"accounts":%s}}' % running)
     _ENDED.write_bytes(ended)
     run = _Run()
-    if not _RUNNING.exists() and not len(run.ended):
+    if not _STATE.exists() and not len(run.ended):
         return None
     result = _result(run)
     return None if any(run.ended.has(account) for account in run.node.accounting.unfinished) else result
@@ -60,10 +70,8 @@ def _result(run: _Run) -> bytes:
         run.node.sees((owners, BUSY), ((B,), BUSY))
     for account in (*run.node.accounting.unfinished, *run.ended.find()):
         json.dumps(account_document(account, "node"), allow_nan=False)
-    _RUNNING.unlink(missing_ok=True)
-    run.files.write()
-    assert _RUNNING.exists(), "the accounts of a run cannot be written"
-    return _RUNNING.read_bytes()
+    _STATE.unlink(missing_ok=True)
+    return json.dumps(run.dump()).encode()
 
 
 def _verify(data: bytes, outcome: Any) -> None:
@@ -71,7 +79,7 @@ def _verify(data: bytes, outcome: Any) -> None:
         return
     run = _Run()
     accounts = {json.dumps(dump_account(each), sort_keys=True) for each in run.node.accounting.unfinished}
-    assert accounts == {json.dumps(each, sort_keys=True) for each in json.loads(outcome)["accounts"]}
+    assert accounts == {json.dumps(each, sort_keys=True) for each in json.loads(outcome)}
 
 
 def _seeds() -> Iterator[bytes]:
@@ -81,16 +89,15 @@ def _seeds() -> Iterator[bytes]:
     for owners in [(A,), (A, B), (A,), (), (), ()]:
         run.node.sees((owners, BUSY), ((B,), BUSY))
         balances.take(run.node.accounting.running, limit=45.0)
-    run.files.write()
+    running = run.dump()
     ended = [json.dumps(dump_account(each)).encode() for each in run.ended.find()]
-    yield b"\n".join([_RUNNING.read_bytes(), *ended])
-    document = json.loads(_RUNNING.read_bytes())
-    for account in document["accounts"]:
+    yield b"\n".join([json.dumps(running).encode(), *ended])
+    for account in running:
         for gpu in account["gpus"]:
             for name in ("alone", "shared", "share", "boundary"):
                 gpu.pop(name, None)
-    yield json.dumps(document, separators=(",", ":")).encode()
-    yield b'{"version":1,"accounts":[]}\n{"owner":{"kind":"pod","id":"a"}}'
+    yield json.dumps(running, separators=(",", ":")).encode()
+    yield b'[]\n{"owner":{"kind":"pod","id":"a"}}'
 
 
 SAVED_ACCOUNTS = FuzzTarget(
@@ -100,7 +107,7 @@ SAVED_ACCOUNTS = FuzzTarget(
     _verify,
     _seeds,
     (
-        *(b'{"version":1,"accounts":[', b'"owner":{"kind":"slurm_job","id":"a"}', b'"gpus":[{"device":{', b'"end":'),
+        *(b'"owner":{"kind":"slurm_job","id":"a"}', b'"gpus":[{"device":{', b'"end":'),
         *(b'"extremes":{', b'"energy":[1,2]', b'"violations":{', b'"events":[[', b'"alone":{"observed_seconds":1}'),
         *(b'"moments":{"power_watts":[1,2,3]}', b'"timeline":{"width":1,"buckets":[[1,2]]}'),
         b'"balance":{"sums":{"dram_active_ratio":[1,1,1,1,1,1]},"shared_seconds":1}',

@@ -8,18 +8,20 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from pulsed.daemon import account_files
-from pulsed.daemon.account_files import KEPT_DAYS, AccountFiles, EndedFiles
-from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.accounting.owner_roster import OwnerChange
-from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.config.configuration import Config
+from pulsed.daemon import accounts, ended_accounts, state_folder
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.ended_accounts import KEPT_DAYS, EndedFiles
+from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
+from tests.daemon.parts import features_before_restore
 from tests.owners.accounting.streams import A, B, Node, seconds
 from tests.support.full_disk import file_size_limit, filled, small_disk
 from tests.support.tampering import tampered
@@ -30,11 +32,31 @@ class Run:
     """A run of pulsed with a state folder."""
 
     def __init__(self, folder: Path | None, clock: float = 0.0) -> None:
-        self.ended = EndedAccounts()
-        self.node = Node(accounting=OwnerAccounting(on_end=lambda account: self.files.end(account)))
+        config = Config(state_dir=str(folder or ""))
+        self.features = features_before_restore(
+            TargetStore("node"), config, EventsFeature, AccountsFeature, StateFolder
+        )
+        self.accounts, self.state = self.features.by_class[AccountsFeature], self.features.by_class[StateFolder]
+        assert isinstance(self.accounts, AccountsFeature)
+        assert isinstance(self.state, StateFolder)
+        self.ended = self.accounts.ended
+        self.node = Node(accounting=self.accounts.accounting)
         self.node.clock = clock
-        self.files = AccountFiles(folder, self.node.accounting, self.ended)
-        self.files.restore()
+        self.features.restore()
+
+    def stop(self) -> None:
+        """Write everything, as at the end of a run."""
+        self.features.save()
+
+    @property
+    def up(self) -> dict[str, float]:
+        """Whether each file can be written, by its name."""
+        return {
+            sample.labels["file"]: sample.value
+            for family in self.features.metrics(0.0)
+            for sample in family.samples
+            if sample.name == "pulsed_state_up"
+        }
 
     def found(self) -> list[float]:
         """When the owners have ended that are in memory, the oldest first."""
@@ -49,55 +71,60 @@ class Run:
 def test_a_restart_keeps_running_and_ended_accounts(tmp_path: Path) -> None:
     first = Run(tmp_path / "state")
     first.job_ends()
-    first.files.write()
+    first.stop()
     second = Run(tmp_path / "state", first.node.clock)
     second.node.sees(((), BUSY), ((B,), BUSY))
     (ended,) = second.ended.find()
     assert (ended.owner, seconds(ended)) == (A, 2.0)
     assert seconds(second.node.running(B)) == 5.0
-    second.files.write()
+    second.stop()
     assert len((tmp_path / "state").glob("*.ndjson").__next__().read_text().splitlines()) == 1
 
 
 def test_accounts_that_were_not_seen_again_are_not_lost_by_another_restart(tmp_path: Path) -> None:
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     for _ in range(3):
-        Run(tmp_path).files.write()
+        Run(tmp_path).stop()
     last = Run(tmp_path, first.node.clock)
     last.node.sees(((), BUSY), ((B,), BUSY))
     assert seconds(last.node.running(B)) == 5.0
 
 
+@pytest.mark.parametrize("writer", ["accounts", "state"])
 def test_an_account_is_not_lost_while_its_write_waits_for_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
-    monkeypatch.setattr(account_files, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(accounts, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(state_folder, "LOOK_SECONDS", 0.01)
     first = Run(tmp_path)
     first.job_ends()
-    writing = first.files.write_regularly(lambda changes: None)
-    asyncio.run(cancelled_before_it_has_a_thread(writing, first.files.write))
-    assert [account.owner for account in Run(tmp_path).ended.find()] == [A]
+    writing = first.accounts.run() if writer == "accounts" else first.state.run()
+    asyncio.run(cancelled_before_it_has_a_thread(writing, first.stop))
+    second = Run(tmp_path, first.node.clock)
+    assert [account.owner for account in second.ended.find()] == [A]
+    assert [account.owner for account in second.node.accounting.unfinished] == [B]
 
 
 def test_without_a_folder_only_ended_accounts_are_kept() -> None:
     run = Run(None)
     run.job_ends()
-    run.files.write()
+    run.stop()
     assert len(run.ended) == 1
-    assert (run.files.statuses, run.files.dropped) == ((), 0)
+    assert run.up == {}
 
 
 def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "jobs.json").write_text('{"version": 1, "accounts": [{"owner": 1}]}')
+    (tmp_path / "state.json").write_text('{"version": 1, "sections": {"accounts": [{"owner": 1}]}}')
     (tmp_path / "jobs-2026-01-01.ndjson").write_bytes(b'\xff\n{"owner": {}}\n[1')
     run = Run(tmp_path)
-    assert (tmp_path / "jobs.json.broken").exists()
+    assert (tmp_path / "state.json.broken").exists()
     assert len(run.ended) == 0
     assert caplog.text.count("of no use") == 3
+    assert caplog.text.count("set aside") == 1
     run.job_ends()
-    run.files.write()
+    run.stop()
     assert len(Run(tmp_path).ended) == 1
 
 
@@ -107,7 +134,7 @@ def test_old_days_are_removed(tmp_path: Path) -> None:
     (tmp_path / "jobs-of-mine.ndjson").write_text("")
     run = Run(tmp_path)
     run.job_ends()
-    run.files.write()
+    run.stop()
     kept = sorted(path.name for path in tmp_path.glob("jobs-2*"))
     assert len(kept) == KEPT_DAYS
     assert kept[0] == "jobs-2026-01-06.ndjson"
@@ -122,17 +149,17 @@ def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pyte
     run = Run(tmp_path)
     for _ in range(2):
         run.job_ends()
-        run.files.write()
+        run.stop()
     assert len(list(tmp_path.glob("jobs-2*"))) == KEPT_DAYS + 1
     assert caplog.text.count("an old file of accounts cannot be removed") == 1
 
 
 def test_days_beyond_the_size_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account_files, "KEPT_BYTES", 100)
+    monkeypatch.setattr(ended_accounts, "KEPT_BYTES", 100)
     (tmp_path / "jobs-2026-01-01.ndjson").write_text("x" * 101)
     run = Run(tmp_path)
     run.job_ends()
-    run.files.write()
+    run.stop()
     assert not (tmp_path / "jobs-2026-01-01.ndjson").exists()
     assert len(list(tmp_path.glob("*.ndjson"))) == 1  # the newest, whatever its size
 
@@ -142,20 +169,25 @@ def test_a_folder_that_refuses_files_is_logged_once(caplog: pytest.LogCaptureFix
     run = Run(Path("/proc/self/nowhere"))
     for _ in range(3):
         run.job_ends()
-        run.files.write()
+        run.stop()
     assert caplog.text.count("accounts of ended owners cannot be kept") == 1
-    assert caplog.text.count("accounts of owners cannot be kept") == 1
+    assert caplog.text.count("state cannot be kept") == 1
 
 
-async def test_an_account_is_written_when_its_owner_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account_files, "LOOK_SECONDS", 0.01)
+async def test_what_has_changed_is_written_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(state_folder, "LOOK_SECONDS", 0.01)
     run = Run(tmp_path)
-    writing = asyncio.create_task(run.files.write_regularly(lambda changes: None))
+    writing = [asyncio.create_task(run.accounts.run()), asyncio.create_task(run.state.run())]
+    await eventually(lambda: (tmp_path / "state.json").exists())
+    (tmp_path / "state.json").unlink()
     run.job_ends()
-    await eventually(lambda: (tmp_path / "jobs.json").exists())
-    writing.cancel()
-    await asyncio.wait([writing])
-    assert len(Run(tmp_path).ended) == 1
+    await eventually(lambda: (tmp_path / "state.json").exists() and bool(lines_of(tmp_path)[0]))
+    for task in writing:
+        task.cancel()
+    await asyncio.wait(writing)
+    second = Run(tmp_path)
+    assert (len(second.ended), len(list(second.node.accounting.unfinished))) == (1, 1)
 
 
 @pytest.mark.slow
@@ -165,7 +197,7 @@ async def test_silent_targets_are_looked_for_once_a_minute(
 ) -> None:
     """Whether accounts are kept or not, and however often they are written."""
     run = Run(tmp_path if ends_often else None)
-    clock, sweeps = itertools.count(step=account_files.LOOK_SECONDS), 0
+    clock, sweeps = itertools.count(step=accounts.LOOK_SECONDS), 0
 
     async def pause(seconds: float) -> None:
         if ends_often:
@@ -175,14 +207,16 @@ async def test_silent_targets_are_looked_for_once_a_minute(
         if now >= 300.0:
             raise asyncio.CancelledError
 
-    def count(changes: Sequence[OwnerChange]) -> None:
+    def count(now: float) -> tuple[()]:
         nonlocal sweeps
         sweeps += 1
+        return ()
 
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(account_files, "aligned_sleep", pause)
+    monkeypatch.setattr(accounts, "aligned_sleep", pause)
+    monkeypatch.setattr(run.node.accounting, "sweep", count)
     with pytest.raises(asyncio.CancelledError):
-        await run.files.write_regularly(count)
+        await run.accounts.run()
     assert sweeps == 4
 
 
@@ -195,17 +229,17 @@ def test_nothing_that_ended_is_lost_by_a_full_disk(tmp_path: Path, caplog: pytes
     with small_disk(tmp_path / "disk") as disk:
         run = Run(disk / "state")
         run.job_ends()
-        run.files.write()
+        run.stop()
         with filled(disk):
             for _ in range(3):
                 run.job_ends()
-                run.files.write()
-            assert [status.is_failing for status in run.files.statuses] == [True, True]
-            assert not (disk / "state" / "jobs.json.new").exists(), "it would take up room"
+                run.stop()
+            assert run.up == {"state.json": 0.0, "jobs-DAY.ndjson": 0.0}
+            assert not (disk / "state" / "state.json.new").exists(), "it would take up room"
             assert caplog.text.count("accounts of ended owners cannot be kept") == 1
         run.job_ends()
-        run.files.write()
-        assert [status.is_failing for status in run.files.statuses] == [False, False]
+        run.stop()
+        assert run.up == {"state.json": 1.0, "jobs-DAY.ndjson": 1.0}
         assert caplog.text.count("accounts of ended owners can be kept again") == 1
         *lines, rest = lines_of(disk / "state")
         assert (len(lines), rest) == (5, b"")
@@ -218,16 +252,16 @@ def test_nothing_that_ended_is_lost_by_a_full_disk(tmp_path: Path, caplog: pytes
 def test_a_write_that_ends_in_the_middle_leaves_nothing_and_is_repeated(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.job_ends()
-    run.files.write()
+    run.stop()
     (path,) = tmp_path.glob("*.ndjson")
     before = path.read_bytes()
     run.job_ends()
     with file_size_limit(len(before) + 100):
-        run.files.write()
+        run.stop()
         assert path.read_bytes() == before
         run.job_ends()
-        run.files.write()
-    run.files.write()
+        run.stop()
+    run.stop()
     assert len(path.read_bytes().splitlines()) == 3
     assert Run(tmp_path).found() == run.found()
 
@@ -238,13 +272,13 @@ def test_accounts_that_could_not_be_written_survive_a_restart(tmp_path: Path) ->
     today.mkdir()
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     second = Run(tmp_path, first.node.clock)
     assert second.found() == first.found()
     second.node.sees(((), BUSY), ((B,), BUSY))
     assert seconds(second.node.running(B)) == 5.0
     today.rmdir()
-    second.files.write()
+    second.stop()
     assert len(today.read_bytes().splitlines()) == 1
     assert Run(tmp_path).found() == first.found()
 
@@ -254,12 +288,12 @@ def test_an_account_that_has_ended_does_not_run_again_after_a_crash(tmp_path: Pa
     first = Run(tmp_path)
     for owners in [(A,), (A,), (A,)]:
         first.node.sees((owners, BUSY), ((B,), BUSY))
-    first.files.write()
-    running = (tmp_path / "jobs.json").read_bytes()
+    first.stop()
+    running = (tmp_path / "state.json").read_bytes()
     for _ in range(3):
         first.node.sees(((), BUSY), ((B,), BUSY))
-    first.files.write()
-    (tmp_path / "jobs.json").write_bytes(running)
+    first.stop()
+    (tmp_path / "state.json").write_bytes(running)
     second = Run(tmp_path, first.node.clock)
     assert [account.owner for account in second.node.accounting.unfinished] == [B]
     assert second.found() == first.found()
@@ -268,12 +302,12 @@ def test_an_account_that_has_ended_does_not_run_again_after_a_crash(tmp_path: Pa
 def test_a_line_that_was_torn_costs_itself_only(tmp_path: Path) -> None:
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     (path,) = tmp_path.glob("*.ndjson")
     path.write_bytes(path.read_bytes() + path.read_bytes()[:-20])
     second = Run(tmp_path, first.node.clock)
     second.job_ends()
-    second.files.write()
+    second.stop()
     assert Run(tmp_path).found() == second.found()
     assert len(second.found()) == 2
 
@@ -283,7 +317,7 @@ def test_a_torn_line_without_an_end_does_not_swallow_the_next_job(tmp_path: Path
     """As of an earlier version, which did not end it."""
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     (path,) = tmp_path.glob("*.ndjson")
     path.write_bytes(torn + path.read_bytes())
     assert Run(tmp_path).found() == first.found() != []
@@ -292,17 +326,19 @@ def test_a_torn_line_without_an_end_does_not_swallow_the_next_job(tmp_path: Path
 def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(account_files, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(ended_accounts, "WAITING_BYTES", 1000)
     files = EndedFiles(tmp_path / "state")
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
         files.add(b"%0100d" % number)
         if number % 10 == 9:
-            assert not files.write(files.take())
+            files.write()
+            assert files.status.is_failing
     assert files.dropped == 20
     assert [record.dropped for record in caplog.records if "too many wait" in record.message] == [10, 10]  # type: ignore[attr-defined]
     (tmp_path / "state").unlink()
-    assert files.write(files.take())
+    files.write()
+    assert not files.status.is_failing
     assert [int(line) for line in files.last_lines(100)] == list(range(20, 30))
 
 
@@ -310,7 +346,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
     """Neither waits pulsed for a FIFO, nor does it write where a link leads."""
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     os.mkfifo(tmp_path / "jobs-2026-01-01.ndjson")
     (tmp_path / "jobs-2026-01-02.ndjson").symlink_to("/etc/passwd")
     (tmp_path / "jobs-2026-01-03.ndjson").mkdir()
@@ -321,12 +357,12 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     first.job_ends()
-    first.files.write()
+    first.stop()
     assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account_files, "READ_BYTES", 1000)
+    monkeypatch.setattr(ended_accounts, "READ_BYTES", 1000)
     files = EndedFiles(tmp_path)
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))
@@ -339,7 +375,7 @@ def test_others_cannot_read_the_names_of_users(tmp_path: Path) -> None:
     try:
         run = Run(tmp_path / "state")
         run.job_ends()
-        run.files.write()
+        run.stop()
     finally:
         os.umask(before)
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o750
@@ -347,13 +383,13 @@ def test_others_cannot_read_the_names_of_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["jobs.json", "jobs-2026-01-01.ndjson"])
+@pytest.mark.parametrize("name", ["state.json", "jobs-2026-01-01.ndjson"])
 def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
     first = Run(tmp_path)
     first.job_ends()
-    first.files.write()
+    first.stop()
     (day,) = tmp_path.glob("*.ndjson")
-    document = json.loads((tmp_path / "jobs.json" if name == "jobs.json" else day).read_bytes())
+    document = json.loads((tmp_path / "state.json" if name == "state.json" else day).read_bytes())
     for text, change in tampered(document, 500, seed=1):
         for path in tmp_path.iterdir():
             path.unlink()
@@ -362,10 +398,10 @@ def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
             run = Run(tmp_path, first.node.clock)
             for owners in [(B,)] * 3 + [()] * 3:
                 run.node.sees(((), BUSY), (owners, BUSY))
-            accounts = [*run.node.accounting.unfinished, *run.ended.find()]
-            run.files.write()
+            seen = [*run.node.accounting.unfinished, *run.ended.find()]
+            run.stop()
             assert Run(tmp_path).found() == run.found()
-            for account in accounts:
+            for account in seen:
                 json.dumps(account_document(account, "node"), allow_nan=False)
         except Exception as error:
             raise AssertionError(change) from error

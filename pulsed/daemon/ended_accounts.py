@@ -1,0 +1,143 @@
+"""The files of ended accounts: what has ended is kept for some days.
+
+Accounts that wait to be written take bounded memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from pulsed.daemon.state_file import WriteStatus
+from pulsed.regular_file import FOLDER_MODE, append_lines, read_last_lines
+
+log = logging.getLogger(__name__)
+
+KEPT_DAYS = 7
+KEPT_BYTES = 64 * 2**20
+"""Files are removed, the oldest first, beyond these limits; the newest is kept."""
+
+READ_BYTES = 16 * 2**20
+"""Bytes that are read at start, of the newest accounts."""
+
+WAITING_BYTES = 8 * 2**20
+"""Accounts that wait are dropped, the oldest first, beyond this size: some 2,500 of one GPU."""
+
+
+class EndedFiles:
+    """`jobs-DAY.ndjson`: the accounts that were written on a day (UTC), one per line. Safe in several threads.
+
+    Attributes:
+        status: whether accounts are written.
+        added: accounts that were ever added.
+        dropped: accounts that were not written because too many waited.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._being_written: Sequence[bytes] = ()
+        self._waiting_bytes = 0
+        self._logged_drops = 0
+        self._unremovable: set[Path] = set()
+        self.status = WriteStatus(folder / "jobs-DAY.ndjson", "accounts of ended owners")
+        self.added = self.dropped = 0
+
+    @property
+    def unwritten(self) -> Sequence[bytes]:
+        """The accounts that are not known to be written, the oldest first."""
+        with self._lock:
+            return (*self._being_written, *self._waiting)
+
+    def add(self, line: bytes) -> None:
+        """Let an account wait to be written."""
+        with self._lock:
+            self.added += 1
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            self._limit()
+
+    def write(self) -> None:
+        """Write what waits; if that fails, it goes on waiting."""
+        with self._writing:  # the write before may still run in its thread when pulsed ends
+            lines = self._take()
+            if not lines:
+                return
+            path = self._folder / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime())
+            try:
+                self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                append_lines(path, b"\n".join(lines) + b"\n")
+            except OSError as error:
+                self.status.failed(error)
+                self._put_back(lines)
+                return
+            self._being_written = ()
+            self.status.succeeded()
+            self._remove_old()
+
+    def last_lines(self, most: int) -> list[bytes]:
+        """Return at most this number of the newest accounts, the oldest first."""
+        lines: list[bytes] = []
+        room = READ_BYTES
+        for path in reversed(self._days()):
+            try:
+                found = [line for line in read_last_lines(path, room) if line]
+            except OSError as error:
+                log.warning("accounts of ended owners cannot be read", extra={"path": str(path), "error": str(error)})
+                continue
+            lines = found + lines
+            room -= sum(len(line) + 1 for line in found)
+            if len(lines) >= most or room <= 0:
+                break
+        return lines[-most:]
+
+    def _take(self) -> Sequence[bytes]:
+        with self._lock:
+            self._being_written, self._waiting, self._waiting_bytes = tuple(self._waiting), deque(), 0
+            return self._being_written
+
+    def _put_back(self, lines: Sequence[bytes]) -> None:
+        with self._lock:
+            self._being_written = ()
+            self._waiting.extendleft(reversed(lines))
+            self._waiting_bytes = sum(map(len, self._waiting))
+            self._limit()
+            dropped = self.dropped - self._logged_drops
+            self._logged_drops = self.dropped
+        if dropped:
+            log.warning(
+                "accounts of ended owners are lost: too many wait to be written",
+                extra={"path": str(self._folder), "dropped": dropped},
+            )
+
+    def _limit(self) -> None:
+        while self._waiting_bytes > WAITING_BYTES:
+            self._waiting_bytes -= len(self._waiting.popleft())
+            self.dropped += 1
+
+    def _days(self) -> list[Path]:
+        """Return the files, the oldest first."""
+        try:
+            return sorted(self._folder.glob("jobs-????-??-??.ndjson"))
+        except OSError as error:
+            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
+            return []
+
+    def _remove_old(self) -> None:
+        """Remove the oldest files beyond the limits. What cannot be removed is logged once."""
+        room = KEPT_BYTES
+        for number, path in enumerate(reversed(self._days())):
+            try:
+                room -= path.lstat().st_size
+                if number and (number >= KEPT_DAYS or room < 0):
+                    path.unlink()
+            except OSError as error:
+                if path not in self._unremovable:
+                    log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
+                self._unremovable.add(path)
