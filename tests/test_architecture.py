@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "owners.accounting": "json_text model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",
-    "present.otlp": "protobuf config.settings http model",
+    "present.otlp": "config.settings http model",
     "present": (
         "errors json_text printable config.settings kubernetes model translate.units translate.fields "
         "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
@@ -64,7 +64,7 @@ MAY_IMPORT = {
         "collector cli"
     ),
     "daemon": (
-        "errors json_text regular_file pauses daemon_thread log http kubernetes model reader owners.attribution host "
+        "errors json_text regular_file pauses daemon_thread log kubernetes model reader owners.attribution host "
         "translate compute owners.accounting owners.findings present.otlp present server config.configuration "
         "collector cli"
     ),

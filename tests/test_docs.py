@@ -25,8 +25,6 @@ EXPECTED = ROOT / "tests" / "golden" / "expected"
 CONDITIONAL = {
     "pulsed_push_samples_total",  # with publish.otlp
     "pulsed_push_dropped_samples_total",
-    "pulsed_push_waiting_samples",
-    "pulsed_push_failed_reads_total",
     "pulsed_push_up",
     "pulsed_discovery_up",  # with source.exporter.discovery
     "pulsed_discovery_last_success_timestamp_seconds",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
@@ -13,8 +15,7 @@ from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
-from pulsed.daemon.otlp_push import push_families
-from pulsed.daemon.otlp_pusher import PUSHED, Pusher
+from pulsed.daemon.otlp_push import PUSHED, push_families
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.daemon.state_folder import state_families
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
@@ -35,9 +36,6 @@ from pulsed.present.exposition.host_families import node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.otlp.encoder import OtlpEncoder
-from pulsed.present.otlp.page_series import families_of as families_in
-from pulsed.present.otlp.settings import OtlpSettings
 from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
@@ -195,29 +193,26 @@ def _own() -> Iterator[str]:
     yield from table(
         [
             *_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")),
-            *(Row((family.name,), f"{family.help}; *pushed only*") for family in families_in(PUSHED)),
+            *(
+                Row((family.name,), f"{family.documentation}; *pushed only*")
+                for family in text_string_to_metric_families(PUSHED)
+            ),
         ]
     )
 
 
 def _of_features(store: TargetStore) -> Iterator[Metric]:
-    pusher = Pusher(lambda plan: OtlpEncoder(plan, _no_pages, tuple, str))
-    pusher.configure(OtlpSettings(enabled=True).plan({}))
     yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
     yield from state_families([WriteStatus(Path("state.json"), "")], 0)
-    yield from push_families(pusher)
+    yield from push_families(Counter())
     yield report_family(is_up=True)
     features, tasks = FeatureSet(), BackgroundTasks()
     features.failures["history"] += 1
     tasks.failures["accounts"] += 1
     yield from features.metrics(0.0)
     yield from tasks.metrics()
-
-
-async def _no_pages() -> AsyncIterator[bytes]:
-    yield b""
 
 
 def _adapter() -> Iterator[str]:

@@ -1,76 +1,112 @@
-"""Sends what is on the page, and the metrics of hardware, by OTLP."""
+"""Sends what is on the page, and the metrics of hardware, by OTLP, with OpenTelemetry's exporter."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.daemon.otlp_pusher import PROTOCOL, PUSHED, Pusher
-from pulsed.present.otlp.encoder import OtlpEncoder, OtlpPlan
+from pulsed.pauses import aligned_sleep
 from pulsed.present.otlp.hardware_metrics import hardware_points
+from pulsed.present.otlp.settings import OtlpSettings
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import MetricsData
+
+PUSHED = """\
+# HELP pulsed_push_up 1 while pulsed sends its series itself: `up`, which a scrape has, is not there
+# TYPE pulsed_push_up gauge
+pulsed_push_up 1
+"""
+"""A page with the series by which an alert detects a daemon that no longer sends."""
 
 
 class OtlpPush(Feature):
-    """Sends series while the configuration has a receiver."""
+    """Sends series at an interval while the configuration has a receiver.
+
+    Attributes:
+        samples: sent and dropped ones; None before a receiver is configured.
+    """
 
     name = "otlp"
 
     def __init__(self, parts: FeatureParts) -> None:
         self._store, self._read_page = parts.store, parts.read_page
-        self._pusher = Pusher(self._encoder)
+        self._settings = OtlpSettings()
+        self._exporter: OTLPMetricExporter | None = None
+        self._is_changed = asyncio.Event()
+        self.samples: Counter[str] | None = None
 
     def apply(self, config: Config) -> None:
         """Send by a configuration from the next samples on."""
-        self._pusher.configure(config.publish.otlp.plan(os.environ))
+        settings = config.publish.otlp
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self.stop()
+        if settings.enabled:
+            from pulsed.present.otlp.exporter import exporter
+
+            self._exporter = exporter(settings)
+            self.samples = self.samples or Counter(sent=0, dropped=0)
+        self._is_changed.set()
 
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of what was sent."""
-        return push_families(self._pusher)
+        if self.samples is not None:
+            yield from push_families(self.samples)
 
     async def run(self) -> None:
         """Send until cancelled."""
-        await self._pusher.run()
+        while True:
+            if self._exporter is None:
+                await self._is_changed.wait()
+                self._is_changed.clear()
+                continue
+            page = (await self._read_page()).decode() + PUSHED
+            await asyncio.to_thread(self._send, self._exporter, page)
+            await aligned_sleep(self._settings.export_interval)
 
-    def _encoder(self, plan: OtlpPlan) -> OtlpEncoder:
-        return OtlpEncoder(
-            plan,
-            self._read_pages,
-            lambda: hardware_points(self._store, time.monotonic()),
-            lambda: self._store.node,
+    def stop(self) -> None:
+        """End retries of a receiver that does not answer."""
+        if self._exporter is not None:
+            self._exporter.shutdown()
+            self._exporter = None
+
+    def _send(self, exporter: OTLPMetricExporter, page: str) -> None:
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        data = self._data(page)
+        samples = sum(
+            len(metric.data.data_points)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
         )
+        is_taken = exporter.export(data) is MetricExportResult.SUCCESS
+        if self.samples is not None:
+            self.samples["sent" if is_taken else "dropped"] += samples
 
-    async def _read_pages(self) -> AsyncIterator[bytes]:
-        """Render the page, and the series of daemons that push."""
-        yield await self._read_page()
-        yield PUSHED
+    def _data(self, page: str) -> MetricsData:
+        from pulsed.present.otlp.metrics_data import metrics_data
+
+        hardware = hardware_points(self._store, time.monotonic())
+        return metrics_data(page, hardware, self._store.node, self._settings.attributes, time.time_ns())
 
 
-def push_families(pusher: Pusher) -> Iterator[Metric]:
-    """Yield the families of a pusher; none before a receiver is configured."""
-    if pusher.sent is None:
-        return
-    names = ["protocol"]
-    taken = CounterMetricFamily("pulsed_push_samples", "Samples that the server has taken", labels=names)
-    taken.add_metric([PROTOCOL], pusher.sent)
-    yield taken
-    dropped = CounterMetricFamily(
-        "pulsed_push_dropped_samples",
-        "Samples not delivered: tried for two minutes (expired), refused, or too much waiting (full)",
-        labels=[*names, "reason"],
-    )
-    for reason, count in pusher.dropped.items():
-        dropped.add_metric([PROTOCOL, reason], count)
-    yield dropped
-    waiting = GaugeMetricFamily("pulsed_push_waiting_samples", "Samples waiting to be sent", labels=names)
-    waiting.add_metric([PROTOCOL], pusher.waiting)
-    yield waiting
-    failed = CounterMetricFamily(
-        "pulsed_push_failed_reads", "Intervals without samples because of an error in pulsed", labels=names
-    )
-    failed.add_metric([PROTOCOL], pusher.failed_reads)
-    yield failed
+def push_families(samples: Counter[str]) -> Iterator[Metric]:
+    """Yield the families of what was sent."""
+    for name, help, count in (
+        ("pulsed_push_samples", "Samples that the receiver has accepted", samples["sent"]),
+        ("pulsed_push_dropped_samples", "Samples that were not delivered, retries included", samples["dropped"]),
+    ):
+        family = CounterMetricFamily(name, help, labels=["protocol"])
+        family.add_metric(["otlp"], count)
+        yield family

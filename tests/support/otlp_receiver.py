@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from http.server import ThreadingHTTPServer
 from typing import NamedTuple
 
-from google.protobuf.json_format import MessageToJson, Parse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -38,13 +37,8 @@ class OtlpReceiver(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def points(self) -> list[Point]:
-        """Return the points with a value of all requests, the newest last."""
+        """Return the points of all requests, the newest last."""
         return [point for request in tuple(self.requests) for point in _points(request)]
-
-    def ended(self) -> set[str]:
-        """Return the names of the metrics of points without a value."""
-        metrics = [each for request in tuple(self.requests) for _, each in _metrics(request)]
-        return {metric.name for metric in metrics for point in metric.gauge.data_points if point.flags == 1}
 
 
 class _Handler(QuietHandler):
@@ -57,13 +51,10 @@ class _Handler(QuietHandler):
         self.server.headers.append({**headers, "path": self.path})
         if headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
-        is_json = headers["content-type"] == "application/json"
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if status == 200:
-            request = ExportMetricsServiceRequest()
-            self.server.requests.append(Parse(body, request) if is_json else request.FromString(body))
-        response = ExportMetricsServiceResponse()
-        answer = MessageToJson(response).encode() if is_json else response.SerializeToString()
+            self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
+        answer = ExportMetricsServiceResponse().SerializeToString()
         self.send_response(status)
         self.send_header("Content-Type", headers["content-type"])
         self.send_header("Content-Length", str(len(answer)))
@@ -82,6 +73,5 @@ def _metrics(request: ExportMetricsServiceRequest) -> Iterator[tuple[str, Metric
 def _points(request: ExportMetricsServiceRequest) -> Iterator[Point]:
     for node, metric in _metrics(request):
         for point in (*metric.gauge.data_points, *metric.sum.data_points):
-            if not point.flags:
-                pairs = {each.key: each.value.string_value for each in point.attributes}
-                yield Point(metric.name, metric.unit, pairs, point.as_double, node)
+            pairs = {each.key: each.value.string_value for each in point.attributes}
+            yield Point(metric.name, metric.unit, pairs, point.as_double, node)

@@ -7,21 +7,34 @@ target; a GPU whose health is unknown has no status.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample, gpu_samples, without_duplicates
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
-from pulsed.present.otlp.encoder import HardwarePoint
-from pulsed.present.otlp.wire import MetricHead
 
 STATUSES = ("ok", "degraded", "predicted_failure", "failed")
 """The values of `hw.state`."""
 
 WEAR = ("row_remap_growth", "smoothing_wear")
 """Checks on what wears out before it fails."""
+
+MetricKind = Literal["gauge", "counter", "updown"]
+
+
+class MetricHead(NamedTuple):
+    """A metric without its points; `updown` is a sum that may fall."""
+
+    name: str
+    unit: str
+    help: str
+    kind: MetricKind
+
+
+HardwarePoint = tuple[str, MetricHead, tuple[tuple[str, str], ...], float]
+"""A node, a metric of its hardware, attributes, and a value."""
 
 Points = Iterable[tuple[str, Value]]
 """Values by the metric's own attribute; the attribute is left out where its value is empty."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
-from urllib.parse import unquote, urlsplit
+from importlib.util import find_spec
+from typing import Annotated
+from urllib.parse import urlsplit
 
 from pulsed.config.settings import Duration, FileName, Kind, Problem, Settings, Switch, TableKind, matching, setting
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
-from pulsed.present.otlp.encoder import OtlpPlan, Receiver
-
-_T = TypeVar("_T")
 
 
 def receiver_url(value: str) -> str:
@@ -49,18 +47,13 @@ AttributeTable = Annotated[
 ]
 
 
-class BadVariable(Exception):
-    """A variable of the environment that cannot be used; the text has its name, its value unless secret, and what is
-    allowed."""
-
-
 @dataclass(frozen=True, slots=True)
 class OtlpSettings(Settings):
     """Sends metrics by OTLP/HTTP, to the OpenTelemetry Collector or what takes the same: `hw.*` of the semantic
     conventions for hardware, and all series of `/metrics` as `pulsed.*`.
 
-    OpenTelemetry's variables of the environment (`OTEL_EXPORTER_OTLP_*`) stand in for keys that are not set. What
-    cannot be delivered is tried again for two minutes.
+    Needs the extra `pulsed[otlp]`. OpenTelemetry's variables of the environment (`OTEL_EXPORTER_OTLP_*`) stand in for
+    keys that are not set. What cannot be delivered within `timeout` is dropped; the next interval sends newer values.
     """
 
     url: ReceiverUrl | None = setting(
@@ -85,16 +78,12 @@ class OtlpSettings(Settings):
     )
     insecure_skip_verify: Switch = setting(False, "Accept any server certificate.")
     enabled: Switch = setting(False, "Whether anything is sent.")
-    protocol: Literal["http/protobuf", "http/json"] | None = setting(
-        None, "Unset: `OTEL_EXPORTER_OTLP_PROTOCOL`, or `http/protobuf`.", example="http/json"
-    )
-    compression: Literal["gzip", "none"] | None = setting(
-        None, "Unset: `OTEL_EXPORTER_OTLP_COMPRESSION`, or `gzip`.", example="none"
-    )
     interval: Duration | None = setting(
         None, "Time between two points of a series. Unset: `OTEL_METRIC_EXPORT_INTERVAL`, or 60s.", example="15s"
     )
-    timeout: Duration | None = setting(None, "Of a request. Unset: `OTEL_EXPORTER_OTLP_TIMEOUT`, or 10s.", example="5s")
+    timeout: Duration | None = setting(
+        None, "Of a request with its retries. Unset: `OTEL_EXPORTER_OTLP_TIMEOUT`, or 10s.", example="5s"
+    )
     attributes: AttributeTable = setting(
         {},
         "Attributes of the resource, before those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`. Own ones: "
@@ -103,46 +92,39 @@ class OtlpSettings(Settings):
     )
 
     @property
-    def certificates(self) -> tuple[str, str, str]:
-        """As in `Receiver`."""
-        return (self.ca_file or "", self.cert_file or "", self.key_file or "")
+    def export_interval(self) -> float:
+        """Seconds between two points of a series."""
+        return self.interval or _milliseconds("OTEL_METRIC_EXPORT_INTERVAL") or 60.0
 
-    def plan(self, environment: Mapping[str, str]) -> OtlpPlan | None:
-        """Return how series are sent, None if they are not; raise `BadVariable`."""
-        if not self.enabled:
-            return None
-        variables = _Variables(environment)
-        protocol: str = self.protocol or variables.of_exporter("PROTOCOL", _protocol) or "http/protobuf"
-        packing: str = self.compression or variables.of_exporter("COMPRESSION", _compression) or "gzip"
-        certificates = self.certificates
-        if not any(certificates):
-            authorities, certificate, key = (
-                variables.of_exporter(name, _text) or "" for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
-            )
-            certificates = (authorities, certificate, key)
-        return OtlpPlan(
-            Receiver(
-                self.url or variables.endpoint(),
-                {**(variables.of_exporter("HEADERS", _pairs) or {}), **self.headers},
-                self.bearer_token_file,
-                certificates,
-                not self.insecure_skip_verify,
-                self.timeout or variables.of_exporter("TIMEOUT", _milliseconds) or 10.0,
-            ),
-            self.interval or variables.parsed("OTEL_METRIC_EXPORT_INTERVAL", _milliseconds) or 60.0,
-            protocol == "http/json",
-            packing == "gzip",
-            {**variables.resource(), **self.attributes},
-        )
+    @property
+    def request_timeout(self) -> float:
+        """Seconds for a request with its retries."""
+        return self.timeout or next(filter(None, map(_milliseconds, _of_exporter("TIMEOUT"))), 10.0)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a key without its certificate, and variables of the environment that cannot be used."""
+        """Yield a key without its certificate, a missing package, and variables of the environment that are invalid."""
         if self.key_file is not None and self.cert_file is None:
             yield "key_file", "needs its certificate too; set cert_file"
-        try:
-            self.plan(os.environ)
-        except BadVariable as error:
-            yield "enabled", f"needs variables of the environment that can be used: {error}"
+        if not self.enabled:
+            return
+        if not _is_installed():
+            yield (
+                "enabled",
+                "needs the Python package opentelemetry-exporter-otlp-proto-http, which is not installed; install it "
+                "with pip install 'pulsed[otlp]'",
+            )
+        for name in _of_exporter("PROTOCOL"):
+            if (value := os.environ.get(name, "").strip()) not in ("", "http/protobuf"):
+                yield (
+                    "enabled",
+                    f"needs variables of the environment that can be used: {name} is {value!r}: pulsed sends OTLP over "
+                    "HTTP; use http/protobuf, and the receiver's port for HTTP, often 4318",
+                )
+        for name in ("OTEL_METRIC_EXPORT_INTERVAL", *_of_exporter("TIMEOUT")):
+            try:
+                _milliseconds(name)
+            except ValueError as error:
+                yield "enabled", f"needs variables of the environment that can be used: {error}"
 
     def unusable(self) -> Iterator[Problem]:
         """Yield files that cannot be read."""
@@ -151,7 +133,10 @@ class OtlpSettings(Settings):
                 read_token(self.bearer_token_file)
         except BadCredentials as error:
             yield "bearer_token_file", f"{error}; name a file that pulsed's user may read"
-        for key, files in (("ca_file", (self.ca_file or "",)), ("cert_file", ("", *self.certificates[1:]))):
+        for key, files in (
+            ("ca_file", (self.ca_file or "",)),
+            ("cert_file", ("", self.cert_file or "", self.key_file or "")),
+        ):
             if any(files):
                 try:
                     ClientTls(*files).context()
@@ -159,66 +144,23 @@ class OtlpSettings(Settings):
                     yield key, f"{error.files} cannot be used: {error.reason}; name PEM files that belong together"
 
 
-class _Variables:
-    """OpenTelemetry's variables; an empty one is as good as none."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        text = self._environment.get(name, "").strip()
-        try:
-            return parse(text) if text else None
-        except ValueError as error:
-            shown = "" if name.endswith("HEADERS") or "@" in text else f" is {text!r}:"
-            raise BadVariable(f"{name}{shown} {error}") from None
-
-    def of_exporter(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """Return the value for metrics, else that for all signals."""
-        of_metrics = self.parsed(f"OTEL_EXPORTER_OTLP_METRICS_{name}", parse)
-        return self.parsed(f"OTEL_EXPORTER_OTLP_{name}", parse) if of_metrics is None else of_metrics
-
-    def endpoint(self) -> str:
-        whole = self.parsed("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", receiver_url)
-        base = self.parsed("OTEL_EXPORTER_OTLP_ENDPOINT", receiver_url) or "http://localhost:4318"
-        return whole or f"{base.rstrip('/')}/v1/metrics"
-
-    def resource(self) -> Mapping[str, str]:
-        name = self.parsed("OTEL_SERVICE_NAME", _text)
-        pairs = self.parsed("OTEL_RESOURCE_ATTRIBUTES", _pairs) or {}
-        return {**pairs, **({"service.name": name} if name else {})}
+def _is_installed() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # a package above it
+        return False
 
 
-def _text(text: str) -> str:
-    return text
+def _of_exporter(name: str) -> tuple[str, str]:
+    """Return the variables for metrics, and for all signals."""
+    return f"OTEL_EXPORTER_OTLP_METRICS_{name}", f"OTEL_EXPORTER_OTLP_{name}"
 
 
-def _protocol(text: str) -> str:
-    if text == "grpc":
-        raise ValueError("pulsed sends OTLP over HTTP; use http/protobuf, and the receiver's port for HTTP, often 4318")
-    if text not in ("http/protobuf", "http/json"):
-        raise ValueError("use http/protobuf or http/json")
-    return text
-
-
-def _compression(text: str) -> str:
-    if text not in ("gzip", "none"):
-        raise ValueError("use gzip or none")
-    return text
-
-
-def _milliseconds(text: str) -> float:
+def _milliseconds(name: str) -> float | None:
+    """Return the value of a variable in seconds; raises `ValueError`."""
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return None
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise ValueError("use milliseconds, a whole number above 0")
+        raise ValueError(f"{name} is {text!r}: use milliseconds, a whole number above 0")
     return int(text) / 1000
-
-
-def _pairs(text: str) -> dict[str, str]:
-    """Return `name=value` pairs with commas between them; names and values are percent-encoded."""
-    found: dict[str, str] = {}
-    for pair in filter(None, (each.strip() for each in text.split(","))):
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ValueError("use name=value pairs with commas between them")
-        found[unquote(name.strip())] = one_line(unquote(value.strip()))
-    return found

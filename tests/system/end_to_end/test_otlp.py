@@ -26,24 +26,20 @@ HARDWARE = {
 }
 
 
-@pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
-def test_a_receiver_has_the_hardware_and_what_is_on_the_page(tmp_path: Path, protocol: str) -> None:
-    """It fails at first; and the series end with the daemon."""
+def test_a_receiver_has_the_hardware_and_what_is_on_the_page(tmp_path: Path) -> None:
+    """It fails at first."""
     with running(receiver := OtlpReceiver([503, 429])):
         with serving(
             tmp_path,
             *DEMO,
             OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
-            OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             OTEL_EXPORTER_OTLP_HEADERS="x-tenant=gpus",
             OTEL_METRIC_EXPORT_INTERVAL="500",
             OTEL_RESOURCE_ATTRIBUTES="k8s.cluster.name=a",
         ) as daemon:
             until(lambda: {"hw.status", "pulsed.push.up"} <= {point.name for point in receiver.points()})
             until(lambda: 'pulsed_push_samples_total{protocol="otlp"}' in daemon.get("/metrics").text)
-            assert (
-                'pulsed_push_dropped_samples_total{protocol="otlp",reason="refused"} 0' in daemon.get("/metrics").text
-            )
+            assert 'pulsed_push_dropped_samples_total{protocol="otlp"} 0' in daemon.get("/metrics").text
             assert daemon.stop() == 0
         points = receiver.points()
         assert {point.name: point.unit for point in points if point.name.startswith("hw.")} == HARDWARE
@@ -55,7 +51,6 @@ def test_a_receiver_has_the_hardware_and_what_is_on_the_page(tmp_path: Path, pro
         assert sum(each.value for each in states) == 1.0
         (one, *_) = (point for point in points if point.name == "pulsed.gpu.real_utilization_ratio")
         assert (one.unit, set(one.attributes)) == ("1", {"node", "gpu", "uuid"})
-        assert {"pulsed.push.up", "hw.power"} <= receiver.ended()
     assert {each["path"] for each in receiver.headers} == {"/v1/metrics"}
     assert {each["x-tenant"] for each in receiver.headers} == {"gpus"}
     assert {each["content-encoding"] for each in receiver.headers} == {"gzip"}
@@ -63,8 +58,11 @@ def test_a_receiver_has_the_hardware_and_what_is_on_the_page(tmp_path: Path, pro
 
 def test_without_a_receiver_all_else_works(tmp_path: Path) -> None:
     url = "publish.otlp.url=http://127.0.0.1:1"
-    with serving(tmp_path, *DEMO, "--set", url, OTEL_METRIC_EXPORT_INTERVAL="100") as daemon:
-        until(lambda: "otlp fails" in daemon.log())
+    with serving(
+        tmp_path, *DEMO, "--set", url, OTEL_METRIC_EXPORT_INTERVAL="100", OTEL_EXPORTER_OTLP_TIMEOUT="500"
+    ) as daemon:
+        until(lambda: "pulsed_push_dropped_samples_total" in daemon.get("/metrics").text)
+        until(lambda: "Failed to export metrics" in daemon.log())
         assert "pulsed_source_up" in daemon.get("/metrics").text
         assert daemon.stop() == 0
 

@@ -1,0 +1,54 @@
+"""OpenTelemetry's exporter with the receiver and credentials of the configuration."""
+
+from __future__ import annotations
+
+import os
+
+import requests
+import urllib3
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+from pulsed.http.credentials import BadCredentials, read_token
+from pulsed.present.otlp.settings import OtlpSettings
+
+MAX_BATCH = 2000
+"""Points of a request."""
+
+
+def exporter(settings: OtlpSettings) -> OTLPMetricExporter:
+    """Return an exporter; what is not set follows OpenTelemetry's variables of the environment."""
+    session = requests.Session()
+    session.trust_env = False  # otherwise REQUESTS_CA_BUNDLE goes before `ca_file`, and .netrc before the token
+    if settings.bearer_token_file is not None:
+        session.auth = _BearerToken(settings.bearer_token_file)
+    is_packed = not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}COMPRESSION") for kind in ("", "METRICS_"))
+    made = OTLPMetricExporter(
+        settings.url,
+        settings.ca_file,
+        settings.key_file,
+        settings.cert_file,
+        headers=settings.headers,
+        timeout=settings.request_timeout,
+        compression=Compression.Gzip if is_packed else None,
+        session=session,
+        max_export_batch_size=MAX_BATCH,
+    )
+    if settings.insecure_skip_verify:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        session.verify = False
+    return made
+
+
+class _BearerToken(requests.auth.AuthBase):
+    """Adds the token of a file that is read for every request."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        try:
+            request.headers["Authorization"] = f"Bearer {read_token(self._file)}"
+        except BadCredentials as error:
+            raise requests.RequestException(str(error)) from error
+        return request
