@@ -26,7 +26,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test test-all nightly lint format bench hardware kubernetes fuzz mutants invariants trace docs mixin vendor dist release release-files constraints audit pins clean
+.PHONY: run test test-all nightly lint format bench hardware kubernetes stubs fuzz mutants invariants trace docs mixin vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -135,7 +135,7 @@ COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.11 -
     --no-annotate --no-header
 constraints: $(VENV)/.dev
 	mkdir -p build
-	$(COMPILE) --extra dns --extra nvml --extra otlp pyproject.toml >build/constraints.txt
+	$(COMPILE) --extra dns --extra kubernetes --extra nvml --extra otlp pyproject.toml >build/constraints.txt
 	echo hatchling | $(COMPILE) - >build/build-constraints.txt
 	for name in constraints build-constraints; do \
 	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \
@@ -151,3 +151,7 @@ pins: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The messages of the kubelet's pod-resources API.
+stubs: $(VENV)/.dev
+	$(VENV)/bin/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. pulsed/owners/attribution/pod_resources.proto

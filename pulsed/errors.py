@@ -217,10 +217,6 @@ class SourceEnded(SourceError, reason="ended"):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
 
 
-class GrpcError(PulsedError):
-    """A server of gRPC refused a call, or does not speak gRPC."""
-
-
 class AttributionError(PulsedError):
     """An attribution source could not be read: owners are unknown, readings are not affected.
 

@@ -24,7 +24,6 @@ MAY_IMPORT = {
     "daemon_thread": "",
     "die_with_parent": "",
     "durations": "",
-    "protobuf": "",
     "config.settings": "durations",
     "log": "printable config.settings",
     "http": "regular_file",
@@ -38,7 +37,7 @@ MAY_IMPORT = {
         "config translate.fields"
     ),
     "owners": "",
-    "owners.attribution": "errors regular_file pauses daemon_thread protobuf config.settings kubernetes model",
+    "owners.attribution": "errors regular_file pauses daemon_thread config.settings kubernetes model",
     "host": "durations regular_file config.settings model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
     "compute": "errors durations config.settings model translate.fields host",

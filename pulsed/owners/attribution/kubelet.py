@@ -1,26 +1,27 @@
 """Pods from the kubelet's pod-resources API: the containers that it gave devices to, also those without a process.
 
-`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods.
+`v1.PodResourcesLister/List` is a gRPC call on a Unix socket that only root may open; it has no uids of pods. Needs the
+extra `pulsed[kubernetes]`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsed.errors import AttributionError, GrpcError
+from pulsed.errors import AttributionError
 from pulsed.model.gpu import device_key, profile_key
 from pulsed.model.owner import Owner, pod
-from pulsed.owners.attribution.grpc_call import unary_call
 from pulsed.owners.attribution.source import Claims
-from pulsed.protobuf import fields
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.kubernetes.device_claims import ClaimedDevice, DeviceClaims
+    from pulsed.owners.attribution.pod_resources_pb2 import ListPodResourcesResponse
 
 
 LIST = "/v1.PodResourcesLister/List"
@@ -51,33 +52,56 @@ class PodResources(NamedTuple):
     claimed: list[tuple[Owner, ClaimedDevice]]
 
 
-def parse_pod_resources(response: bytes) -> PodResources:
-    """Return what is assigned to containers.
-
-    Args:
-        response: a ListPodResourcesResponse.
-
-    Raises:
-        ValueError: it is malformed.
-    """
+def pod_resources(response: ListPodResourcesResponse) -> PodResources:
+    """Return what is assigned to containers."""
     from pulsed.kubernetes.device_claims import ClaimedDevice
 
     found = PodResources([], [])
-    for resources in _each(memoryview(response), 1):
-        name, namespace = _text(resources, 1), _text(resources, 2)
-        for container in _each(resources, 3):
-            owner = pod(namespace, name, _text(container, 1))
-            for devices in _each(container, 2):  # ContainerDevices
-                names = (str(content, "utf-8", "replace") for content in _each(devices, 2))
-                found.named.extend((owner, each) for each in names if _GPU.match(each))
-            for resource in _each(container, 5):  # DynamicResource
-                claim = (_text(resource, 2), _text(resource, 1))
-                found.claimed.extend(
-                    (owner, ClaimedDevice(*claim, _text(each, 3), _text(each, 4)))
-                    for each in _each(resource, 4)  # ClaimResource
-                    if _text(each, 2) == DRA_DRIVER
-                )
+    for resources in response.pod_resources:
+        for container in resources.containers:
+            owner = pod(resources.namespace, resources.name, container.name)
+            found.named.extend(
+                (owner, name) for devices in container.devices for name in devices.device_ids if _GPU.match(name)
+            )
+            found.claimed.extend(
+                (owner, ClaimedDevice(claim.claim_namespace, claim.claim_name, each.pool_name, each.device_name))
+                for claim in container.dynamic_resources
+                for each in claim.claim_resources
+                if each.driver_name == DRA_DRIVER
+            )
     return found
+
+
+async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
+    """Return the response of the kubelet.
+
+    Raises:
+        OSError: the socket cannot be connected to.
+        AttributionError: gRPC is not installed, the call failed, or its response is malformed.
+    """
+    _, writer = await asyncio.open_unix_connection(socket)  # its error has the reason
+    writer.close()
+    try:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise it writes to standard error, not to the log
+        import grpc  # most hosts have no kubelet
+        from google.protobuf.message import DecodeError
+
+        from pulsed.owners.attribution.pod_resources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+    except ImportError:
+        raise AttributionError(
+            "the Python packages grpcio and protobuf are not installed",
+            "install them with pip install 'pulsed[kubernetes]', or set attribution.kubelet.socket to off",
+        ) from None
+    try:
+        limit = [("grpc.max_receive_message_length", MAX_BYTES)]
+        async with grpc.aio.insecure_channel(f"unix:{socket}", limit) as channel:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(LIST)
+            response = await call(ListPodResourcesRequest().SerializeToString())
+        return await asyncio.to_thread(ListPodResourcesResponse.FromString, response)
+    except DecodeError as error:
+        raise AttributionError(f"the response of {socket} is malformed: {error}") from None
+    except grpc.aio.AioRpcError as error:
+        raise AttributionError(f"the call to {socket} failed: {error.code().name} {error.details()}") from None
 
 
 class DeviceKeys(NamedTuple):
@@ -116,18 +140,6 @@ def keys_of_claimed(device: str, attributes: Mapping[str, str]) -> DeviceKeys:
     return DeviceKeys(tuple(filter(None, (own, shared))), own is not None and not profile)
 
 
-def _each(message: memoryview, number: int) -> Iterator[memoryview]:
-    return (content for each, content in fields(message) if each == number)
-
-
-def _text(message: memoryview, number: int) -> str:
-    """Return a text field; of several, the last one counts."""
-    text = ""
-    for content in _each(message, number):
-        text = str(content, "utf-8", "replace")
-    return text
-
-
 @dataclass(unsafe_hash=True)
 class Kubelet:
     """The kubelet of this host.
@@ -161,19 +173,13 @@ class Kubelet:
         if not self._has_directory():
             return None
         try:
-            response = await unary_call(self.socket, LIST, max_bytes=MAX_BYTES)
+            response = await list_pod_resources(self.socket)
         except OSError as error:
             remedy = "check that the kubelet runs, and attribution.kubelet.socket"
             if isinstance(error, PermissionError):
                 remedy = "only root may open it: run pulsed as root, or set attribution.kubelet.socket to off"
             raise AttributionError(f"{self.socket} cannot be used: {error.strerror or error}", remedy) from None
-        except GrpcError as error:
-            raise AttributionError(error.args[0], error.remedy) from None
-        try:
-            found = await asyncio.to_thread(parse_pod_resources, response)
-        except ValueError as error:
-            raise AttributionError(f"the response of {self.socket} is malformed: {error}") from None
-        return await self._claims(found)
+        return await self._claims(pod_resources(response))
 
     async def _claims(self, found: PodResources) -> Claims:
         """Return the owners of devices by their keys, complete if no device may be one of another key."""

@@ -35,7 +35,8 @@ class JobSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings(Settings):
-    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root."""
+    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root, and the extra
+    `pulsed[kubernetes]`."""
 
     socket: SocketOrOff = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",

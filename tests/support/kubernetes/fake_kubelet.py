@@ -84,18 +84,6 @@ def pods(*each: dict[str, Any]) -> bytes:
     return message
 
 
-def normalized(response: bytes) -> bytes:
-    """Return a response as Google's parser reads it, without fields that the schema does not have.
-
-    Raises:
-        google.protobuf.message.DecodeError: it is malformed.
-    """
-    message = _Response.FromString(response)
-    message.DiscardUnknownFields()
-    again: bytes = message.SerializeToString()
-    return again
-
-
 @contextlib.contextmanager
 def kubelet(socket: Path, answer: Callable[[grpc.ServicerContext], bytes], method: str = "List") -> Iterator[None]:
     """Serve `v1.PodResourcesLister`; the socket vanishes at the end, as that of a kubelet that stops."""

@@ -39,25 +39,25 @@ def copy(tmp_path: Path) -> Path:
 
 @pytest.mark.nightly
 def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
-    module = copy / "pulsed" / "protobuf.py"
+    module = copy / "pulsed" / "collector" / "saved_health.py"
     text = module.read_text()
-    broken = text.replace('raise ValueError("a field is longer than its message")', 'raise KeyError("planted")')
+    broken = text.replace("raise ValueError(f", "raise KeyError('planted', f")
     assert broken != text
     module.write_text(broken)
-    done = fuzz(copy, "--seconds=300", "protobuf")
+    done = fuzz(copy, "--seconds=300", "saved_health")
     assert done.returncode == 1, done.stderr
-    assert "KeyError: 'planted'" in done.stdout
+    assert "KeyError: ('planted'" in done.stdout
     (finding,) = (copy / "build" / "fuzz" / "findings").iterdir()
     assert f"FINDING: build/fuzz/findings/{finding.name}; mend" in done.stdout
     module.write_text(text)
-    kept = copy / "tests" / "system" / "fuzz" / "regressions" / "protobuf" / "planted"
+    kept = copy / "tests" / "system" / "fuzz" / "regressions" / "saved_health" / "planted"
     kept.write_bytes(finding.read_bytes())
-    done = fuzz(copy, "--seconds=1", "protobuf")
+    done = fuzz(copy, "--seconds=1", "saved_health")
     assert done.returncode == 0, done.stdout
     assert "FINDING" not in done.stdout
 
 
 def test_an_unknown_target_is_refused(tmp_path: Path) -> None:
-    done = fuzz(ROOT, "protobuff")
+    done = fuzz(ROOT, "saved_helth")
     assert done.returncode == 2
-    assert "unknown targets: protobuff; known are csv, dmon" in done.stderr
+    assert "unknown targets: saved_helth; known are csv, dmon" in done.stderr
