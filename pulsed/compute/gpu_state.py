@@ -37,6 +37,7 @@ class GpuState:
             absent from the newest tick of its owner.
         decision: of its newest sample.
         inputs: freshness of its inputs.
+        is_page_old: whether the owner took it over with values that it had shown before, and has shown no others since.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
         time: of the newest tick of its owner, in Unix seconds.
         interval: nominal seconds between two samples of its owner.
@@ -62,6 +63,7 @@ class GpuState:
     status: GpuStatus = "new"
     decision: SampleDecision = FIRST
     inputs: Freshness = field(default_factory=Freshness)
+    is_page_old: bool = False
     now: float = 0.0
     time: float = 0.0
     interval: float = 0.0
@@ -77,7 +79,15 @@ class GpuState:
     def change_owner(self, owner: object, rank: int, device: Device, inputs: Freshness) -> None:
         """Continue with the samples of another target, whose inputs so far had this freshness."""
         inputs.continue_from(self.inputs)
+        self.is_page_old = inputs.state != "present"
         self.owner, self.rank, self.device, self.inputs = owner, rank, device, inputs
+        if self.health is not None:
+            self.health.change_source()
+
+    def end_old_page(self) -> None:
+        """Take the first values that the target has not shown before: what else is new in them may have happened while
+        another target updated the GPU."""
+        self.is_page_old = False
         if self.health is not None:
             self.health.change_source()
 

@@ -152,6 +152,8 @@ class Tracker:
         self._take_time(state, tick)
         if is_new:
             state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
+            if state.is_page_old and state.inputs.has_moved:
+                state.end_old_page()
 
     def _take_over(self, state: GpuState, device: Device, interval: float, covered: float, inputs: Freshness) -> None:
         """Become the owner of a GPU; its time continues, whatever clock the owner before had.
