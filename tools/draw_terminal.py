@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from rich.console import Console, Group
+from rich.segment import Segment
+from rich.style import Style
 
 from pulsed.apps.top.feed import Connection, Feed
 from pulsed.apps.top.session import TopSession
@@ -33,9 +36,9 @@ from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.terminal.line import Line, Paint, palette
+from pulsed.present.terminal.frame import frame as shown
 from pulsed.present.terminal.model import model_of
-from pulsed.present.terminal.screen import render
+from pulsed.present.terminal.text import styles
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.reader.demo.source import DemoSource
 
@@ -54,7 +57,6 @@ FRAMES: Mapping[str, tuple[ViewState, str, int, int]] = {
 
 CELL_WIDTH, CELL_HEIGHT = 7.2, 15
 FOREGROUND, BACKGROUND = "#E6EDF3", "#0D1117"
-_PAINTS = palette("dark")
 
 NO_BREAK = "\u00a0"
 """In place of blanks, which SVG would collapse."""
@@ -100,50 +102,48 @@ class DemoDaemon:
             return (await client.get(path)).raise_for_status().json()
 
 
-def frame(daemon: DemoDaemon, view: ViewState, gpu: str, width: int, height: int) -> list[Line]:
+def frame(daemon: DemoDaemon, view: ViewState, gpu: str, width: int, height: int) -> list[list[Segment]]:
     """Return the lines of a view."""
     feed = Feed(lambda: Connection(daemon, "http://gpu01:9401"), "gpu01", interval=0.0)
-    session = TopSession([feed], view)
+    session = TopSession([feed], view, gpu)
     for _ in range(2):
         feed.poll()
-        model = session.model()
-        view.selected = found.key if (found := model.find(gpu)) is not None else ""
-        session.request(model)
+        session.update()
     if feed.answers.error:
         raise RuntimeError(feed.answers.error)
     model = model_of([feed.answers], feed.answers.arrived or 0.0, START + SECONDS + 0.4)
-    return render(model, view, width, height).lines
+    console = Console(width=width, color_system="truecolor", theme=styles("dark"))
+    return console.render_lines(Group(*shown(model, view, width, height)), pad=False)[:height]
 
 
-def picture(lines: list[Line]) -> str:
+def picture(lines: list[list[Segment]], width: int) -> str:
     """Return lines as SVG on a dark ground."""
     rows = [row for number, each in enumerate(lines) if (row := "".join(_row(each, number * CELL_HEIGHT)))]
-    size = f"{lines[0].width * CELL_WIDTH + 12:.0f} {len(lines) * CELL_HEIGHT + 12}"
+    size = f"{width * CELL_WIDTH + 12:.0f} {len(lines) * CELL_HEIGHT + 12}"
     fonts = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-6 -6 {size}" font-family="{fonts}" font-size="12"'
     ground = f'<rect x="-6" y="-6" width="100%" height="100%" fill="{BACKGROUND}"/>'
     return "\n".join([f'{head} fill="{FOREGROUND}">', ground, *rows, "</svg>\n"])
 
 
-def _row(line: Line, y: int) -> Iterator[str]:
+def _row(line: list[Segment], y: int) -> Iterator[str]:
     column = 0
     for segment in line:
-        text = segment.text.strip()
+        text, style = segment.text.strip(), segment.style or Style.null()
         if text:
             begin = column + len(segment.text) - len(segment.text.lstrip())
             place = f'x="{begin * CELL_WIDTH:.1f}"', f'"{len(text) * CELL_WIDTH:.1f}"'
-            paint = _PAINTS[segment.style]
-            if paint.reverse:
+            if style.reverse:
                 yield f'<rect {place[0]} y="{y + 1}" width={place[1]} height="{CELL_HEIGHT}" fill="{FOREGROUND}"/>'
-            shown = escape(text).replace(" ", NO_BREAK)
-            yield f'<text {place[0]} y="{y + 12}" textLength={place[1]}{_attributes(paint)}>{shown}</text>'
+            escaped = escape(text).replace(" ", NO_BREAK)
+            yield f'<text {place[0]} y="{y + 12}" textLength={place[1]}{_attributes(style)}>{escaped}</text>'
         column += len(segment.text)
 
 
-def _attributes(paint: Paint) -> str:
-    colour = BACKGROUND if paint.reverse else paint.colour
-    parts = (f' fill="{colour}"' if colour else "", ' font-weight="bold"' * paint.bold, ' opacity=".6"' * paint.dim)
-    return "".join(parts)
+def _attributes(style: Style) -> str:
+    colour = BACKGROUND if style.reverse else style.color.name if style.color else ""
+    parts = (f' fill="{colour}"' if colour else "", ' font-weight="bold"' * bool(style.bold))
+    return "".join((*parts, ' opacity=".6"' * bool(style.dim)))
 
 
 def draw(folder: Path = PICTURES) -> None:
@@ -154,7 +154,7 @@ def draw(folder: Path = PICTURES) -> None:
     daemon = DemoDaemon()
     for name, (view, gpu, width, height) in FRAMES.items():
         lines = frame(daemon, view, gpu, width, height)
-        (folder / f"{name}.svg").write_text(picture(lines), encoding="utf-8")
+        (folder / f"{name}.svg").write_text(picture(lines, width), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pulsed.compute.products import tensor_peak_of
 from pulsed.model.gpu import Device
 from pulsed.owners.accounting.activity import MOMENTS, Moments, Timeline
 from pulsed.present.job_numbers import Account
-from pulsed.present.terminal.charts import trend
+from pulsed.present.terminal.numbers import trend
 
 
 class JobQuantity(NamedTuple):

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import Match, matches
 from pulsed.present.demo_notice import DEMO_NOTICE
-from pulsed.present.terminal.line import cells, left, right
+from pulsed.present.terminal.cells import left, right
 from pulsed.printable import clean
 
 WIDTH = 120
@@ -117,7 +119,8 @@ def _rows(found: list[Match], columns: list[Column], width: int) -> Iterable[str
     # An empty column (MIG where there is none) is omitted.
     used = [at for at in range(len(columns)) if any(row[at] for row in texts)]
     widths = {
-        at: min(columns[at].width, max(cells(columns[at].title), *(cells(row[at]) for row in texts))) for at in used
+        at: min(columns[at].width, max(cell_len(columns[at].title), *(cell_len(row[at]) for row in texts)))
+        for at in used
     }
     _give_way(widths, columns, width)
     for row in [[column.title for column in columns], *texts]:

@@ -1,65 +1,108 @@
-"""The interactive `pulsed top`: keys, mouse and time around the frames, on Textual."""
+"""The interactive `pulsed top` on Textual's widgets."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
-from contextvars import copy_context
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from rich.segment import Segment as RichSegment
-from rich.style import Style
+from rich.console import Group
+from rich.segment import Segment
+from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.color import Color
+from textual.containers import Horizontal, VerticalScroll
+from textual.coordinate import Coordinate
+from textual.filter import LineFilter
 from textual.geometry import Region
-from textual.strip import Strip
-from textual.widget import Widget
+from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
-from pulsed.apps.top.keys import KeyHandler
-from pulsed.apps.top.session import TopSession
-from pulsed.present.terminal.line import Line, Paint, Theme, ascii_line, palette
-from pulsed.present.terminal.screen import Screen, render
+from pulsed.apps.top.session import TopSession, WrongCommand
+from pulsed.present.terminal.fleet import CARD_HEIGHT, card_columns, gpu_columns, has_cards
+from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
+from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
+from pulsed.present.terminal.model import GpuRow, Model
+from pulsed.present.terminal.numbers import duration
+from pulsed.present.terminal.text import Part, TableColumn, Theme, ascii_text, line, styles, titles
+from pulsed.present.terminal.view_state import LAYOUTS, SORTS
 
 MIN_PAUSE_SECONDS = 0.25
 """Frames are drawn at most four times a second, except in answer to a key."""
 
+BARS = 4
+"""Lines of the header, the tabs and the footer."""
 
-class FrameView(Widget, can_focus=True):
-    """Shows a frame line by line."""
+WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Seconds of history to choose from."""
 
-    DEFAULT_CSS = "FrameView { width: 1fr; height: 1fr; }"
+CHOICES: Mapping[str, Sequence[object]] = {
+    "sort": SORTS,
+    "layout": LAYOUTS,
+    "reverse": (False, True),
+    "paused": (False, True),
+}
+"""What a key chooses from, by the field of the view."""
 
-    def __init__(self, theme: Theme, *, ascii: bool) -> None:
-        super().__init__()
-        self.frame = Screen([], [])
-        self._styles = {name: _style(paint) for name, paint in palette(theme).items()}
-        self._ascii = ascii
-        self._strips: dict[Line, Strip] = {}
+ALL = 10**9
 
-    def show(self, frame: Screen) -> None:
-        """Draw the lines that differ from the frame before."""
-        before, self.frame = self.frame.lines, frame
-        if len(before) != len(frame.lines):
-            self.refresh()
-            return
-        kept = set(frame.lines)
-        self._strips = {line: strip for line, strip in self._strips.items() if line in kept}
-        for number, (old, new) in enumerate(zip(before, frame.lines, strict=True)):
-            if old != new:
-                self.refresh(Region(0, number, self.size.width, 1))
 
-    def render_line(self, y: int) -> Strip:
-        """Return a line of the frame."""
-        if y >= len(self.frame.lines):
-            return Strip.blank(self.size.width)
-        line = self.frame.lines[y]
-        if line not in self._strips:
-            shown = ascii_line(line) if self._ascii else line
-            segments = [RichSegment(text, self._styles.get(style)) for text, style in shown]
-            self._strips[line] = Strip(segments, line.width)
-        return self._strips[line]
+class AsciiFilter(LineFilter):
+    """Replaces characters outside ASCII."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return segments of the same width."""
+        return [Segment(ascii_text(text), style, control) for text, style, control in segments]
+
+
+class Lines(Static):
+    """Shows lines, and draws them only when they change."""
+
+    shown: Sequence[Text] = ()
+
+    def show(self, lines: Sequence[Text]) -> None:
+        """Show other lines."""
+        if lines != self.shown:
+            self.update(Group(*lines), layout=len(lines) != len(self.shown))
+            self.shown = lines
+
+
+class FleetTable(DataTable[Text], can_focus=False):
+    """A row for each GPU."""
+
+    _names: tuple[list[tuple[str, int]], list[str]] = ([], [])
+    _parts: Sequence[Sequence[Part]] = ()
+
+    def show(self, columns: Sequence[TableColumn[GpuRow]], gpus: Sequence[GpuRow], selected: int) -> None:
+        """Show GPUs; of the same GPUs and columns only the cells that changed."""
+        names = [(each.title, each.width) for each in columns], [gpu.key for gpu in gpus]
+        parts = [[each.cell(gpu) for each in columns] for gpu in gpus]
+        if names != self._names:
+            self.clear(columns=True)
+            for each, title in zip(columns, titles(columns), strict=True):
+                self.add_column(title, width=each.width + 1)
+            self.add_rows([self._cell(each, gpu) for each in columns] for gpu in gpus)
+        else:
+            for row, (old, new) in enumerate(zip(self._parts, parts, strict=True)):
+                for at, each in enumerate(columns):
+                    if old[at] != new[at]:
+                        self.update_cell_at(Coordinate(row, at), self._cell(each, gpus[row]))
+        if names != self._names or self.cursor_row != selected:
+            self.move_cursor(row=selected, animate=False)
+        self._names, self._parts = names, parts
+
+    def _cell(self, column: TableColumn[GpuRow], gpu: GpuRow) -> Text:
+        cell = column.fitted(gpu)
+        cell.apply_meta({"gpu": gpu.key})
+        return cell
+
+    def on_click(self, event: events.Click) -> None:
+        """Leave the click to the program."""
+        event.prevent_default()
 
 
 class TopApp(App[None]):
@@ -69,98 +112,240 @@ class TopApp(App[None]):
         session: feeds and view.
     """
 
+    AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: ansi_default; }
+    Lines { width: 1fr; height: auto; }
+    #header { height: 2; }
+    Tabs { height: 1; }
+    Tabs Underline { display: none; }
+    Tab.-active { text-style: reverse; }
+    Horizontal { height: 1fr; }
+    FleetTable { height: 1fr; background: ansi_default; scrollbar-size-vertical: 1; }
+    FleetTable > .datatable--header { background: ansi_default; color: ansi_default; text-style: bold; }
+    FleetTable > .datatable--cursor { background: ansi_default; color: ansi_default; text-style: reverse; }
+    FleetTable > .datatable--even-row, FleetTable > .datatable--odd-row { background: ansi_default; }
+    VerticalScroll { scrollbar-size-vertical: 1; }
+    Input { display: none; background: ansi_default; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "quit", show=False, priority=True),
-        Binding("ctrl+q", "quit", show=False, priority=True),
+        Binding("question_mark", "open('help')", "help"),
+        Binding("q,escape", "leave", "quit"),
+        Binding("enter", "enter", "focus", key_display="Enter"),
+        Binding("slash", "prompt('/')", "filter"),
+        Binding("s", "next('sort')", "sort"),
+        Binding("r", "next('reverse')", "reverse"),
+        Binding("v", "next('layout')", "layout"),
+        Binding("space", "next('paused')", "pause", key_display="space"),
+        Binding("colon", "prompt(':')", "command"),
+        Binding("plus", "zoom(1)", "longer", key_display="+"),
+        Binding("minus", "zoom(-1)", "shorter", key_display="-"),
+        Binding("j,down", "move(1)", show=False),
+        Binding("k,up", "move(-1)", show=False),
+        Binding("right", "step(1)", show=False),
+        Binding("left", "step(-1)", show=False),
+        Binding("home", f"step({-ALL})", show=False),
+        Binding("end", f"step({ALL})", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        *(Binding(str(number), f"open('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
+        Binding("ctrl+c,ctrl+q", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
     def __init__(self, session: TopSession, theme: Theme, *, ascii: bool = False, interval: float = 1.0) -> None:
+        os.environ.pop("NO_COLOR", None)
+        if theme == "none":
+            os.environ["NO_COLOR"] = "1"  # as Textual reads it
         super().__init__(ansi_color=True)
-        self._session, self._interval = session, interval
-        self._command = KeyHandler(session.view)
-        self.view = FrameView(theme, ascii=ascii)
-        self._drawn = 0.0
-        self._scheduled = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread_context = copy_context()
+        self.theme = "ansi-light" if theme == "light" else "ansi-dark"
+        self.console.push_theme(styles(theme))
+        self._session, self._view, self._interval, self._ascii = session, session.view, interval, ascii
+        self._header, self._body, self._table = (
+            Lines(id="header"),
+            Lines(),
+            FleetTable(cell_padding=0, cursor_type="row"),
+        )
+        self._scroll, self._prompt = VerticalScroll(can_focus=False), Input(compact=True, select_on_focus=False)
+        self._tabs = Tabs(*(Tab(f"{number} {name}", id=name) for number, name in enumerate(VIEWS, 1)))
+        self._tabs.can_focus = False
+        self._drawn, self._is_changed, self._selected = 0.0, False, ""
 
     def compose(self) -> ComposeResult:
-        """Return the only widget."""
-        yield self.view
+        """Yield the widgets."""
+        yield self._header
+        yield self._tabs
+        with Horizontal():
+            yield self._table
+            with self._scroll:
+                yield self._body
+        yield self._prompt
+        yield Footer(compact=True)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters of Textual, and that of `--ascii`."""
+        return [*super().get_line_filters(), *([AsciiFilter()] if self._ascii else [])]
 
     def on_mount(self) -> None:
         """Begin to read and to draw."""
-        self._loop, self._thread_context = asyncio.get_running_loop(), copy_context()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self.exit)
-        self.view.focus()
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self.draw()
-        self.set_interval(self._interval, self._tick)
+        self.set_interval(MIN_PAUSE_SECONDS, self._tick)
         for feed in self._session.feeds:
-            feed.start(self.changed)
+            feed.start(self._set_changed)
 
     def on_unmount(self) -> None:
         """Stop reading."""
         for feed in self._session.feeds:
             feed.stop()
 
-    def changed(self) -> None:
-        """Draw soon, as there is something new; may be called in any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._soon, context=self._thread_context)
-
-    def draw(self) -> None:
-        """Draw a frame."""
-        self._drawn, self._scheduled = time.monotonic(), False
-        model = self._session.model()
-        self._session.request(model)
-        self._command.model = model
-        self.view.show(render(model, self._session.view, *self.size))
-
-    def _soon(self) -> None:
-        if self._scheduled or not self.is_running:
-            return
-        self._scheduled = True
-        self.set_timer(max(MIN_PAUSE_SECONDS - (time.monotonic() - self._drawn), 0.001), self.draw)
+    def _set_changed(self) -> None:
+        self._is_changed = True
 
     def _tick(self) -> None:
-        if time.monotonic() - self._drawn >= 0.9 * self._interval:
+        if self._is_changed or time.monotonic() - self._drawn >= self._interval:
             self.draw()
+
+    def draw(self) -> None:
+        """Draw what changed."""
+        if not self._tabs.tab_count:  # not yet, or no longer shown
+            return
+        self._drawn, self._is_changed = time.monotonic(), False
+        model, view, (width, height) = self._session.update(), self._view, self.size
+        if width < MIN_WIDTH or height < MIN_HEIGHT:
+            self._header.show([line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")])
+            return
+        gpus = shown_gpus(model, view)
+        current = None if VIEWS[view.view].is_list else view.current(gpus)
+        self._header.show(body(lambda: header(model, view, gpus, width, _more(model, current)), width))
+        self._tabs.active = view.view
+        has_rows = view.view == "fleet" and not has_cards(view, gpus, width, height - BARS)
+        is_beside = view.view == "focus" and has_mini_fleet(gpus, width)
+        self._table.display = has_rows or is_beside
+        self._scroll.display = not has_rows
+        if self._table.display:
+            columns = gpu_columns(model, MINI_FLEET_WIDTH if is_beside else width - 2)
+            self._table.styles.width = MINI_FLEET_WIDTH + 3 if is_beside else "1fr"
+            self._table.show(columns, gpus, view.place(gpus))
+        if is_beside and current is not None:
+            self._body.show(body(lambda: gpu_lines(current, width - MINI_FLEET_WIDTH - 4), width))
+        elif not has_rows:
+            room = width if view.view in ("fleet", "plot") else width - 1  # for the scroll bar
+            self._body.show(body(lambda: VIEWS[view.view].draw(model, view, gpus, room, height - BARS), width))
+        if view.view == "fleet" and view.selected != self._selected:
+            self._selected, row = view.selected, view.place(gpus) // card_columns(gpus, width)
+            self._scroll.scroll_to_region(Region(0, row * CARD_HEIGHT, width, CARD_HEIGHT), animate=False)
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
         self.draw()
 
-    def on_key(self, event: events.Key) -> None:
-        """Handle a key."""
-        event.stop()
-        event.prevent_default()
-        if self._command.press(event.key, event.character, self.size.height):
-            self.exit()
-        else:
-            self.draw()
-
     def on_click(self, event: events.Click) -> None:
-        """Select a GPU, or open the selected one."""
-        if key := self.view.frame.gpu_at(event.screen_x, event.screen_y):
-            self._command.click(key)
+        """Open a view, select a GPU, or open the selected one."""
+        if isinstance(event.widget, Tab) and event.widget.id:
+            self.action_open(event.widget.id)
+        elif key := event.style.meta.get("gpu"):
+            self._session.click(key)
             self.draw()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll."""
-        self._command.press("down", None, self.size.height)
+    def action_open(self, view: str) -> None:
+        """Show a view from its beginning."""
+        self._session.open(view)
+        self._scroll.scroll_home(animate=False)
         self.draw()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll back."""
-        self._command.press("up", None, self.size.height)
+    def action_enter(self) -> None:
+        """Open the selected GPU."""
+        if self._view.view in ("fleet", "plot"):
+            self.action_open("focus")
+
+    def action_leave(self) -> None:
+        """Close the prompt, or leave the view or the program."""
+        if self._prompt.display:
+            self._close_prompt()
+        elif self._session.back():
+            self.exit()
         self.draw()
 
+    def action_next(self, name: str) -> None:
+        """Change the order or the layout of GPUs, or pause."""
+        values = CHOICES[name]
+        setattr(self._view, name, values[(values.index(getattr(self._view, name)) + 1) % len(values)])
+        self.draw()
 
-def _style(paint: Paint) -> Style:
-    colour = paint.colour
-    if colour and not colour.startswith("#"):
-        colour = f"color({colour})"
-    return Style(color=colour or None, bold=paint.bold or None, dim=paint.dim or None, reverse=paint.reverse or None)
+    def action_zoom(self, steps: int) -> None:
+        """Show a longer or shorter time."""
+        nearest = min(range(len(WINDOWS)), key=lambda at: abs(WINDOWS[at] - self._view.window))
+        self._view.window = WINDOWS[max(0, min(nearest + steps, len(WINDOWS) - 1))]
+        self.draw()
+
+    def action_step(self, count: int) -> None:
+        """Select another GPU."""
+        self._session.step(count)
+        self.draw()
+
+    def action_move(self, count: int) -> None:
+        """Select another GPU or change, or scroll."""
+        if not VIEWS[self._view.view].is_list:
+            self._session.step(count)
+        elif self._view.view == "events":
+            self._view.event = max(self._view.event + count, 0)
+        else:
+            self._scroll.scroll_relative(y=count, animate=False)
+        self.draw()
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        if self._view.view in ("fleet", "plot"):
+            self.action_step(pages * max(self.size.height // 4, 1))
+        elif self._view.view == "focus":
+            self._scroll.scroll_relative(y=pages * (self.size.height - BARS - 1), animate=False)
+        else:
+            self.action_move(pages * max(self.size.height - BARS - 1, 1))
+
+    def action_prompt(self, kind: str) -> None:
+        """Ask for a command or a filter."""
+        self._prompt.value = kind + self._view.filter * (kind == "/")
+        self._prompt.cursor_position = len(self._prompt.value)
+        self._prompt.display, self.query_one(Footer).display = True, False
+        self.set_focus(self._prompt)
+
+    def on_key(self, event: events.Key) -> None:
+        """Add what was typed before the prompt had the focus."""
+        if self._prompt.display and event.character is not None and event.is_printable:
+            event.prevent_default()
+            self._prompt.insert_text_at_cursor(event.character)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Close a prompt of which nothing is left."""
+        if not event.value:
+            self._close_prompt()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Run a command, or set the filter."""
+        self._close_prompt()
+        try:
+            if event.value.startswith("/"):
+                self._session.set_filter(event.value[1:])
+            elif self._session.run(event.value.removeprefix(":")):
+                self.exit()
+        except WrongCommand as error:
+            self.notify(str(error), severity="warning", markup=False)
+        self.draw()
+
+    def _close_prompt(self) -> None:
+        self._prompt.display, self.query_one(Footer).display = False, True
+        self.set_focus(None)
+
+
+def _more(model: Model, selected: GpuRow | None) -> list[tuple[int, Text]]:
+    """Return what the header of the program has in addition to that of one frame, with importances."""
+    sources = [source for daemon in model.daemons for source in daemon.sources]
+    kinds = dict.fromkeys(f"{source['kind']} {duration(source['interval_seconds'])}" for source in sources)
+    return [
+        (3, line((", ".join(kinds), "dim"))),
+        (4, line((time.strftime("%H:%M:%S", time.localtime(model.time)), "dim"))),
+        *([] if selected is None else [(9, line((f"[GPU {selected.name}]", "key")))]),
+    ]

@@ -9,13 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from pulsed.apps.daemon_client import RequestRefused, with_all_running
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Document, Gpu
+from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu
 from pulsed.printable import clean, cleaned
 
 SLOW_SECONDS = 5.0
@@ -79,7 +78,6 @@ class Feed:
         self._wanted = Wanted()
         self._due: dict[str, float] = {}
         self._wake, self._is_over = threading.Event(), False
-        self._history_read: HistoryWanted | None = None
         self._failures = 0
 
     def start(self, changed: Callable[[], None]) -> None:
@@ -168,19 +166,8 @@ class Feed:
             kept = frozenset(_read(client, "/config")["history"]["fields"])
             self.answers = replace(self.answers, kept_fields=kept)
         fields = tuple(name for name in wanted.fields if name in self.answers.kept_fields)
-        if not fields:
-            self.answers = replace(self.answers, history=None)
-            return
-        request, before, document = wanted._replace(fields=fields), self.answers.history, None
-        if before is not None and self._history_read == request:
-            seconds, points = newest_points(before)
-            document = with_newest(
-                before, _read(client, _history_path(request._replace(seconds=seconds, points=points)))
-            )
-        if document is None:
-            document = _read(client, _history_path(request))
-        self._history_read = request
-        self.answers = replace(self.answers, history=document)
+        history = _read(client, _history_path(wanted._replace(fields=fields))) if fields else None
+        self.answers = replace(self.answers, history=history)
 
     def _is_due(self, name: str, pause: float, now: float) -> bool:
         """Return whether a request is due, and set when the next one is."""
@@ -215,51 +202,3 @@ def _history_path(wanted: HistoryWanted) -> str:
         **({"node": next(iter(nodes))} if len(nodes) == 1 else {}),
     }
     return f"/history?{urlencode(query, safe=',')}"
-
-
-NEWEST = 6
-"""Points that are read again: those that were not complete, and some that came in late."""
-
-COVERED_INTERVALS = 3
-"""Intervals that a sample covers at most: what the first points of a request lack of their past."""
-
-
-def newest_points(history: Document) -> tuple[float, int]:
-    """Return length in seconds and number of points of the request for the newest points of a history."""
-    count = NEWEST + _margin(history)
-    return count * history["step_seconds"], count
-
-
-def with_newest(history: Document, newest: Document) -> Document | None:
-    """Return a history moved on to its newest points; None if they do not follow it, or are of other GPUs."""
-    step, times, margin = history["step_seconds"], history["time"], _margin(history)
-    new_times = newest["time"][margin:]
-    begin = new_times[0]
-    kept = sum(time < begin - step / 2 for time in times)
-    is_next = newest["step_seconds"] == step and kept > 0 and begin - times[kept - 1] < 1.5 * step
-    if not is_next or _names(history) != _names(newest):
-        return None
-    size = len(times)
-
-    def moved(old: Any, new: Any) -> Any:
-        """Return a column, or each of the columns of a number, with the new points at its end."""
-        if isinstance(new, dict):
-            return {name: moved(old[name], values) for name, values in new.items()}
-        return [*old[:kept], *new[margin:]][-size:]
-
-    gpus = [
-        {**new, "fields": {name: moved(old["fields"][name], values) for name, values in new["fields"].items()}}
-        for old, new in zip(history["gpus"], newest["gpus"], strict=True)
-    ]
-    return {**history, "time": [*times[:kept], *new_times][-size:], "gpus": gpus}
-
-
-def _margin(history: Document) -> int:
-    """Return how many of the first points of a request may be incomplete."""
-    interval: float = max((gpu["interval_seconds"] for gpu in history["gpus"]), default=0.0)
-    step: float = history["step_seconds"]
-    return ceil(COVERED_INTERVALS * interval / step) + 1
-
-
-def _names(history: Document) -> list[tuple[str, str, str | None, tuple[str, ...]]]:
-    return [(gpu["node"], gpu["gpu"], gpu["mig_id"], tuple(gpu["fields"])) for gpu in history["gpus"]]

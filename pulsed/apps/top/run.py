@@ -22,8 +22,8 @@ from pulsed.cli.arguments import load_config
 from pulsed.cli.options import DEFAULT_URL
 from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import PulsedError, UsageError
-from pulsed.present.terminal.line import Theme
-from pulsed.present.terminal.screen import VIEWS
+from pulsed.present.terminal.frame import VIEWS
+from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import ViewState
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The feeds and the view together: what the program around them, interactive or not, has in common."""
+"""The feeds and the view together: what keys and commands change, and one frame for a pipe."""
 
 from __future__ import annotations
 
@@ -12,21 +12,28 @@ from pulsed.apps.top.feed import Feed, HistoryWanted, Wanted
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.charts import PLOT_FIELDS
 from pulsed.present.terminal.focus import HISTORY_FIELDS
-from pulsed.present.terminal.line import Line, Theme, ascii_line, escape_codes, palette
+from pulsed.present.terminal.frame import VIEWS, printed
 from pulsed.present.terminal.model import Gpu, GpuRow, Model, model_of
-from pulsed.present.terminal.screen import render
-from pulsed.present.terminal.view_state import ViewState
+from pulsed.present.terminal.text import Theme
+from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
 POINTS = 240
 PLOTTED_GPUS = 64
 """GPUs of one daemon at most whose history is drawn: more lines are no picture."""
 
 ROUNDS = 2
-"""Requests at most of each daemon for one frame: the second has what the view needs beside the first."""
+"""Requests at most of each daemon for one frame: the second has what the view needs in addition to the first."""
+
+COMMANDS = ("focus", "sort", "filter", "q", "quit", "exit", *(view for view in VIEWS if view != "focus"))
+"""Names of commands; a beginning that only one of them has is enough."""
 
 
 class NothingAnswered(PulsedError):
     """None of the daemons has answered."""
+
+
+class WrongCommand(ValueError):
+    """A command, GPU, order or filter that does not exist."""
 
 
 class TopSession:
@@ -36,45 +43,125 @@ class TopSession:
         feeds: of the daemons.
         view: what is shown.
         gpu: name of the GPU to select as soon as it is there.
+
+    Attributes:
+        model: what was read last; while paused, that moment.
     """
 
     def __init__(self, feeds: Sequence[Feed], view: ViewState, gpu: str = "") -> None:
-        self.feeds, self.view = feeds, view
+        self.feeds, self.view, self.model = feeds, view, Model(0.0)
         self._gpu = gpu
-        self._cost = OwnCost()
-        self._frozen: Model | None = None
+        self._measured, self._share = (time.monotonic(), time.process_time()), 0.0
 
-    def model(self) -> Model:
-        """Return the model now; while paused the one at that moment."""
-        if self.view.paused and self._frozen is not None:
-            return self._frozen
-        answers = [feed.answers for feed in self.feeds]
-        model = model_of(answers, time.monotonic(), time.time(), self._cost.measure())
-        self._frozen = model if self.view.paused else None
-        return model
-
-    def request(self, model: Model) -> None:
-        """Select the GPU to open, and have the feeds read what the view needs."""
-        view = self.view
-        if self._gpu and (found := model.find(self._gpu)) is not None:
-            view.selected, self._gpu = found.key, ""
-        shown = view.shown(model)
-        current = view.current(shown)
+    def update(self) -> Model:
+        """Return the model now, and have the feeds read what the view needs."""
+        if not self.view.paused:
+            answers = [feed.answers for feed in self.feeds]
+            self.model = model_of(answers, time.monotonic(), time.time(), self._cost())
+        if self._gpu and (gpu := self.model.find(self._gpu)) is not None:
+            self.view.selected, self._gpu = gpu.key, ""
+        shown = self.view.shown(self.model)
+        current = self.view.current(shown)
         for number, feed in enumerate(self.feeds):
-            mine = [gpu for gpu in shown if gpu.source == number]
-            selected = current if current is not None and current.source == number else None
-            detail = Gpu(selected.node, selected.name) if selected is not None and view.view == "focus" else None
-            history = self._history(mine, detail, selected)
-            feed.want(Wanted(detail, history, view.view == "events", view.view == "job"))
+            feed.want(self._wanted([gpu for gpu in shown if gpu.source == number], current))
+        return self.model
 
-    def _history(self, mine: list[GpuRow], detail: Gpu | None, selected: GpuRow | None) -> HistoryWanted | None:
-        if detail is not None:
-            return HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), self.view.window, POINTS)
-        if self.view.view != "plot" or not mine:
-            return None
-        mine.sort(key=lambda gpu: gpu is not selected)
-        gpus = {Gpu(gpu.node, gpu.name) for gpu in mine[:PLOTTED_GPUS]}
-        return HistoryWanted(tuple(sorted(gpus)), PLOT_FIELDS, self.view.window, POINTS)
+    def _wanted(self, gpus: list[GpuRow], current: GpuRow | None) -> Wanted:
+        view, detail, history = self.view, None, None
+        if view.view == "focus" and current in gpus:
+            detail = Gpu(current.node, current.name)
+            history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window, POINTS)
+        if view.view == "plot" and gpus:
+            gpus.sort(key=lambda gpu: gpu is not current)
+            plotted = sorted({Gpu(gpu.node, gpu.name) for gpu in gpus[:PLOTTED_GPUS]})
+            history = HistoryWanted(tuple(plotted), PLOT_FIELDS, view.window, POINTS)
+        return Wanted(detail, history, view.view == "events", view.view == "job")
+
+    def _cost(self) -> tuple[float, int]:
+        """Return the share of a core that this process took over the last seconds, and its resident bytes."""
+        now, used = time.monotonic(), time.process_time()
+        elapsed = now - self._measured[0]
+        if elapsed >= 2.0:
+            self._share, self._measured = (used - self._measured[1]) / elapsed, (now, used)
+        try:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return self._share, int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return self._share, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def open(self, view: str) -> None:
+        """Show a view from its beginning."""
+        self.view.view, self.view.event = view, 0
+
+    def back(self) -> bool:
+        """Return to Fleet, or clear the filter there; return whether there was nothing left to leave."""
+        is_over = self.view.view == "fleet" and not self.view.filter
+        if self.view.view == "fleet":
+            self.view.filter = ""
+        self.open("fleet")
+        return is_over
+
+    def step(self, count: int) -> None:
+        """Select the GPU that many places further."""
+        if shown := self.view.shown(self.model):
+            place = self.view.place(shown) + count
+            self.view.selected = shown[max(0, min(place, len(shown) - 1))].key
+
+    def click(self, key: str) -> None:
+        """Select a GPU, or open it if it is the selected one."""
+        if key == self.view.selected:
+            self.open("focus")
+        self.view.selected = key
+
+    def set_filter(self, text: str) -> None:
+        """Set the filter.
+
+        Raises:
+            WrongCommand: it cannot be parsed.
+        """
+        if not VIEWS[self.view.view].is_list:
+            try:
+                gpu_filter(text)
+            except FilterError as error:
+                raise WrongCommand(f"filter: {error}") from None
+        self.view.filter, self.view.event = text.strip(), 0
+
+    def run(self, text: str) -> bool:
+        """Run a command without its colon; return whether the program ends.
+
+        Raises:
+            WrongCommand: it does not exist.
+        """
+        given, _, argument = text.strip().partition(" ")
+        found = [name for name in COMMANDS if name == given or (given and name.startswith(given))]
+        argument = argument.strip()
+        match given if given in COMMANDS else found[0] if len(found) == 1 else None:
+            case None:
+                if given:
+                    raise WrongCommand(f"there is no command {given!r}; ? lists all")
+            case "focus":
+                self._focus(argument)
+            case "sort":
+                if argument not in SORTS:
+                    raise WrongCommand(f"there is no order {argument!r}; there are {', '.join(SORTS)}")
+                self.view.sort = argument
+            case "filter":
+                self.set_filter(argument)
+            case "q" | "quit":
+                return self.back()
+            case "exit":
+                return True
+            case view:
+                self.open(view)
+        return False
+
+    def _focus(self, wanted: str) -> None:
+        if wanted:
+            gpu = self.model.find(wanted)
+            if gpu is None:
+                raise WrongCommand(f"there is no GPU {wanted!r}")
+            self.view.selected, self.view.filter = gpu.key, ""
+        self.open("focus")
 
     def print_once(self, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool) -> None:
         """Print one frame.
@@ -85,16 +172,10 @@ class TopSession:
         for _ in range(ROUNDS):
             for feed in self.feeds:
                 feed.poll()
-            self.request(self.model())
+            model = self.update()
         if all(feed.answers.summary is None for feed in self.feeds):
             raise NothingAnswered(self.feeds[0].answers.error)
-        model = self.model()
-        lines = render(model, self.view, width, height).lines[:-1]
-        while len(lines) > 1 and not lines[-1].text.strip():
-            del lines[-1]
-        paints = {name: escape_codes(paint) for name, paint in palette(theme).items()} if out.isatty() else {}
-        for each in lines:
-            out.write(painted(ascii_line(each) if ascii else each, paints).rstrip() + "\n")
+        out.write(printed(model, self.view, (width, height), theme, ascii=ascii, is_terminal=out.isatty()))
         if not model.gpus:
             errors = [source["error"] for daemon in model.daemons for source in daemon.sources if source["error"]]
             raise NothingAnswered(errors[0] if errors else "there is no GPU")
@@ -102,41 +183,12 @@ class TopSession:
     def wait_for_gpus(self, seconds: float) -> None:
         """Wait until an own source that has just been started has GPUs, or an error."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not _is_settled(self.model()):
+        while time.monotonic() < deadline and not _is_settled(self.update()):
             for feed in self.feeds:
                 feed.poll()
             time.sleep(0.1)
 
 
-def painted(line: Line, paints: dict[str, str]) -> str:
-    """Return a line with escape sequences for its styles."""
-    return "".join(f"\x1b[{codes}m{text}\x1b[0m" if (codes := paints.get(style, "")) else text for text, style in line)
-
-
 def _is_settled(model: Model) -> bool:
     errors = [source["error"] for daemon in model.daemons for source in daemon.sources]
     return bool(model.gpus) or any(errors) or any(daemon.error for daemon in model.daemons)
-
-
-class OwnCost:
-    """CPU and memory of this process, since the measurement before."""
-
-    def __init__(self) -> None:
-        self._before = time.monotonic(), time.process_time()
-        self._share = 0.0
-
-    def measure(self) -> tuple[float, int]:
-        """Return the share of a core over the last seconds, and resident bytes."""
-        now, used = time.monotonic(), time.process_time()
-        elapsed = now - self._before[0]
-        if elapsed >= 2.0:
-            self._share, self._before = (used - self._before[1]) / elapsed, (now, used)
-        return self._share, _resident_bytes()
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Sequence
+from itertools import groupby, zip_longest
 from math import isfinite
-from typing import NamedTuple, TypeVar
+from operator import itemgetter
+from typing import NamedTuple
 
-from pulsed.present.terminal.line import BRAILLE, Line, Segment, fitting, joined, left, line, styled
+from rich.text import Text
+
 from pulsed.present.terminal.model import GpuRow, Model, ratio, total
 from pulsed.present.terminal.numbers import Number, duration
+from pulsed.present.terminal.text import BRAILLE, fitting, fixed, line
 from pulsed.present.terminal.view_state import ViewState
-
-T = TypeVar("T")
-
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille character by row and column."""
 
 
-def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> list[Segment]:
+def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> Text:
     """Return a bar with brackets, `width` cells in all.
 
     It is solid up to `lower` and hatched from there to `upper`; without any number it is hatched all over. A known 0 is
@@ -28,7 +27,7 @@ def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Numbe
     """
     size = max(width - 2, 1)
     if lower is None:
-        return [Segment("["), Segment(("/ " * size)[:size], "stale"), Segment("]")]
+        return line("[", (("/ " * size)[:size], "stale"), "]")
     solid = _cells(lower, size)
     hatched = max(_cells(lower if upper is None else upper, size) - solid, 0)
     empty = ["·"] * (size - solid - hatched)
@@ -38,8 +37,7 @@ def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Numbe
             empty[place] = "|"
     if not solid and not hatched and lower == 0 and empty[0] == "·":
         empty[0] = "▏"
-    parts = (("[", ""), ("█" * solid, style), ("▒" * hatched, style), ("".join(empty), "dim"), ("]", ""))
-    return [Segment(*part) for part in parts]
+    return line("[", ("█" * solid + "▒" * hatched, style), ("".join(empty), "dim"), "]")
 
 
 def _cells(ratio: float, size: int) -> int:
@@ -49,34 +47,6 @@ def _cells(ratio: float, size: int) -> int:
     return min(max(round(ratio * size), 1), size)
 
 
-def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
-    """Return the values in at most `count` parts of about the same length, in their order."""
-    size = min(len(values), max(count, 0))
-    return [values[at * len(values) // size : (at + 1) * len(values) // size] for at in range(size)]
-
-
-def trend(values: Sequence[Number], width: int, top: float | None = None) -> str:
-    """Return values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
-
-    More values than `width` are means of several.
-
-    Args:
-        top: value of full height; None: the largest of the values.
-    """
-    shown = [_mean([value for value in part if value is not None]) for part in parts(values, width)]
-    full = top if top is not None else max((value for value in shown if value is not None), default=0.0)
-    return "".join(" " if value is None else _block(value, full) for value in shown).rjust(max(width, 0))
-
-
-def _mean(known: Sequence[float]) -> Number:
-    return sum(known) / len(known) if known else None
-
-
-def _block(value: float, full: float) -> str:
-    level = int(value / full * len(_LEVELS)) if full > 0 else 0
-    return _LEVELS[max(0, min(level, len(_LEVELS) - 1))]
-
-
 class Curve(NamedTuple):
     """Values from the oldest to the newest, None in gaps, and the style of their line."""
 
@@ -84,7 +54,7 @@ class Curve(NamedTuple):
     style: str
 
 
-def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[Line]:
+def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[Text]:
     """Return the curves in `width` x `height` cells, from 0 to `top`; a gap stays empty. Later curves are above."""
     bits = [[0] * width for _ in range(height)]
     styles = [[""] * width for _ in range(height)]
@@ -99,7 +69,12 @@ def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[
                 bits[dot // 4][x // 2] |= _DOTS[dot % 4][x % 2]
                 styles[dot // 4][x // 2] = curve.style
             before = y
-    return [_line(*row) for row in zip(bits, styles, strict=True)]
+    rows = ([*zip(*row, strict=True)] for row in zip(styles, bits, strict=True))
+    return [line(*((_dots(run), style) for style, run in groupby(row, itemgetter(0)))) for row in rows]
+
+
+def _dots(run: Iterable[tuple[str, int]]) -> str:
+    return "".join(chr(BRAILLE + dots) if dots else " " for _, dots in run)
 
 
 def _columns(values: Sequence[Number], count: int) -> list[Number]:
@@ -115,13 +90,6 @@ def _between(before: int, now: int) -> range:
     if before == now:
         return range(now, now + 1)
     return range(before + 1, now + 1) if before < now else range(now, before)
-
-
-def _line(row: Sequence[int], styles: Sequence[str]) -> Line:
-    runs = [at for at in range(len(row)) if not at or styles[at] != styles[at - 1]]
-    marks = [chr(BRAILLE + bits) if bits else " " for bits in row]
-    ends = [*runs[1:], len(row)]
-    return Line([Segment("".join(marks[at:end]), styles[at]) for at, end in zip(runs, ends, strict=True)])
 
 
 COLUMNS = 3
@@ -155,24 +123,24 @@ PLOTS: tuple[Plot, ...] = (
 PLOT_FIELDS: tuple[str, ...] = tuple(name for each in PLOTS for name in each.fields)
 
 
-def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
     """Return nine charts with a shared legend."""
     chart_width, chart_height = (width - 2) // COLUMNS, max((height - 1) // COLUMNS - 1, 1)
     selected = view.current(gpus)
-    lines: list[Line] = []
+    lines: list[Text] = []
     for row in range(0, len(PLOTS), COLUMNS):
         charts = [_chart(each, gpus, selected, chart_width, chart_height) for each in PLOTS[row : row + COLUMNS]]
-        lines += [joined(parts, " ") for parts in zip(*charts, strict=True)]
+        lines += [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
     return [*lines[: height - 1], _legend(model, gpus, selected, view, width)]
 
 
-def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Line]:
+def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Text]:
     curves = [Curve(_values(each, gpu), f"series{number}") for number, gpu in enumerate(gpus)]
     curves = [curve for curve in curves if any(value is not None for value in curve.values)]
     full = f"{each.title} 0..100 %"
-    title = styled(left(full if len(full) <= width else each.short, width), "title")
+    title = fixed((full if len(full) <= width else each.short, "title"), width)
     if not curves:
-        return [title, styled(left("no history", width), "dim"), *[line(" " * width)] * (height - 1)]
+        return [title, fixed(("no history", "dim"), width), *[line(" " * width)] * (height - 1)]
     if len(gpus) > COLOURS:
         chosen = [] if selected is None else [Curve(_values(each, selected), "select")]
         curves = [*_range([curve.values for curve in curves]), *chosen]
@@ -196,11 +164,11 @@ def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
     return [ratio(value, None if link is None else 2 * link) for value in values]
 
 
-def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, view: ViewState, width: int) -> Line:
+def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, view: ViewState, width: int) -> Text:
     if len(gpus) <= COLOURS:
-        items = [(5, styled(f"━ {model.label(gpu)}", f"series{number}")) for number, gpu in enumerate(gpus)]
+        items = [(5, line((f"━ {model.label(gpu)}", f"series{number}"))) for number, gpu in enumerate(gpus)]
     else:
-        items = [(5, styled(f"━ lowest and highest of {len(gpus)} GPUs", "dim"))]
+        items = [(5, line((f"━ lowest and highest of {len(gpus)} GPUs", "dim")))]
         if selected is not None:
-            items.append((6, styled(f"━ GPU {model.label(selected)}", "select")))
+            items.append((6, line((f"━ GPU {model.label(selected)}", "select"))))
     return fitting([*items, (9, line(f"last {duration(view.window)}"))], width)

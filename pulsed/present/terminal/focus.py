@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
-from pulsed.present.terminal.charts import bar, parts, trend
+from rich.text import Text
+
+from pulsed.present.terminal.cells import left, right
+from pulsed.present.terminal.charts import bar
 from pulsed.present.terminal.fleet import DRIVER, fleet
-from pulsed.present.terminal.line import Line, Segment, joined, left, line, right, styled, wrapped
 from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
-from pulsed.present.terminal.numbers import Number, duration, field_text_with_unit, metric, percent, rate, whole
+from pulsed.present.terminal.numbers import (
+    Number,
+    duration,
+    field_text_with_unit,
+    metric,
+    parts,
+    percent,
+    rate,
+    trend,
+    whole,
+)
+from pulsed.present.terminal.text import fixed, line, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (
     BOTTLENECK_MARKS,
@@ -96,32 +110,38 @@ _VARIABLES = {
 """Variables of the rules of classes."""
 
 
-def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
-    """Return the selected GPU, from `view.scroll` on."""
+def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return the selected GPU, beside the others where there is room."""
     gpu = view.current(gpus)
     if gpu is None:
-        return [styled("no GPU", "dim")]
-    if width >= MINI_FLEET_FROM and len(gpus) > 1:
-        blank = [Line()] * height
-        beside = [*fleet(model, view, gpus, MINI_FLEET_WIDTH, height).lines, *blank][:height]
-        lines = [*view.scrolled(list(_lines(gpu, width - MINI_FLEET_WIDTH - 3)), height), *blank][:height]
-        return [
-            joined([one.fitted(MINI_FLEET_WIDTH), styled(" │ ", "dim"), other])
-            for one, other in zip(beside, lines, strict=True)
-        ]
-    return view.scrolled(list(_lines(gpu, width)), height)
+        return [line(("no GPU", "dim"))]
+    if not has_mini_fleet(gpus, width):
+        return gpu_lines(gpu, width)
+    others = fleet(model, view, gpus, MINI_FLEET_WIDTH, height)
+    pairs = zip_longest(others, gpu_lines(gpu, width - MINI_FLEET_WIDTH - 3), fillvalue=line())
+    return [line(fixed(other, MINI_FLEET_WIDTH), (" │ ", "dim"), one) for other, one in pairs]
 
 
-def _lines(gpu: GpuRow, width: int) -> Iterator[Line]:
+def has_mini_fleet(gpus: Sequence[GpuRow], width: int) -> bool:
+    """Return whether all GPUs are beside the selected one."""
+    return width >= MINI_FLEET_FROM and len(gpus) > 1
+
+
+def gpu_lines(gpu: GpuRow, width: int) -> list[Text]:
+    """Return everything about a GPU."""
+    return list(_lines(gpu, width))
+
+
+def _lines(gpu: GpuRow, width: int) -> Iterator[Text]:
     title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
-    yield joined([styled(title, "title"), line(health_words(gpu)), line(f"RU {real_words(gpu)}")], "   ")
+    yield line((title, "title"), ("   ", "dim"), health_words(gpu), ("   ", "dim"), f"RU {real_words(gpu)}")
     yield class_words(gpu)
     if not gpu.stale:
         for reason in class_reasons(gpu.class_reason):
             yield from wrapped(reason, width, "  ")
     yield from _missing_and_limit(gpu.detail, width)
     if gpu.use == "held" and gpu.class_age is not None:
-        yield styled(f"idle but held for {duration(gpu.class_age)}", "warn")
+        yield line((f"idle but held for {duration(gpu.class_age)}", "warn"))
     yield from _health(gpu.detail, width)
     yield from _table(gpu, width)
     yield from _class_strip(gpu, width)
@@ -164,7 +184,7 @@ def _input(name: str, quantity: Document) -> str:
     return f"{name} (DCGM field {fields[0]['id']})" if fields else name
 
 
-def _missing_and_limit(detail: Document, width: int) -> Iterator[Line]:
+def _missing_and_limit(detail: Document, width: int) -> Iterator[Text]:
     if missing := detail.get("real_utilization", {}).get("missing_inputs"):
         yield from wrapped(f"missing: {', '.join(missing)}; `pulsed doctor` lists how to supply them", width, "  ")
     saturation = detail.get("saturation", {})
@@ -173,7 +193,7 @@ def _missing_and_limit(detail: Document, width: int) -> Iterator[Line]:
         yield line(f"  limited by {saturation['limiting_resource']}: {', '.join(shares)}")
 
 
-def _health(detail: Document, width: int) -> Iterator[Line]:
+def _health(detail: Document, width: int) -> Iterator[Text]:
     checks = detail.get("health", {}).get("checks", [])
     for check in sorted(checks, key=lambda each: HEALTH_ORDER.index(each["state"])):
         if check["state"] in ("ok", "unknown"):
@@ -182,19 +202,18 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
                              for name, value in check["evidence"].items())  # fmt: skip
         since = "" if check["since"] is None else f" since {_date(check['since'])}"
-        for each in wrapped(f"{check['state'].upper()} {check['message']}{since}", width, ""):
-            yield each.styled(check["state"])
-        yield styled(f"  evidence: {evidence}", "dim")
+        yield from wrapped(f"{check['state'].upper()} {check['message']}{since}", width, "", check["state"])
+        yield line((f"  evidence: {evidence}", "dim"))
         yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
     if unknown := sum(check["state"] == "unknown" for check in checks):
-        yield styled(f"  {unknown} of {len(checks)} checks are unknown: they have no data", "dim")
+        yield line((f"  {unknown} of {len(checks)} checks are unknown: they have no data", "dim"))
 
 
 def _date(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def _table(gpu: GpuRow, width: int) -> Iterator[Line]:
+def _table(gpu: GpuRow, width: int) -> Iterator[Text]:
     name_width, now_width = (26, 11) if width >= 70 else (18, 10)
     bar_width = 18 if width >= 90 else 10 if width >= 60 else 0
     trend_width = max(width - name_width - now_width - bar_width - 3, 0)
@@ -202,7 +221,7 @@ def _table(gpu: GpuRow, width: int) -> Iterator[Line]:
     span = f" of {duration(times[-1] - times[0])}" if times else ""
     for group, metrics in GROUPS.items():
         max_title = left("of max" if bar_width else "", bar_width)
-        yield styled(f"{left(group, name_width)} {right('now', now_width)} {max_title} trend{span}", "title")
+        yield line((f"{left(group, name_width)} {right('now', now_width)} {max_title} trend{span}", "title"))
         for each in metrics:
             value, top = _value(gpu, each.field), _top(gpu, each.top)
             past = gpu.history.fields.get(each.field, ())
@@ -210,7 +229,7 @@ def _table(gpu: GpuRow, width: int) -> Iterator[Line]:
                 continue
             now = f"{left(each.title, name_width)} {right(field_text_with_unit(each.field, value), now_width)} "
             style = bottleneck_style(gpu) if each.field == "real_utilization_ratio" else ""
-            yield line(now, *_bar(gpu, each, value, top, bar_width), " ", Segment(trend(past, trend_width, top), style))
+            yield line(now, _bar(gpu, each, value, top, bar_width), " ", (trend(past, trend_width, top), style))
     yield line(f"{left('PCIe replays', name_width)} {right(rate(gpu.replays_per_second), now_width)} /s")
 
 
@@ -230,62 +249,62 @@ def _top(gpu: GpuRow, top: str | float | None) -> Number:
     return gpu.last(top) if top in DERIVED else _metric(gpu.detail, top)
 
 
-def _bar(gpu: GpuRow, each: Metric, value: Number, top: Number, width: int) -> list[Segment]:
+def _bar(gpu: GpuRow, each: Metric, value: Number, top: Number, width: int) -> Text:
     if not width or top is None:
-        return [Segment(" " * width)]
+        return line(" " * width)
     if each.field == "real_utilization_ratio":
         return bar(width, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER))
     return bar(width, "", ratio(value, top))
 
 
-def _class_strip(gpu: GpuRow, width: int) -> Iterator[Line]:
+def _class_strip(gpu: GpuRow, width: int) -> Iterator[Text]:
     """Yield the class of each point as its mark."""
     if not gpu.history.times:
         return
     times, classes = gpu.history.times, parts(gpu.history.fields.get("workload_class", ()), width)
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
-    yield line(Segment(f"class over the last {duration(times[-1] - times[0])}: ", "title"), Segment(legend, "dim"))
-    yield Line([_class_mark(Counter(part).most_common(1)[0][0]) for part in classes])
+    yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
+    yield line(*(_class_mark(Counter(part).most_common(1)[0][0]) for part in classes))
 
 
-def _class_mark(workload: str | None) -> Segment:
+def _class_mark(workload: str | None) -> tuple[str, str]:
     """Return the mark of a class; a space for a gap."""
     if workload is None:
-        return Segment(" ")
+        return " ", ""
     bottleneck = BOTTLENECKS.get(workload, "unknown")
-    return Segment(BOTTLENECK_MARKS.get(bottleneck, "?"), bottleneck)
+    return BOTTLENECK_MARKS.get(bottleneck, "?"), bottleneck
 
 
-def _accounting(detail: Document) -> Iterator[Line]:
+def _accounting(detail: Document) -> Iterator[Text]:
     account = detail.get("accounting")
     if not account or account["since"] is None:
         return
     counters = account["counters"]
     seconds, joules = counters["workload_class_seconds"], counters["class_energy_joules"]
     observed = counters["observed_seconds"] or 0.0
-    yield styled(f"Accounting since {_date(account['since'])}: observed {duration(observed)}", "title")
+    yield line((f"Accounting since {_date(account['since'])}: observed {duration(observed)}", "title"))
     for name in sorted(seconds, key=lambda each: -seconds[each]):
         energy = metric(joules[name] / 3600, "Wh") if name in joules else "--"
         share = percent(ratio(seconds[name], observed))
         numbers = f"{right(duration(seconds[name]), 7)} {right(share, 4)} % {right(energy, 10)}"
-        yield styled(f"  {left(words(name), 24)} {numbers}", BOTTLENECKS.get(name, "unknown"))
+        yield line((f"  {left(words(name), 24)} {numbers}", BOTTLENECKS.get(name, "unknown")))
     if idle := counters["idle_seconds"]:
         yield line("  idle: " + ", ".join(f"{kind} {duration(value)}" for kind, value in idle.items()))
 
 
-def _owners(detail: Document) -> Iterator[Line]:
+def _owners(detail: Document) -> Iterator[Text]:
     attribution = detail.get("attribution")
     if attribution is None:
         return
     if not attribution["owners"]:
-        yield line(Segment("Owners ", "title"), "none" if attribution["known"] else "not known")
+        yield line(("Owners ", "title"), "none" if attribution["known"] else "not known")
     for owner in attribution["owners"]:
         names = ("user", "account", "partition", "namespace", "name", "container", "workload")
         known = [f"{name} {owner[name]}" for name in names if owner.get(name)]
-        yield line(Segment("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
+        yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
 
 
-def _identity(gpu: GpuRow) -> Iterator[Line]:
+def _identity(gpu: GpuRow) -> Iterator[Text]:
     def number(name: str) -> str:
         return whole(_metric(gpu.detail, name))
 
@@ -298,5 +317,5 @@ def _identity(gpu: GpuRow) -> Iterator[Line]:
         "weights": str(gpu.detail.get("real_utilization", {}).get("preset", "--")),
         "sample": f"{duration(gpu.age)} old",
     }
-    yield line(Segment("UUID ", "title"), gpu.uuid or "--")
-    yield joined([line(Segment(f"{name} ", "title"), text) for name, text in facts.items()], "   ")
+    yield line(("UUID ", "title"), gpu.uuid or "--")
+    yield line(Text("   ").join(line((f"{name} ", "title"), text) for name, text in facts.items()))

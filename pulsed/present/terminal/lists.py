@@ -7,23 +7,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.present.terminal.line import (
-    ELLIPSIS,
-    Line,
-    Segment,
+from rich.text import Text
+
+from pulsed.present.terminal.cells import ELLIPSIS, left
+from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
+from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
+from pulsed.present.terminal.text import (
     TableColumn,
     distinguished,
     fitting_columns,
-    left,
+    fixed,
     line,
-    named_columns,
     row_line,
-    styled,
-    title_line,
+    titles,
     wrapped,
 )
-from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
-from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import HEALTH_MARKS, bottleneck_style, real_words, words
 
@@ -66,11 +64,11 @@ def _energy(row: JobGpu) -> str:
 
 
 COLUMNS: tuple[TableColumn[JobGpu], ...] = (
-    TableColumn("OWNER", 16, 12, _owner, left, 40, is_name=True),
-    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", left),
+    TableColumn("OWNER", 16, 12, _owner, "left", 40, is_name=True),
+    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", "left"),
     TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
-    TableColumn("*STATUS", 22, 8, _status, left),
+    TableColumn("*STATUS", 22, 8, _status, "left"),
     TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
     TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
     TableColumn("*RU %", 9, 10, lambda row: "--" if row.gpu is None else real_words(row.gpu).replace(" %", "")),
@@ -81,11 +79,11 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 )
 
 
-def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
-    """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
+def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return owners that have a GPU; `view.filter` is looked for in their rows."""
     held = _held(model)
-    columns = named_columns(fitting_columns(COLUMNS, width), [row for rows in held.values() for row in rows])
-    rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.text.lower()]
+    columns = fitting_columns(COLUMNS, [row for rows in held.values() for row in rows], width)
+    rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.plain.lower()]
     count = sum(len(daemon.jobs) for daemon in model.daemons)
     owners = "1 owner" if count == 1 else f"{count} owners"
     note = f"{owners}. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
@@ -93,7 +91,7 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
         note += " Processes: attribution.processes of the daemon."
-    return [title_line(columns), *view.scrolled(rows, max(height - 2, 0)), styled(note, "dim")][:height]
+    return [row_line(titles(columns)), *rows, line((note, "dim"))]
 
 
 def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
@@ -114,16 +112,16 @@ def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
 
 def _rows(
     model: Model, held: Mapping[tuple[int, int], Sequence[JobGpu]], columns: Sequence[TableColumn[JobGpu]]
-) -> Iterator[Line]:
+) -> Iterator[Text]:
     for (source, number), rows in held.items():
-        yield from (row_line(columns, row).styled(_style(row.gpu)) for row in rows)
+        yield from (line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows)
         daemon = model.daemons[source]
         owner = daemon.jobs[number]["owner"]
         yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
     for daemon in model.daemons:
         others = [each for each in daemon.processes or () if each["gpus"] and not _has_owner(each, daemon)]
         if others:
-            yield styled("processes without a known owner", "title")
+            yield line(("processes without a known owner", "title"))
         yield from map(_process, others)
 
 
@@ -144,7 +142,7 @@ def _has_owner(process: Document, daemon: Answers) -> bool:
     return any(_is_of(process, job["owner"]) for job in daemon.jobs)
 
 
-def _process(process: Document) -> Line:
+def _process(process: Document) -> Text:
     gpus = [
         f"GPU {gpu_name(use['gpu'], use['mig_id'])} {gibibytes(use['memory_bytes'])} GiB"
         f" SM {percent(use['sm_utilization_ratio'])} %"
@@ -152,7 +150,7 @@ def _process(process: Document) -> Line:
     ]
     host = f"host {gibibytes(process['memory_bytes'])} GiB"
     parts = [f"pid {process['pid']}", process["user"] or "--", *gpus, host, process["command"] or "--"]
-    return styled("  " + "  ".join(parts), "dim")
+    return line(("  " + "  ".join(parts), "dim"))
 
 
 _HELP = f"""\
@@ -180,34 +178,34 @@ Marks
 """
 
 
-def help_text(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
-    """Return keys, commands, filters and marks, from `view.scroll` on."""
-    lines = [styled(row, "" if row.startswith(" ") else "title") for row in _HELP.splitlines()]
-    return view.scrolled([*lines, *_own_cost(model)], height)
+def help_text(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return keys, commands, filters and marks."""
+    lines = [line((row, "" if row.startswith(" ") else "title")) for row in _HELP.splitlines()]
+    return [*lines, *_own_cost(model)]
 
 
-def source_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
-    """Return daemons and their sources, from `view.scroll` on."""
+def source_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return daemons and their sources."""
     lines = [row for daemon in model.daemons for row in _daemon(daemon, model, width)]
-    return view.scrolled([*lines, *_own_cost(model)], height)
+    return [*lines, *_own_cost(model)]
 
 
-def _own_cost(model: Model) -> Iterator[Line]:
+def _own_cost(model: Model) -> Iterator[Text]:
     """Yield what this program costs, if it was measured."""
     if model.cost is not None:
         share, memory = model.cost
-        yield styled(f"pulsed top: {100 * share:.1f} % of a core, {memory / 2**20:.0f} MiB", "dim")
+        yield line((f"pulsed top: {100 * share:.1f} % of a core, {memory / 2**20:.0f} MiB", "dim"))
 
 
-def _daemon(daemon: Answers, model: Model, width: int) -> Iterator[Line]:
-    state = Segment("no answer", "crit") if model.is_lost(daemon) else Segment("answers", "ok")
+def _daemon(daemon: Answers, model: Model, width: int) -> Iterator[Text]:
+    state = ("no answer", "crit") if model.is_lost(daemon) else ("answers", "ok")
     version = f"  pulsed {daemon.version}" if daemon.version else ""
-    yield line(Segment(daemon.label, "title"), f"  {daemon.node}{version}  ", state)
-    yield from (each.styled("crit") for each in wrapped(daemon.error, width, "  "))
+    yield line((daemon.label, "title"), f"  {daemon.node}{version}  ", state)
+    yield from wrapped(daemon.error, width, "  ", "crit")
     age = model.age(daemon)
     if age is not None:
         request = "" if daemon.seconds is None else f", request {1000 * daemon.seconds:.0f} ms"
-        yield styled(f"  last answer {duration(age)} ago{request}", "dim")
+        yield line((f"  last answer {duration(age)} ago{request}", "dim"))
     if (host := daemon.host) is not None:
         yield line(
             f"  host: CPU {percent(host['cpu_busy_ratio'])} % of {host['cpu_count'] or '--'} threads, load"
@@ -218,12 +216,12 @@ def _daemon(daemon: Answers, model: Model, width: int) -> Iterator[Line]:
         yield from _source(source, model.time, width)
 
 
-def _source(source: Document, now: float, width: int) -> Iterator[Line]:
-    mark = Segment("up  ", "ok") if source["up"] else Segment("DOWN", "crit")
+def _source(source: Document, now: float, width: int) -> Iterator[Text]:
+    mark = ("up  ", "ok") if source["up"] else ("DOWN", "crit")
     sample = source["last_sample_time"]
     age = "no sample yet" if sample is None else f"sample {duration(max(now - seconds_of(sample), 0.0))} old"
-    demo = Segment(" DEMO" if source["demo"] else "", "warn")
-    interval = Segment(f"  every {duration(source['interval_seconds'])}, {age}", "dim")
+    demo = (" DEMO" if source["demo"] else "", "warn")
+    interval = (f"  every {duration(source['interval_seconds'])}, {age}", "dim")
     yield line("  ", mark, f" {source['kind']} {source['target']}", demo, interval)
     yield from wrapped(source["error"] or "", width, "      ")
 
@@ -235,7 +233,7 @@ UNLISTED = ("workload_class", "owner")
 """Kinds that are counted; a start of many owners would bury an XID."""
 
 
-def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Line]:
+def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
     """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
     wanted = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]
@@ -245,14 +243,14 @@ def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, h
     events = [event for event in events if _is_news(event, checks)]
     listed = [event for event in events if wanted or event["event"] not in UNLISTED]
     rows = [(_row(event, with_node=model.has_several_nodes), event) for event in listed]
-    rows = [(row, event) for row, event in rows if wanted in row.text.lower()]
+    rows = [(row, event) for row, event in rows if wanted in row.plain.lower()]
     if not rows:
         nothing = "no change has this text" if wanted else "no changes so far"
-        return [_last_minutes(events, model.time), styled(nothing, "dim")]
-    (selected, event), *below = rows[max(min(view.scroll, len(rows) - 1), 0) :]
+        return [_last_minutes(events, model.time), line((nothing, "dim"))]
+    (selected, event), *below = rows[min(view.event, len(rows) - 1) :]
     details = wrapped(f"What to do: {event['remedy']}", width, "    ") if event.get("remedy") else ()
-    first = selected.fitted(width).styled("select")
-    return [_last_minutes(events, model.time), first, *details, *(row for row, _ in below)][:height]
+    first = fixed((selected.plain, "select"), width)
+    return [_last_minutes(events, model.time), first, *details, *(row for row, _ in below)]
 
 
 def _moment(event: Document) -> tuple[object, ...]:
@@ -268,25 +266,25 @@ def _is_news(event: Document, checks: Collection[tuple[object, ...]]) -> bool:
     return bool(event["check"]) or _moment(event) not in checks
 
 
-def _last_minutes(events: Sequence[Document], now: float) -> Line:
+def _last_minutes(events: Sequence[Document], now: float) -> Text:
     """Return the numbers of recent changes by kind."""
     recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
     text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
     hints = [f"/{kind}" for kind in ("class", "owner") if recent[kind]]
     text += f" ({' and '.join(hints)} list{'s' * (len(hints) == 1)} those)" if hints else ""
-    return styled(f"last {duration(RECENT_SECONDS)}: {text}", "title")
+    return line((f"last {duration(RECENT_SECONDS)}: {text}", "title"))
 
 
 def _kind(event: Document) -> str:
     return str(event["event"]).replace("workload_class", "class")
 
 
-def _row(event: Document, *, with_node: bool) -> Line:
+def _row(event: Document, *, with_node: bool) -> Text:
     clock = time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
     name = gpu_name(str(event["gpu"]), event["mig_id"])
     where = left(f"{event['node']}/{name}", 14) if with_node else left(name, 4)
     style, text = _described(event)
-    return line(Segment(f"{clock} ", "dim"), f"GPU {where} {left(_kind(event), 8)} ", Segment(text, style))
+    return line((f"{clock} ", "dim"), f"GPU {where} {left(_kind(event), 8)} ", (text, style))
 
 
 def _described(event: Document) -> tuple[str, str]:

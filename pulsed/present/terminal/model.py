@@ -31,6 +31,9 @@ _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563
 """PCIe: bytes per second of a lane in one direction, by generation (PCI-SIG)."""
 
 
+_IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
+
+
 class GpuHistory(NamedTuple):
     """The history of one GPU: by field the mean of each point, None in gaps; of states the state."""
 
@@ -262,47 +265,35 @@ def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tup
 
 
 def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuRow]:
-    if daemon.summary is None or daemon.arrived is None:
+    summary = daemon.summary
+    if summary is None or daemon.arrived is None:
         return []
-    summary, waited = daemon.summary, max(now - daemon.arrived, 0.0)
-    gpus, fields, time = summary["gpus"], summary["fields"], seconds_of(summary["time"])
-    size = len(gpus["gpu"])
-    nothing: list[Any] = [None] * size
-    replays = _replay_rates(summary, daemon.before) if daemon.before is not None else nothing
+    waited, time = max(now - daemon.arrived, 0.0), seconds_of(summary["time"])
+    is_silent = waited > LOST_SECONDS
+    nothing: list[Any] = [None] * len(summary["stale"])
     since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
-    histories = _histories(daemon.history)
-    is_silent, found = waited > LOST_SECONDS, []
-    for at, row in enumerate(zip(*fields.values(), strict=True) if fields else [()] * size):
-        values, stale, problem = dict(zip(fields, row, strict=True)), bool(summary["stale"][at]), problems[at] or ""
-        if is_silent:
-            stale, problem, values["health_state"] = True, "", "unknown"
-        node, gpu, uuid, mig_id, profile, model = (
-            gpus[name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
-        )
+    replays, histories = _replay_rates(summary, daemon.before) or nothing, _histories(daemon.history)
+    rows = []
+    for at, is_stale in enumerate(summary["stale"]):
+        values = {name: column[at] for name, column in summary["fields"].items()}
+        node, gpu, uuid, mig_id, profile, model = (summary["gpus"][name][at] or "" for name in _IDENTITY)
         path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
-        found.append(
-            GpuRow(
-                source,
-                node,
-                gpu,
-                uuid,
-                mig_id,
-                profile,
-                model.removeprefix("NVIDIA "),
-                values,
-                stale,
-                max(0.0, time - summary["sample_time"][at]) + waited,
-                None if owners is None else tuple(owners),
-                None if since[at] is None else max(wall_time - since[at], 0.0),
-                tuple(candidates[at] or ()),
-                problem,
-                None if stale else replays[at],
-                daemon.details.get(path, {}),
-                daemon.class_reasons.get(path, {}),
-                histories.get((node, gpu, mig_id), NO_HISTORY),
-            )
+        row = GpuRow(
+            *(source, node, gpu, uuid, mig_id, profile, model.removeprefix("NVIDIA ")),
+            values | {"health_state": "unknown"} if is_silent else values,
+            stale=is_stale or is_silent,
+            age=max(0.0, time - summary["sample_time"][at]) + waited,
+            owners=None if owners is None else tuple(owners),
+            class_age=None if since[at] is None else max(wall_time - since[at], 0.0),
+            candidates=tuple(candidates[at] or ()),
+            problem="" if is_silent else problems[at] or "",
+            replays_per_second=None if is_stale or is_silent else replays[at],
+            detail=daemon.details.get(path, {}),
+            class_reason=daemon.class_reasons.get(path, {}),
+            history=histories.get((node, gpu, mig_id), NO_HISTORY),
         )
-    return found
+        rows.append(row)
+    return rows
 
 
 def seconds_of(text: str) -> float:
@@ -310,14 +301,14 @@ def seconds_of(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def _replay_rates(summary: Document, before: Document) -> Sequence[Number]:
-    """Return the PCIe replays per second of each GPU since the sample before; None if it is the same sample."""
-    new, old = summary["fields"].get("pcie_replays_total"), before["fields"].get("pcie_replays_total")
-    if new is None or old is None or summary["roster"] != before["roster"]:
-        return [None] * len(summary["stale"])
+def _replay_rates(summary: Document, before: Document | None) -> Sequence[Number]:
+    """Return the PCIe replays per second of each GPU since the sample before; nothing for other GPUs."""
+    if before is None or summary["roster"] != before["roster"]:
+        return []
+    new, old = (each["fields"].get("pcie_replays_total") or [] for each in (summary, before))
     return [
         None if a is None or b is None or later <= earlier or a < b else (a - b) / (later - earlier)
-        for a, b, later, earlier in zip(new, old, summary["sample_time"], before["sample_time"], strict=True)
+        for a, b, later, earlier in zip(new, old, summary["sample_time"], before["sample_time"], strict=False)
     ]
 
 

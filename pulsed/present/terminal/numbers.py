@@ -1,12 +1,14 @@
-"""Numbers as short texts. A missing number is `--`, never 0."""
+"""Numbers as short texts, and many as blocks. A missing number is `--`, never 0."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import isfinite
+from typing import TypeVar
 
 Number = float | int | None
+T = TypeVar("T")
 
 MISSING = "--"
 
@@ -88,3 +90,34 @@ def field_text_with_unit(field: str, value: Number) -> str:
 @cache
 def _shown(field: str) -> tuple[Callable[[Number], str], str]:
     return next(shown for end, shown in _UNITS.items() if field.endswith(end))
+
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
+    """Return the values in at most `count` parts of about the same length, in their order."""
+    size = min(len(values), max(count, 0))
+    return [values[at * len(values) // size : (at + 1) * len(values) // size] for at in range(size)]
+
+
+def trend(values: Sequence[Number], width: int, top: float | None = None) -> str:
+    """Return values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
+
+    More values than `width` are means of several.
+
+    Args:
+        top: value of full height; None: the largest of the values.
+    """
+    shown = [_mean([value for value in part if value is not None]) for part in parts(values, width)]
+    full = top if top is not None else max((value for value in shown if value is not None), default=0.0)
+    return "".join(" " if value is None else _block(value, full) for value in shown).rjust(max(width, 0))
+
+
+def _mean(known: Sequence[float]) -> Number:
+    return sum(known) / len(known) if known else None
+
+
+def _block(value: float, full: float) -> str:
+    level = int(value / full * len(_LEVELS)) if full > 0 else 0
+    return _LEVELS[max(0, min(level, len(_LEVELS) - 1))]

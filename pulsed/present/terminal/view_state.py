@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from pulsed.present.terminal.line import Line
 from pulsed.present.terminal.model import GpuRow, Model
 from pulsed.present.terminal.numbers import MISSING
 
@@ -219,12 +218,10 @@ class ViewState:
     """Which view is shown, and how.
 
     Attributes:
-        view: a name in `screen.VIEWS`.
+        view: a name in `frame.VIEWS`.
         selected: key of the selected GPU; empty for the first.
         filter: as in `gpu_filter`.
-        scroll: lines or events that are scrolled off above.
-        prompt: the command or filter that is being entered, with its `:` or `/`; None for none.
-        message: in the last line until the next key.
+        event: index of the selected change.
         window: seconds of history.
     """
 
@@ -235,9 +232,7 @@ class ViewState:
     sort: str = "index"
     reverse: bool = False
     paused: bool = False
-    scroll: int = 0
-    prompt: str | None = None
-    message: str = ""
+    event: int = 0
     window: float = 600.0
     gpus: frozenset[str] = field(default_factory=frozenset)
 
@@ -256,11 +251,6 @@ class ViewState:
     def place(self, gpus: Sequence[GpuRow]) -> int:
         """Return the index of the selected GPU; 0 if it is not among them."""
         return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
-
-    def scrolled(self, lines: Sequence[Line], height: int) -> list[Line]:
-        """Return the lines in sight if `height` of them are; the last page is full."""
-        first = max(min(self.scroll, len(lines) - height), 0)
-        return list(lines[first : first + height])
 
     def _is_wanted(self, gpu: GpuRow) -> bool:
         return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))

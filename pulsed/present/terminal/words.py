@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.present.terminal.line import Line, Segment, line, styled
+from rich.text import Text
+
 from pulsed.present.terminal.model import GpuRow
 from pulsed.present.terminal.numbers import duration, percent, span
+from pulsed.present.terminal.text import line
 
 BOTTLENECKS: Mapping[str, str] = {
     "idle": "idle",
@@ -39,28 +41,28 @@ def bottleneck_style(gpu: GpuRow) -> str:
     return "stale" if gpu.stale else bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
 
 
-def class_words(gpu: GpuRow) -> Line:
+def class_words(gpu: GpuRow) -> Text:
     """Return mark and class of a GPU with its time; the candidates of an unknown one; the last class of a stale one."""
     workload = gpu.state("workload_class")
     if gpu.stale:
-        return styled("  " if workload == "unknown" else f"  was: {words(workload)}", "stale")
+        return line(("  " if workload == "unknown" else f"  was: {words(workload)}", "stale"))
     if workload == "unknown":
         names = " or ".join(map(words, gpu.candidates[:3])) or "unknown"
         more = f" or {len(gpu.candidates) - 3} more" if len(gpu.candidates) > 3 else ""
-        return styled(f"? {names}{more}", "unknown")
+        return line((f"? {names}{more}", "unknown"))
     since = "" if gpu.class_age is None else f"  {duration(gpu.class_age)}"
     mark = BOTTLENECK_MARKS.get(gpu.state("bottleneck"), "?")
-    return line(Segment(f"{mark} {words(workload)}", bottleneck_style(gpu)), Segment(since, "dim"))
+    return line((f"{mark} {words(workload)}", bottleneck_style(gpu)), (since, "dim"))
 
 
-def health_words(gpu: GpuRow) -> Segment:
-    """Return the health of a GPU in at most 10 cells; of a stale one its age, unless a check is raised."""
+def health_words(gpu: GpuRow) -> tuple[str, str]:
+    """Return the health of a GPU in at most 10 cells, with its style; the age of a stale one without a raised check."""
     if gpu.stale and gpu.health in ("unknown", "ok"):
-        return Segment(f"STALE {duration(gpu.age)}", "stale")
+        return f"STALE {duration(gpu.age)}", "stale"
     mark = HEALTH_MARKS.get(gpu.health)
     if mark is None:
-        return Segment("? unknown", "unknown")
-    return Segment(f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health)
+        return "? unknown", "unknown"
+    return f"{mark} {gpu.health.upper() if mark != ' ' else gpu.health}".strip(), gpu.health
 
 
 def real_words(gpu: GpuRow) -> str:

@@ -1,42 +1,32 @@
-"""Keys and commands."""
+"""Keys, in the program, and commands."""
 
 from __future__ import annotations
 
 import pytest
 
-from pulsed.apps.top.keys import KeyHandler
+from pulsed.apps.top.session import TopSession, WrongCommand
 from pulsed.present.terminal.view_state import ViewState
+from tests.apps.top.running_top import Running, running
 from tests.present.terminal.fleet_model import model
 
-NAMES = {":": "colon", "/": "slash", " ": "space", "+": "plus", "?": "question_mark"}
+NAMES = {":": "colon", "/": "slash", " ": "space", "+": "plus", "-": "minus", "?": "question_mark"}
 
 
 @pytest.fixture
-def keys() -> KeyHandler:
-    made = KeyHandler(ViewState())
+def session() -> TopSession:
+    made = TopSession([], ViewState())
     made.model = model()
     return made
 
 
-def typed(keys: KeyHandler, text: str) -> bool:
-    """Press the keys of a text, and Enter."""
-    for each in text:
-        keys.press(NAMES.get(each, each), each, 24)
-    return keys.press("enter", None, 24)
+def state(session: TopSession) -> tuple[str, str]:
+    gpu = session.view.current(session.view.shown(session.model))
+    return session.view.view, "" if gpu is None else gpu.name
 
 
-def pressed(keys: KeyHandler, names: str) -> bool:
-    """Press keys; return whether the last one ends the program."""
-    return [keys.press(NAMES.get(name, name), name if len(name) == 1 else None, 24) for name in names.split()][-1]
-
-
-def selected(keys: KeyHandler) -> str:
-    gpu = keys.view.current(keys.view.shown(keys.model))
-    return "" if gpu is None else gpu.name
-
-
-def state(keys: KeyHandler) -> tuple[str, str]:
-    return keys.view.view, selected(keys)
+async def pressed(top: Running, names: str) -> None:
+    await top.shows("GPUs 9")
+    await top.press(*(NAMES.get(name, name) for name in names.split()))
 
 
 @pytest.mark.parametrize(
@@ -60,108 +50,127 @@ def state(keys: KeyHandler) -> tuple[str, str]:
         ("tab", "fleet", "0"),
     ],
 )
-def test_a_key_selects_a_gpu_or_opens_a_view(keys: KeyHandler, names: str, view: str, gpu: str) -> None:
-    assert not pressed(keys, names)
-    assert state(keys) == (view, gpu)
+async def test_a_key_selects_a_gpu_or_opens_a_view(names: str, view: str, gpu: str) -> None:
+    async with running((120, 24)) as top:
+        await pressed(top, names)
+        assert (top.session.view.view, top.selected) == (view, gpu)
 
 
 @pytest.mark.parametrize(
     ("text", "view", "gpu"),
     [
-        (":focus 5", "focus", "5"),
-        (":focus GPU-node1-0003", "focus", "3"),
-        (":focus node1:3", "focus", "3"),
-        (":focus node1/3", "focus", "3"),
-        (":focus", "focus", "0"),
-        (":fo 2", "focus", "2"),
-        (":plot", "plot", "0"),
-        (":job", "job", "0"),
-        (":he", "help", "0"),
-        (":", "fleet", "0"),
+        ("focus 5", "focus", "5"),
+        ("focus GPU-node1-0003", "focus", "3"),
+        ("focus node1:3", "focus", "3"),
+        ("focus node1/3", "focus", "3"),
+        ("focus", "focus", "0"),
+        ("fo 2", "focus", "2"),
+        ("plot", "plot", "0"),
+        ("job", "job", "0"),
+        ("he", "help", "0"),
+        ("", "fleet", "0"),
     ],
 )
-def test_a_command_opens_a_view(keys: KeyHandler, text: str, view: str, gpu: str) -> None:
-    assert not typed(keys, text)
-    assert state(keys) == (view, gpu)
+def test_a_command_opens_a_view(session: TopSession, text: str, view: str, gpu: str) -> None:
+    assert not session.run(text)
+    assert state(session) == (view, gpu)
 
 
-@pytest.mark.parametrize("text", [":q", ":quit", ":qui"])
-def test_going_back_leads_to_fleet_and_then_ends(keys: KeyHandler, text: str) -> None:
-    keys.open("plot")
-    assert not typed(keys, text)
-    assert keys.view.view == "fleet"
-    assert typed(keys, text)
-    keys.open("plot")
-    assert typed(keys, ":exit")
-    assert not pressed(keys, "escape")
-    assert pressed(keys, "escape")
+@pytest.mark.parametrize("text", ["q", "quit", "qui"])
+def test_going_back_leads_to_fleet_and_then_ends(session: TopSession, text: str) -> None:
+    session.open("plot")
+    assert not session.run(text)
+    assert session.view.view == "fleet"
+    assert session.run(text)
+    session.open("plot")
+    assert session.run("exit")
+
+
+@pytest.mark.parametrize("names", ["2 escape escape", "4 q q", ": e x i t enter", "ctrl+c", ": ctrl+c"])
+async def test_keys_end_the_program(names: str) -> None:
+    async with running() as top:
+        await pressed(top, names)
+        assert not top.app.is_running
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (":focus 99", "there is no GPU '99'"),
-        (":wq", "there is no command 'wq'"),
-        (":f", "there is no command 'f'"),
-        (":sort mood", "there is no order 'mood'"),
-        ("/ru<", "a value after ru is missing"),
+        ("focus 99", "there is no GPU '99'"),
+        ("wq", "there is no command 'wq'"),
+        ("f", "there is no command 'f'"),
+        ("sort mood", "there is no order 'mood'"),
+        ("filter ru<", "a value after ru is missing"),
     ],
 )
-def test_a_wrong_command_is_a_message_until_the_next_key(keys: KeyHandler, text: str, message: str) -> None:
-    assert not typed(keys, text)
-    assert message in keys.view.message
-    pressed(keys, "j")
-    assert keys.view.message == ""
+def test_a_wrong_command_is_refused(session: TopSession, text: str, message: str) -> None:
+    with pytest.raises(WrongCommand, match=message):
+        session.run(text)
+
+
+async def test_a_wrong_command_is_a_message() -> None:
+    async with running() as top:
+        await pressed(top, ": w q enter")
+        await top.shows("there is no command 'wq'")
+        await pressed(top, "/ r u < enter")
+        await top.shows("a value after ru is missing")
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "gpus"),
+    ("names", "gpus"),
     [
-        ("/use=held | use=free", "tab", "3 4"),
-        ("/use=held", "escape", "0 1 2 3 4 5 6 7:3 8"),
-        (":sort ru", "tab", "0 2 8 5 3 4 1 6 7:3"),
-        (":sort ru", "r", "7:3 6 1 4 3 5 8 2 0"),
-        (":sort waste", "tab", "3 1 4 6 7:3 5 8 0 2"),
+        ("/ u s e = h e l d | u s e = f r e e enter", "3 4"),
+        ("/ u s e = h e l d enter escape", "0 1 2 3 4 5 6 7:3 8"),
+        (": s o r t space r u enter", "0 2 8 5 3 4 1 6 7:3"),
+        ("s r", "7:3 6 1 4 3 5 8 2 0"),
+        (": s o r t space w a s t e enter", "3 1 4 6 7:3 5 8 0 2"),
     ],
 )
-def test_filter_and_order(keys: KeyHandler, text: str, names: str, gpus: str) -> None:
-    typed(keys, text)
-    assert not pressed(keys, names)
-    assert " ".join(gpu.name for gpu in keys.view.shown(keys.model)) == gpus
+async def test_filter_and_order(names: str, gpus: str) -> None:
+    async with running() as top:
+        await pressed(top, names)
+        assert " ".join(gpu.name for gpu in top.session.view.shown(top.session.model)) == gpus
 
 
-def test_layout_pause_and_window_are_changed_by_a_key(keys: KeyHandler) -> None:
-    pressed(keys, "v space +")
-    assert (keys.view.layout, keys.view.paused, keys.view.window) == ("cards", True, 1800.0)
-    pressed(keys, "v v s minus minus")
-    assert (keys.view.layout, keys.view.sort, keys.view.window) == ("auto", "ru", 300.0)
+async def test_layout_pause_and_window_are_changed_by_a_key() -> None:
+    async with running() as top:
+        view = top.session.view
+        await pressed(top, "v space +")
+        assert (view.layout, view.paused, view.window) == ("cards", True, 1800.0)
+        await pressed(top, "v v s - -")
+        assert (view.layout, view.sort, view.window) == ("auto", "ru", 300.0)
 
 
 @pytest.mark.parametrize(
     ("names", "prompt"),
     [
         (": x escape", None),
+        (": x ctrl+u", None),
         (": x backspace q tab", ":q"),
         (": x backspace backspace", None),
         ("/ a", "/a"),
     ],
 )
-def test_a_prompt_can_be_edited_and_left(keys: KeyHandler, names: str, prompt: str | None) -> None:
-    pressed(keys, names)
-    assert keys.view.prompt == prompt
+async def test_a_prompt_can_be_edited_and_left(names: str, prompt: str | None) -> None:
+    async with running() as top:
+        await pressed(top, names)
+        assert ("? help" in top.lines[-1]) == (prompt is None)
+        assert prompt is None or top.lines[-1].startswith(prompt)
 
 
-@pytest.mark.parametrize(
-    ("names", "scroll"), [("5 j", 1), ("5 j pagedown", 20), ("5 j pagedown pageup k k", 0), ("2 pagedown", 19)]
-)
-def test_a_list_scrolls(keys: KeyHandler, names: str, scroll: int) -> None:
-    pressed(keys, names)
-    assert keys.view.scroll == scroll
+async def test_a_list_scrolls_and_changes_are_selected() -> None:
+    async with running((80, 14)) as top:
+        await pressed(top, "? pagedown")
+        await top.shows("temperatures GPU|memory")
+        await pressed(top, "pageup k")
+        await top.shows("Views")
+        await pressed(top, "5 j")
+        await top.shows("What to do: Reset the GPU")
 
 
-def test_a_click_selects_and_opens(keys: KeyHandler) -> None:
-    key = keys.model.gpus[4].key
-    keys.click(key)
-    assert state(keys) == ("fleet", "4")
-    keys.click(key)
-    assert keys.view.view == "focus"
+def test_a_click_selects_and_opens(session: TopSession) -> None:
+    key = session.model.gpus[4].key
+    session.click(key)
+    assert state(session) == ("fleet", "4")
+    session.click(key)
+    assert session.view.view == "focus"

@@ -26,7 +26,7 @@ OWNER: dict[str, Any] = {
 def rows(*events: dict[str, Any], text: str = "") -> list[str]:
     shown = model()
     shown = replace(shown, daemons=(replace(shown.daemons[0], events=events),))
-    return [each.text.rstrip() for each in changes(shown, ViewState(view="events", filter=text), shown.gpus, 120, 20)]
+    return [each.plain.rstrip() for each in changes(shown, ViewState(view="events", filter=text), shown.gpus, 120, 20)]
 
 
 def test_health_that_becomes_known_is_no_change() -> None:

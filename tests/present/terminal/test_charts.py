@@ -3,11 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.present.terminal.charts import Curve, bar, chart, trend
+from pulsed.present.terminal.charts import Curve, bar, chart
+from pulsed.present.terminal.numbers import trend
 
 
 def text(*values: float | None, width: int = 4, height: int = 1) -> str:
-    return "\n".join(each.text for each in chart([Curve(values, "series0")], width, height, 1.0))
+    return "\n".join(each.plain for each in chart([Curve(values, "series0")], width, height, 1.0))
 
 
 def test_a_chart_is_of_dots_and_a_gap_is_empty() -> None:
@@ -22,11 +23,11 @@ def test_a_chart_is_of_dots_and_a_gap_is_empty() -> None:
 @given(st.lists(st.none() | st.floats(allow_nan=False), max_size=40), st.integers(1, 20), st.integers(1, 6))
 def test_a_chart_has_its_size(values: list[float | None], width: int, height: int) -> None:
     lines = chart([Curve(values, "series0")], width, height, 1.0)
-    assert [each.width for each in lines] == [width] * height
+    assert [each.cell_len for each in lines] == [width] * height
 
 
 def bar_text(lower: float | None, upper: float | None = None, mark: float | None = None) -> str:
-    return "".join(segment.text for segment in bar(12, "compute", lower, upper, mark))
+    return bar(12, "compute", lower, upper, mark).plain
 
 
 def test_bars() -> None:

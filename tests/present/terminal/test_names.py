@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from pulsed.present.terminal.line import cells, distinguished
+from pulsed.present.terminal.frame import frame
 from pulsed.present.terminal.lists import jobs
 from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.screen import render
+from pulsed.present.terminal.text import distinguished
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import clean
 from tests.present.terminal.fleet_model import model
@@ -39,7 +40,7 @@ def test_every_name_fits(names: list[str], width: int) -> None:
     names = [clean(name) for name in names]
     found = distinguished(names, width)
     assert set(found) == set(names)
-    assert all(cells(shown) <= width for shown in found.values())
+    assert all(cell_len(shown) <= width for shown in found.values())
 
 
 def several_nodes() -> Model:
@@ -62,11 +63,10 @@ def several_nodes() -> Model:
 @pytest.mark.parametrize("width", [80, 120])
 def test_rows_of_gpus_and_owners_are_told_apart(width: int) -> None:
     shown = several_nodes()
-    screen = render(shown, ViewState(layout="rows"), width, 24)
-    texts = [each.text for each in screen.lines]
+    texts = [each.plain for each in frame(shown, ViewState(layout="rows"), width, 24)]
     assert all(any(f"{at:03d}" in text for text in texts) for at in range(len(shown.gpus)))
     _, *rows, _ = jobs(shown, ViewState(view="job"), shown.gpus, width, 24)
     assert len(rows) == len(shown.gpus)
     for at, row in enumerate(rows):
-        assert f"{at} " in row.text[:40]
-        assert f"{at:03d}" in row.text
+        assert f"{at} " in row.plain[:40]
+        assert f"{at:03d}" in row.plain

@@ -7,12 +7,14 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.present.terminal.cells import left, right
 from pulsed.present.terminal.focus import HISTORY_FIELDS
-from pulsed.present.terminal.line import Line, Segment, ascii_line, cells, cut, left, right
+from pulsed.present.terminal.frame import VIEWS, frame
 from pulsed.present.terminal.model import Gpu, model_of
-from pulsed.present.terminal.screen import VIEWS, render
+from pulsed.present.terminal.text import ascii_text, fixed
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import clean
 from tests.present.boards import TIME
@@ -24,14 +26,13 @@ from tests.test_printable import CONTROL, EVIL
 @given(st.text(), st.integers(0, 30))
 def test_cut_and_padded_text_has_its_width(text: str, width: int) -> None:
     shown = clean(text)
-    assert cells(cut(shown, width)) <= width
-    assert cells(left(shown, width)) == cells(right(shown, width)) == width
-    assert Line([Segment(shown)]).fitted(width).width == width
+    assert cell_len(left(shown, width)) == cell_len(right(shown, width)) == width
+    assert fixed(shown, width).cell_len == width
 
 
 def test_marks_of_other_scripts_keep_their_width() -> None:
-    assert cells("名前") == 4
-    assert cut("名前ab", 4) == "名…"
+    assert left("名前ab", 4) == "名 …"
+    assert right("名", 4) == "  名"
 
 
 KEPT = frozenset((
@@ -85,8 +86,6 @@ def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> Non
     model = model_of([feed.answers], feed.answers.arrived or 0.0, TIME + 0.9)
     assert [bool(each.detail) for each in model.gpus] == [number == 2 for number in range(9)]
     for view in VIEWS:
-        screen = render(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70)
-        for each in screen.lines:
-            assert not CONTROL.search(each.text), each.text
-            assert each.width == 120
-            assert ascii_line(each).text.isascii()
+        for each in frame(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70):
+            assert not CONTROL.search(each.plain), each.plain
+            assert ascii_text(each.plain).isascii()

@@ -221,8 +221,7 @@ def test_the_own_source_ends_with_the_view(tmp_path: Path) -> None:
 
 def test_without_the_extra_its_installation_is_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text(
-        "import sys\nsys.modules['textual'] = None\nsys.modules['rich'] = None\n"
-        f"from pulsed.cli import main\nsys.exit(main(['top', {url!r}]))\n"
+        f"import sys\nsys.modules['textual'] = None\nfrom pulsed.cli import main\nsys.exit(main(['top', {url!r}]))\n"
     )
     with terminal(tmp_path) as window:
         window.type(f"{sys.executable} {tmp_path}/bare.py; echo status $?", "Enter")

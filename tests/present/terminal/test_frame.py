@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
-from pulsed.present.terminal.line import ascii_line, cells, palette
+from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, frame, printed
 from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.screen import MIN_HEIGHT, MIN_WIDTH, VIEWS, Screen, render
+from pulsed.present.terminal.text import Theme, styles
 from pulsed.present.terminal.view_state import ViewState
 from tests.present.terminal.fleet_model import model
 
@@ -35,9 +37,8 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def text_of(screen: Screen, *, ascii: bool = False) -> str:
-    lines = [ascii_line(each) if ascii else each for each in screen.lines]
-    return "".join(f"{each.text.rstrip()}\n" for each in lines)
+def text_of(model: Model, view: ViewState, width: int, height: int, theme: Theme = "none", **changes: bool) -> str:
+    return printed(model, view, (width, height), theme, **{"ascii": False, "is_terminal": False, **changes})
 
 
 def compare(name: str, text: str) -> None:
@@ -51,36 +52,40 @@ def compare(name: str, text: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_frames(shown: Model, view: Any, size: tuple[int, int]) -> None:
     state = ViewState(view=view, selected="0/node1/GPU-node1-0002/")
-    screen = render(shown, state, *size)
-    assert len(screen.lines) == size[1]
-    assert {each.width for each in screen.lines} == {size[0]}
-    assert {segment.style for each in screen.lines for segment in each} <= set(palette("none"))
-    compare(f"{view}-{size[0]}x{size[1]}", text_of(screen))
+    text = text_of(shown, state, *size)
+    assert all(cell_len(each) <= size[0] for each in text.splitlines())
+    compare(f"{view}-{size[0]}x{size[1]}", text)
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_ascii_frames_have_the_same_width(shown: Model, view: Any) -> None:
-    screen = render(shown, ViewState(view=view), 100, 40)
-    lines = [ascii_line(each) for each in screen.lines]
-    assert all(each.text.isascii() and each.width == 100 for each in lines)
+    state = ViewState(view=view)
+    text, ascii = text_of(shown, state, 100, 40), text_of(shown, state, 100, 40, ascii=True)
+    assert ascii.isascii()
+    assert [cell_len(each) for each in text.splitlines()] == [len(each) for each in ascii.splitlines()]
 
 
-def test_cards_on_demand_scroll_with_the_selected_gpu(shown: Model) -> None:
-    state = ViewState(layout="cards", selected="0/node1/GPU-node1-0005/")
-    screen = render(shown, state, 80, 24)
-    text = text_of(screen)
-    assert "GPU 4 " in text
-    assert "GPU 5 " in text
-    assert "GPU 0 " not in text
-    assert screen.gpu_at(3, 4) == "0/node1/GPU-node1-0004/"
-    assert screen.gpu_at(50, 4) == "0/node1/GPU-node1-0005/"
-    assert screen.gpu_at(3, 0) == ""
+@pytest.mark.parametrize("view", VIEWS)
+def test_all_styles_have_colours(shown: Model, view: Any) -> None:
+    known = {*styles("dark").styles, "dim", "bold", ""}
+    for each in frame(shown, ViewState(view=view), 120, 40):
+        assert {str(span.style) for span in each.spans if isinstance(span.style, str)} <= known
+
+
+def test_colours_are_those_of_the_theme(shown: Model) -> None:
+    def codes(theme: Theme, **changes: bool) -> str:
+        return text_of(shown, ViewState(), 120, 40, theme, **{"is_terminal": True, **changes})
+
+    assert "\x1b[38;2;47;230;160m" in codes("dark")
+    assert "\x1b[38;2;2;79;63m" in codes("light")
+    assert "\x1b[32m" in codes("16")
+    assert "38;2" not in codes("16")
+    assert not re.search(r"\x1b\[[\d;]*\b3\d", codes("none"))
+    assert "\x1b" not in codes("dark", is_terminal=False)
 
 
 def test_what_is_missing_is_never_zero(shown: Model) -> None:
-    rows = {
-        line.split()[0]: line for line in text_of(render(shown, ViewState(layout="rows"), 200, 60)).splitlines()[3:12]
-    }
+    rows = {line.split()[0]: line for line in text_of(shown, ViewState(layout="rows"), 200, 60).splitlines()[3:12]}
     assert "STALE 42 s" in rows["8"]
     assert " 0" not in rows["8"].split("STALE 42 s")[1].replace("/ /", "")
     assert "38..61" in rows["1"]
@@ -89,15 +94,13 @@ def test_what_is_missing_is_never_zero(shown: Model) -> None:
     assert "[▏" in rows["4"]
     assert "free" in rows["4"]
     assert "4711 idle" in rows["3"]
-    sums = render(shown, ViewState(), 200, 60).lines[1].text
+    sums = text_of(shown, ViewState(), 200, 60).splitlines()[1]
     assert "5/9" in sums
     assert "1 stale" in sums
 
 
 def test_too_small_a_terminal_says_what_it_needs(shown: Model) -> None:
-    screen = render(shown, ViewState(), MIN_WIDTH - 1, MIN_HEIGHT)
-    assert screen.lines[0].text.startswith(f"needs {MIN_WIDTH}x{MIN_HEIGHT}")
-    assert len(screen.lines) == MIN_HEIGHT
+    assert text_of(shown, ViewState(), MIN_WIDTH - 1, MIN_HEIGHT) == f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells\n"
 
 
 @pytest.mark.parametrize("view", ["focus", "job", "events", "sources"])
@@ -110,15 +113,12 @@ def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, vie
             replace(daemon, summary={"sources": (other,)}, events=(other,), jobs=(other,)) for daemon in shown.daemons
         ),
     )
-    screen = render(strange, ViewState(view=view), 120, 30)
-    assert [each.width for each in screen.lines] == [120] * 30
-    assert "this view cannot show what the daemon answered" in text_of(screen)
-    assert "\x1b" not in text_of(screen)
+    text = text_of(strange, ViewState(view=view), 120, 30)
+    assert "this view cannot show what the daemon answered" in text
+    assert "\x1b" not in text
 
 
 def test_every_view_has_a_frame_without_any_data() -> None:
     for view in VIEWS:
         for size in SIZES:
-            screen = render(Model(0.0), ViewState(view=view), *size)
-            assert {each.width for each in screen.lines} == {size[0]}
-            assert all(cells(each.text) == size[0] for each in screen.lines)
+            assert text_of(Model(0.0), ViewState(view=view), *size).startswith("pulsed")

@@ -1,0 +1,183 @@
+"""What is shown: two lines about where the data is from and sums over GPUs, and a view."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from pulsed.present.terminal.charts import plot
+from pulsed.present.terminal.fleet import fleet
+from pulsed.present.terminal.focus import focus
+from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
+from pulsed.present.terminal.model import GpuRow, Model, total
+from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent, span
+from pulsed.present.terminal.text import Theme, ascii_text, fitting, line, styles, wrapped
+from pulsed.present.terminal.view_state import ViewState
+from pulsed.printable import clean
+
+MIN_WIDTH, MIN_HEIGHT = 41, 8
+
+
+class View(NamedTuple):
+    """A view.
+
+    Attributes:
+        draw: returns its lines for a model, a state, the GPUs that pass the filter, a width and a height.
+        is_list: a list of lines; otherwise keys select a GPU, and the filter is one of GPUs.
+    """
+
+    draw: Callable[[Model, ViewState, Sequence[GpuRow], int, int], list[Text]]
+    is_list: bool = True
+
+
+VIEWS: Mapping[str, View] = {
+    "fleet": View(fleet, is_list=False),
+    "focus": View(focus, is_list=False),
+    "plot": View(plot, is_list=False),
+    "job": View(jobs),
+    "events": View(changes),
+    "sources": View(source_list),
+    "help": View(help_text),
+}
+"""By name, in the order of the keys `1` to `7`."""
+
+
+def shown_gpus(model: Model, view: ViewState) -> list[GpuRow]:
+    """Return the GPUs of a view, in order. The filter of `view` must be valid."""
+    return list(model.gpus) if VIEWS[view.view].is_list else view.shown(model)
+
+
+def body(draw: Callable[[], list[Text]], width: int) -> list[Text]:
+    """Return lines that are drawn from documents; an error if these are of another version."""
+    try:
+        return draw()
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        text = f"this view cannot show what the daemon answered, which may be of another version: {clean(repr(error))}"
+        return list(wrapped(text, width, "", "crit"))
+
+
+def frame(model: Model, view: ViewState, width: int, height: int) -> list[Text]:
+    """Return the lines of a frame; `height` is that of charts, and decides whether GPUs are cards."""
+    if width < MIN_WIDTH or height < MIN_HEIGHT:
+        return [line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")]
+
+    def draw() -> list[Text]:
+        gpus = shown_gpus(model, view)
+        return [*header(model, view, gpus, width), *VIEWS[view.view].draw(model, view, gpus, width, height - 2)]
+
+    return body(draw, width)
+
+
+def printed(
+    model: Model, view: ViewState, size: tuple[int, int], theme: Theme, *, ascii: bool, is_terminal: bool
+) -> str:
+    """Return a frame as text, with escape sequences for a terminal."""
+    console = Console(
+        width=size[0],
+        color_system=None if not is_terminal else "standard" if theme == "16" else "truecolor",
+        force_terminal=is_terminal,
+        no_color=theme == "none",
+        theme=styles(theme),
+    )
+    with console.capture() as capture:
+        console.print(Group(*frame(model, view, size[0], size[1] - 1)))
+    text = "".join(f"{each.rstrip()}\n" for each in capture.get().rstrip().split("\n"))
+    return ascii_text(text) if ascii else text
+
+
+def header(
+    model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, more: Sequence[tuple[int, Text]] = ()
+) -> list[Text]:
+    """Return the two lines above a view; `more` is added to the first, with importances."""
+    return [fitting([*_place(model, view), *more], width), fitting(_sums(model, gpus), width, " | ")]
+
+
+def _place(model: Model, view: ViewState) -> Iterator[tuple[int, Text]]:
+    """Yield where the data is from, with importances."""
+    yield 10, line(("pulsed", "title"))
+    if len(model.daemons) == 1:
+        (daemon,) = model.daemons
+        yield 9, line((daemon.node or daemon.label, "bold"))
+        if daemon.node:
+            yield 2, line((daemon.label, "dim"))
+    elif model.daemons:
+        lost = sum(map(model.is_lost, model.daemons))
+        yield 9, line((f"{len(model.daemons) - lost}/{len(model.daemons)} daemons", "crit" if lost else "bold"))
+    yield 8, line(_freshness(model, view))
+    if any(source.get("demo") for daemon in model.daemons for source in daemon.sources):
+        yield 7, line(("DEMO", "warn"))
+    if view.filter:
+        yield 6, line((f"filter: {view.filter}", "key"))
+    if view.sort != "index" or view.reverse:
+        yield 5, line((f"by {view.sort}{' reversed' if view.reverse else ''}", "key"))
+
+
+def _freshness(model: Model, view: ViewState) -> tuple[str, str]:
+    if view.paused:
+        return "PAUSED", "warn"
+    error = next((daemon.error for daemon in model.daemons if daemon.error), "")
+    if error and all(map(model.is_lost, model.daemons)):
+        return error, "crit"
+    ages = [gpu.age for gpu in model.gpus if not gpu.stale]
+    if not ages:
+        return "no data yet" if not model.gpus else "STALE", "stale"
+    youngest = min(ages)
+    return f"live {youngest:.1f} s" if youngest < 60 else f"live {duration(youngest)}", "ok"
+
+
+def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
+    """Yield sums over the shown GPUs, with importances; a sum that is not of all of them has their number."""
+    fresh, count = [gpu for gpu in shown if not gpu.stale], len(shown)
+    uses, states = Counter(gpu.use for gpu in shown), Counter(gpu.health for gpu in shown)
+    of_all = "" if count == len(model.gpus) else f"/{len(model.gpus)}"
+    yield 10, line("GPUs ", (f"{count}{of_all}", "bold"))
+    if used := [f"{name} {uses[name]}" for name in ("busy", "held", "free", "idle", "unknown") if uses[name]]:
+        yield 8, line("  ".join(used))
+    yield 9, line("RU ", (mean_utilization(fresh, count), "bold"))
+    if power := _numbers(fresh, "power_watts"):
+        limit = total([gpu.number("power_limit_watts") for gpu in fresh])
+        text = metric(sum(power), "W") + ("" if limit is None else f" of {metric(limit, 'W')}")
+        text += f", mean {sum(power) / len(power):.0f} W" if len(power) > 1 else ""
+        yield 7, line(_counted(text, len(power), count))
+    sized = [gpu for gpu in fresh if gpu.number("memory_bytes") is not None]
+    if used_bytes := _numbers(sized, "memory_used_bytes"):
+        sizes = [gpu.number("memory_bytes") for gpu in sized if gpu.number("memory_used_bytes") is not None]
+        text = f"{gibibytes(sum(used_bytes))}/{gibibytes(total(sizes))} GiB"
+        yield 6, line(_counted(text, len(used_bytes), count))
+    if fresh:
+        yield 3, line(f"active {sum(map(_is_active, fresh))}")
+    alarms = [(f"{states[name]} {name} ", name) for name in ("crit", "hot", "warn", "unknown") if states[name]]
+    stale = [(f"{count - len(fresh)} stale", "stale")] if len(fresh) < count else []
+    yield 9, line(*alarms, *stale)
+    if len(model.daemons) == 1 and not model.has_several_nodes and (host := model.daemons[0].host) is not None:
+        threads = "--" if host["cpu_count"] is None else host["cpu_count"]
+        yield 4, line(f"CPU {percent(host['cpu_busy_ratio'])} % of {threads}")
+        yield 4, line(f"RAM {gibibytes(host['memory_used_bytes'])}/{gibibytes(host['memory_bytes'])} GiB")
+
+
+def _numbers(gpus: Sequence[GpuRow], name: str) -> list[float]:
+    return [value for gpu in gpus if (value := gpu.number(name)) is not None]
+
+
+def _counted(text: str, known: int, count: int) -> str:
+    return text if known == count else f"{text}, {known}/{count}"
+
+
+def _is_active(gpu: GpuRow) -> bool:
+    """Return whether real utilization or memory is 20 % or more (as in KempnerPulse)."""
+    return max(gpu.real or 0.0, gpu.number("memory_ratio") or 0.0) >= 0.2
+
+
+def mean_utilization(fresh: Sequence[GpuRow], count: int) -> str:
+    """Return the mean real utilization in percent, with bounds and coverage unless it is known of all `count` GPUs."""
+    known = [gpu.real for gpu in fresh if gpu.real is not None]
+    bounded = [gpu.bounds for gpu in fresh if None not in gpu.bounds]
+    text = f"{percent(sum(known) / len(known))} %" if known else "--"
+    if bounded and len(known) < len(fresh):
+        lower, upper = (sum(bound or 0.0 for bound in side) / len(bounded) for side in zip(*bounded, strict=True))
+        text += f" ({span(lower, upper)})"
+    return _counted(text, len(known), count)

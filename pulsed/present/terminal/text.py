@@ -1,0 +1,212 @@
+"""Lines of styled text on rich, columns that fit a width, and names shortened to what distinguishes them.
+
+Texts must be clean: no control characters. Styles have the colours of the web page, or 16 that the terminal defines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from rich.theme import Theme as Styles
+
+from pulsed.present.terminal.cells import ELLIPSIS, left
+
+BRAILLE = 0x2800
+"""The braille character without dots; its 8 dots are the 8 bits above."""
+
+_ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…•▔▎", "#=.|_.,-~+*++++-|-~*-|")
+
+Part = Text | str | tuple[str, str]
+"""A text, or one with the name of its style."""
+
+Row = TypeVar("Row")
+
+
+def line(*parts: Part) -> Text:
+    """Return parts as one line, which is cut where it does not fit."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def wrapped(text: str, width: int, indent: str, style: str = "") -> Iterator[Text]:
+    """Yield a text in lines, all of them indented."""
+    row = ""
+    for word in text.split():
+        if row and len(indent) + len(row) + 1 + len(word) > width:
+            yield line((indent + row, style))
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+    if row:
+        yield line((indent + row, style))
+
+
+def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> Text:
+    """Return a part with exactly `width` cells."""
+    made = line(part if width > 0 else "")
+    made.align(align, width)
+    return made
+
+
+def fitting(items: Iterable[tuple[int, Text]], width: int, separator: str = "  ") -> Text:
+    """Return as many parts as fit side by side, in their order; those of least importance are left out first."""
+    shown = [item for item in items if item[1]]
+    kept = _chosen([item[0] for item in shown], [item[1].cell_len for item in shown], width, len(separator))
+    return line(line((separator, "dim")).join(shown[at][1] for at in kept))
+
+
+def _chosen(importances: Sequence[int], widths: Sequence[int], width: int, gap: int) -> list[int]:
+    """Return the positions of parts that fit side by side, the most important first; at least one, in their order."""
+    kept: list[int] = []
+    unused = width + gap
+    for at in sorted(range(len(widths)), key=lambda at: -importances[at]):
+        if not kept or widths[at] + gap <= unused:
+            kept.append(at)
+            unused -= widths[at] + gap
+    return sorted(kept)
+
+
+def ascii_text(text: str) -> str:
+    """Return a text of the same width without characters outside ASCII; escape sequences stay."""
+    return text if text.isascii() else "".join(map(_ascii, text.translate(_ASCII_MARKS)))
+
+
+def _ascii(character: str) -> str:
+    if character.isascii():
+        return character
+    dots = ord(character) - BRAILLE
+    if not 0 < dots < 256:
+        return "?" * cell_len(character)
+    return "'" if dots & 0x09 else ":" if dots & 0x12 else "-" if dots & 0x24 else "."  # at the highest dot
+
+
+def distinguished(texts: Iterable[str], width: int) -> dict[str, str]:
+    """Return for each text what fits into `width` cells, without what all have in common if one of them is longer.
+
+    Common words at the beginning and common domains are left out as a whole; an ellipsis marks the former.
+    """
+    names = sorted(set(texts))
+    if all(cell_len(name) <= width for name in names):
+        return {name: name for name in names}
+    shared = _shared(names[0], names[-1])
+    ends = sorted(name[shared:][::-1] for name in names)
+    end = _shared(ends[0], ends[-1])
+    while end and ends[0][end - 1] not in ".-":  # of a domain, not the number of a GPU
+        end -= 1
+    shown = {name: name[: len(name) - end] for name in names}
+    words = [at for at in range(2, shared + 1) if not names[0][at - 1].isalnum()]
+    longest = max(cell_len(text) for text in shown.values())
+    start = next((at for at in words if longest - cell_len(names[0][:at]) < width), words[-1] if words else 0)
+    if longest > width and start:
+        shown = {name: ELLIPSIS + text[start:] for name, text in shown.items()}
+    return {name: _without_middle(text, width) for name, text in shown.items()}
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at the beginning; 0 for the same text."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+
+
+def _without_middle(text: str, width: int) -> str:
+    if cell_len(text) <= width:
+        return text
+    if cell_len(text) != len(text) or width < 3:
+        return left(text, width)
+    head = (width - 1) // 3
+    return text[:head] + ELLIPSIS + text[len(text) - (width - 1 - head) :]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn(Generic[Row]):
+    """A column of a table.
+
+    Attributes:
+        width: the least, in cells.
+        importance: the columns with the smallest are left out first.
+        most: width that it grows to where there is room.
+        is_name: whether its cells name the row, and are shortened to what distinguishes them.
+    """
+
+    title: str
+    width: int
+    importance: int
+    cell: Callable[[Row], Part]
+    align: Literal["left", "right"] = "right"
+    most: int = 0
+    is_name: bool = False
+
+    def fitted(self, row: Row) -> Text:
+        """Return the cell of a row with exactly the width of the column."""
+        return fixed(self.cell(row), self.width, self.align)
+
+
+def fitting_columns(columns: Sequence[TableColumn[Row]], rows: Sequence[Row], width: int) -> list[TableColumn[Row]]:
+    """Return the columns that fit; those that can grow share what is left, the most important first."""
+    kept = _chosen([each.importance for each in columns], [each.width for each in columns], width, 1)
+    fitting = [columns[at] for at in kept]
+    unused = width - sum(each.width + 1 for each in fitting) + 1
+    for at, each in sorted(enumerate(fitting), key=lambda pair: -pair[1].importance):
+        more = max(min(each.most - each.width, unused), 0)
+        fitting[at] = replace(each, width=each.width + more)
+        unused -= more
+    return [_named(each, rows) if each.is_name else each for each in fitting]
+
+
+def _named(column: TableColumn[Row], rows: Sequence[Row]) -> TableColumn[Row]:
+    names = distinguished((line(column.cell(row)).plain for row in rows), column.width)
+
+    def cell(row: Row) -> Text:
+        made = line(column.cell(row))
+        made.plain = names[made.plain]
+        return made
+
+    return replace(column, cell=cell)
+
+
+def titles(columns: Sequence[TableColumn[Row]]) -> list[Text]:
+    """Return the titles of columns."""
+    return [fixed((each.title, "title"), each.width, each.align) for each in columns]
+
+
+def row_line(cells: Iterable[Text]) -> Text:
+    """Return the cells of a row as a line."""
+    return line(Text(" ").join(cells))
+
+
+Theme = Literal["dark", "light", "16", "none"]
+THEMES: tuple[Theme, ...] = ("dark", "light", "16", "none")
+
+_STYLES: Mapping[str, tuple[str, str, str]] = {
+    "title": ("bold", "bold", "bold"),
+    "select": ("reverse", "reverse", "reverse"),
+    "key": ("bold #3D96EE", "bold #1466F0", "bold cyan"),
+    "compute": ("#2FE6A0", "#024F3F", "green"),
+    "memory": ("#E0609A", "#8E0070", "magenta"),
+    "io": ("#3D96EE", "#1466F0", "blue"),
+    "mixed": ("#FFC933", "#8A6516", "yellow"),
+    "idle": ("#C9D1D9", "#707A86", "none"),
+    "unknown": ("#B1B1C9", "#5A5A72", "cyan"),
+    "ok": ("#2FE6A0", "#024F3F", "green"),
+    "info": ("#409AE1", "#1466F0", "blue"),
+    "warn": ("#F4C520", "#8A6516", "yellow"),
+    "hot": ("bold #EB834C", "bold #A8400B", "bold bright_red"),
+    "crit": ("bold #F63171", "bold #C00040", "bold red"),
+    "stale": ("dim #B1B1C9", "dim #5A5A72", "dim"),
+    "series0": ("#2FE6A0", "#024F3F", "green"),
+    "series1": ("#3D96EE", "#1466F0", "blue"),
+    "series2": ("#FFC933", "#8A6516", "yellow"),
+    "series3": ("#E0609A", "#8E0070", "magenta"),
+    "series4": ("#9AD0FF", "#0A7D8C", "cyan"),
+    "series5": ("#EB834C", "#A8400B", "bright_green"),
+    "series6": ("#B99CFF", "#5B3FC4", "bright_blue"),
+    "series7": ("#E6EDF3", "#1B1F24", "bright_magenta"),
+}
+"""Styles of the themes dark, light and 16. Classes differ for all kinds of colour vision, and busy is not red."""
+
+
+def styles(theme: Theme) -> Styles:
+    """Return the styles of a theme by name; `none` has those of 16 colours, which the console leaves out."""
+    return Styles({name: made[min(THEMES.index(theme), 2)] for name, made in _STYLES.items()})
