@@ -17,7 +17,7 @@ from pulsed.present.terminal.model import Gpu, GpuRow, Model, model_of
 from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
-POINTS = 240
+POINTS = 120
 PLOTTED_GPUS = 64
 """GPUs of one daemon at most whose history is drawn: more lines are no picture."""
 

@@ -14,6 +14,7 @@ from pulsed.present.terminal.charts import bar
 from pulsed.present.terminal.fleet import DRIVER, fleet
 from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
 from pulsed.present.terminal.numbers import (
+    MISSING,
     Number,
     duration,
     field_text_with_unit,
@@ -46,11 +47,9 @@ MINI_FLEET_WIDTH = 46
 
 
 class Metric(NamedTuple):
-    """A row: title, the field of value and history, and what a full bar is.
+    """A row: title, field, and what a full bar is: a number, a field, or None for no bar.
 
-    Attributes:
-        top: a number, a field of the GPU's document, or a derived number of the GPU; None: no bar.
-        is_optional: left out without reading and history, as not every GPU has it.
+    An optional row is left out without reading and history, as not every GPU has it.
     """
 
     title: str
@@ -111,7 +110,7 @@ _VARIABLES = {
 
 
 def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return the selected GPU, beside the others where there is room."""
+    """Return the selected GPU, next to the others where there is room."""
     gpu = view.current(gpus)
     if gpu is None:
         return [line(("no GPU", "dim"))]
@@ -123,31 +122,28 @@ def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, hei
 
 
 def has_mini_fleet(gpus: Sequence[GpuRow], width: int) -> bool:
-    """Return whether all GPUs are beside the selected one."""
+    """Return whether all GPUs are next to the selected one."""
     return width >= MINI_FLEET_FROM and len(gpus) > 1
 
 
 def gpu_lines(gpu: GpuRow, width: int) -> list[Text]:
     """Return everything about a GPU."""
-    return list(_lines(gpu, width))
-
-
-def _lines(gpu: GpuRow, width: int) -> Iterator[Text]:
     title = f"GPU {gpu.node}/{gpu.name} {gpu.mig_profile} {gpu.model}".replace("  ", " ")
-    yield line((title, "title"), ("   ", "dim"), health_words(gpu), ("   ", "dim"), f"RU {real_words(gpu)}")
-    yield class_words(gpu)
-    if not gpu.stale:
-        for reason in class_reasons(gpu.class_reason):
-            yield from wrapped(reason, width, "  ")
-    yield from _missing_and_limit(gpu.detail, width)
-    if gpu.use == "held" and gpu.class_age is not None:
-        yield line((f"idle but held for {duration(gpu.class_age)}", "warn"))
-    yield from _health(gpu.detail, width)
-    yield from _table(gpu, width)
-    yield from _class_strip(gpu, width)
-    yield from _accounting(gpu.detail)
-    yield from _owners(gpu.detail)
-    yield from _identity(gpu)
+    reasons = () if gpu.stale else class_reasons(gpu.class_reason)
+    is_held = gpu.use == "held" and gpu.class_age is not None
+    return [
+        line((title, "title"), "   ", health_words(gpu), "   ", f"RU {real_words(gpu)}"),
+        class_words(gpu),
+        *(row for reason in reasons for row in wrapped(reason, width, "  ")),
+        *_missing_and_limit(gpu.detail, width),
+        *([line((f"idle but held for {duration(gpu.class_age)}", "warn"))] if is_held else []),
+        *_health(gpu.detail, width),
+        *_table(gpu, width),
+        *_class_strip(gpu, width),
+        *_accounting(gpu.detail),
+        *_owners(gpu.detail),
+        *_identity(gpu),
+    ]
 
 
 def class_reasons(reason: Document) -> Iterator[str]:
@@ -157,8 +153,8 @@ def class_reasons(reason: Document) -> Iterator[str]:
     """
     if not reason:
         return
-    raw, candidates = reason["raw_class"], reason["candidates"]
-    if candidates:
+    raw = reason["raw_class"]
+    if candidates := reason["candidates"]:
         yield f"unknown: the inputs allow {', '.join(map(words, candidates))}"
         if inputs := reason["deciding_inputs"]:
             yield f"these inputs would decide it: {', '.join(_input(name, each) for name, each in inputs.items())}"
@@ -166,8 +162,7 @@ def class_reasons(reason: Document) -> Iterator[str]:
     if raw != reason["class"]:
         yield f"the newest sample alone is {words(raw)}; a class changes when it lasts"
     rule = next(rule for rule in reason["rules"] if rule["holds"] is not False)
-    conditions = ", ".join(map(_condition, rule["conditions"]))
-    yield f"rule of {words(rule['class'])}: {conditions or 'no other rule matches'}"
+    yield f"rule of {words(rule['class'])}: {', '.join(map(_condition, rule['conditions'])) or 'no other rule matches'}"
 
 
 def _condition(condition: Document) -> str:
@@ -214,65 +209,50 @@ def _date(time: str) -> str:
 
 
 def _table(gpu: GpuRow, width: int) -> Iterator[Text]:
-    name_width, now_width = (26, 11) if width >= 70 else (18, 10)
-    bar_width = 18 if width >= 90 else 10 if width >= 60 else 0
-    trend_width = max(width - name_width - now_width - bar_width - 3, 0)
+    names, now, bars = (26, 11, 18 if width >= 90 else 10) if width >= 70 else (18, 10, 10 if width >= 60 else 0)
+    trends = max(width - names - now - bars - 3, 0)
     times = gpu.history.times
     span = f" of {duration(times[-1] - times[0])}" if times else ""
     for group, metrics in GROUPS.items():
-        max_title = left("of max" if bar_width else "", bar_width)
-        yield line((f"{left(group, name_width)} {right('now', now_width)} {max_title} trend{span}", "title"))
-        for each in metrics:
-            value, top = _value(gpu, each.field), _top(gpu, each.top)
-            past = gpu.history.fields.get(each.field, ())
-            if each.is_optional and value is None and all(one is None for one in past):
+        head = f"{left(group, names)} {right('now', now)} {left('of max' if bars else '', bars)} trend{span}"
+        yield line((head, "title"))
+        for title, name, full, is_optional in metrics:
+            value, top = _value(gpu, name), _metric(gpu, full) if isinstance(full, str) else full
+            past = gpu.history.fields.get(name, ())
+            if is_optional and value is None and all(each is None for each in past):
                 continue
-            now = f"{left(each.title, name_width)} {right(field_text_with_unit(each.field, value), now_width)} "
-            style = bottleneck_style(gpu) if each.field == "real_utilization_ratio" else ""
-            yield line(now, _bar(gpu, each, value, top, bar_width), " ", (trend(past, trend_width, top), style))
-    yield line(f"{left('PCIe replays', name_width)} {right(rate(gpu.replays_per_second), now_width)} /s")
+            is_real = name == "real_utilization_ratio"
+            style = bottleneck_style(gpu) if is_real else ""
+            shown = bar(bars, style, *gpu.bounds, gpu.number(DRIVER)) if is_real else bar(bars, "", ratio(value, top))
+            text = f"{left(title, names)} {right(field_text_with_unit(name, value), now)} "
+            yield line(text, shown if bars and top is not None else " " * bars, " ", (trend(past, trends, top), style))
+    yield line(f"{left('PCIe replays', names)} {right(rate(gpu.replays_per_second), now)} /s")
 
 
-def _metric(detail: Document, name: str) -> Number:
-    value = detail.get("metrics", {}).get(name)
+def _metric(gpu: GpuRow, name: str) -> Number:
+    """Return a derived number, or a metric of the GPU's document."""
+    value = gpu.last(name) if name in DERIVED else gpu.detail.get("metrics", {}).get(name)
     return value if isinstance(value, (int, float)) else None
 
 
 def _value(gpu: GpuRow, name: str) -> Number:
     value = gpu.number(name)
-    return _metric(gpu.detail, name) if value is None and not gpu.stale else value
-
-
-def _top(gpu: GpuRow, top: str | float | None) -> Number:
-    if not isinstance(top, str):
-        return top
-    return gpu.last(top) if top in DERIVED else _metric(gpu.detail, top)
-
-
-def _bar(gpu: GpuRow, each: Metric, value: Number, top: Number, width: int) -> Text:
-    if not width or top is None:
-        return line(" " * width)
-    if each.field == "real_utilization_ratio":
-        return bar(width, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER))
-    return bar(width, "", ratio(value, top))
+    return _metric(gpu, name) if value is None and not gpu.stale else value
 
 
 def _class_strip(gpu: GpuRow, width: int) -> Iterator[Text]:
-    """Yield the class of each point as its mark."""
-    if not gpu.history.times:
+    """Yield the class of each point as its mark; a gap is a space."""
+    if not (times := gpu.history.times):
         return
-    times, classes = gpu.history.times, parts(gpu.history.fields.get("workload_class", ()), width)
+    classes = parts(gpu.history.fields.get("workload_class", ()), width)
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
     yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
-    yield line(*(_class_mark(Counter(part).most_common(1)[0][0]) for part in classes))
-
-
-def _class_mark(workload: str | None) -> tuple[str, str]:
-    """Return the mark of a class; a space for a gap."""
-    if workload is None:
-        return " ", ""
-    bottleneck = BOTTLENECKS.get(workload, "unknown")
-    return BOTTLENECK_MARKS.get(bottleneck, "?"), bottleneck
+    most = [Counter(part).most_common(1)[0][0] for part in classes]
+    styles = [BOTTLENECKS.get(each, "unknown") for each in most]
+    marks = [
+        " " if each is None else BOTTLENECK_MARKS.get(style, "?") for each, style in zip(most, styles, strict=True)
+    ]
+    yield line(*zip(marks, styles, strict=True))
 
 
 def _accounting(detail: Document) -> Iterator[Text]:
@@ -284,7 +264,7 @@ def _accounting(detail: Document) -> Iterator[Text]:
     observed = counters["observed_seconds"] or 0.0
     yield line((f"Accounting since {_date(account['since'])}: observed {duration(observed)}", "title"))
     for name in sorted(seconds, key=lambda each: -seconds[each]):
-        energy = metric(joules[name] / 3600, "Wh") if name in joules else "--"
+        energy = metric(joules[name] / 3600, "Wh") if name in joules else MISSING
         share = percent(ratio(seconds[name], observed))
         numbers = f"{right(duration(seconds[name]), 7)} {right(share, 4)} % {right(energy, 10)}"
         yield line((f"  {left(words(name), 24)} {numbers}", BOTTLENECKS.get(name, "unknown")))
@@ -304,18 +284,15 @@ def _owners(detail: Document) -> Iterator[Text]:
         yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
 
 
-def _identity(gpu: GpuRow) -> Iterator[Text]:
-    def number(name: str) -> str:
-        return whole(_metric(gpu.detail, name))
-
-    ecc = _metric(gpu.detail, "ecc_mode")
+def _identity(gpu: GpuRow) -> list[Text]:
+    ecc = _metric(gpu, "ecc_mode")
     facts = {
-        "P-state": number("performance_state"),
-        "PCIe": f"gen {number('pcie_link_generation')} x{number('pcie_link_width')}",
-        "ECC": "--" if ecc is None else "on" if ecc else "off",
-        "last XID": number("xid_last_code"),
-        "weights": str(gpu.detail.get("real_utilization", {}).get("preset", "--")),
+        "P-state": whole(_metric(gpu, "performance_state")),
+        "PCIe": f"gen {whole(_metric(gpu, 'pcie_link_generation'))} x{whole(_metric(gpu, 'pcie_link_width'))}",
+        "ECC": MISSING if ecc is None else "on" if ecc else "off",
+        "last XID": whole(_metric(gpu, "xid_last_code")),
+        "weights": str(gpu.detail.get("real_utilization", {}).get("preset", MISSING)),
         "sample": f"{duration(gpu.age)} old",
     }
-    yield line(("UUID ", "title"), gpu.uuid or "--")
-    yield line(Text("   ").join(line((f"{name} ", "title"), text) for name, text in facts.items()))
+    texts = Text("   ").join(line((f"{name} ", "title"), text) for name, text in facts.items())
+    return [line(("UUID ", "title"), gpu.uuid or MISSING), line(texts)]

@@ -1,4 +1,4 @@
-"""The state that is shown: GPUs of one or several daemons, and what was read besides."""
+"""The state that is shown: GPUs of one or several daemons, and what was read in addition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulsed.present.terminal.numbers import Number, field_text
 Document = Mapping[str, Any]
 
 LOST_SECONDS = 5.0
-"""Without an answer of the daemon for so long its GPUs are stale."""
+"""Without an answer of the daemon for this time its GPUs are stale."""
 
 SUMMARY_FIELDS = (
     "workload_class", "use", "bottleneck", "health_state", "limiting_resource",
@@ -29,9 +29,6 @@ SUMMARY_FIELDS = (
 
 _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """PCIe: bytes per second of a lane in one direction, by generation (PCI-SIG)."""
-
-
-_IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
 
 
 class GpuHistory(NamedTuple):
@@ -61,7 +58,6 @@ class GpuRow:
         age: of the sample in seconds.
         owners: as `kind:id`; empty if it is free, None if they are not known.
         class_age: seconds since its class began.
-        replays_per_second: from the two last samples.
         detail: the document of `/gpus/{gpu}`, if it is in Focus.
         class_reason: that of `/gpus/{gpu}/class`; empty if the daemon has none.
     """
@@ -180,7 +176,6 @@ class Answers:
     Attributes:
         label: its address, or that it is pulsed's own.
         error: of the last request; empty while it answers.
-        summary: of `/gpus?view=summary`.
         before: the summary of the sample before.
         arrived: monotonic seconds of the summary.
         seconds: duration of its request.
@@ -252,8 +247,7 @@ class Model:
     def find(self, wanted: str) -> GpuRow | None:
         """Return the first GPU with a key, UUID, name, or `node:name`."""
         for gpu in self.gpus:
-            names = (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", *filter(None, (gpu.uuid,)))
-            if wanted in names:
+            if wanted in (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", gpu.uuid or gpu.key):
                 return gpu
         return None
 
@@ -276,10 +270,11 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
     rows = []
     for at, is_stale in enumerate(summary["stale"]):
         values = {name: column[at] for name, column in summary["fields"].items()}
-        node, gpu, uuid, mig_id, profile, model = (summary["gpus"][name][at] or "" for name in _IDENTITY)
+        identity = (summary["gpus"][name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile"))
+        node, gpu, uuid, mig_id, profile = identity
         path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
         row = GpuRow(
-            *(source, node, gpu, uuid, mig_id, profile, model.removeprefix("NVIDIA ")),
+            *(source, node, gpu, uuid, mig_id, profile, (summary["gpus"]["model"][at] or "").removeprefix("NVIDIA ")),
             values | {"health_state": "unknown"} if is_silent else values,
             stale=is_stale or is_silent,
             age=max(0.0, time - summary["sample_time"][at]) + waited,
@@ -298,7 +293,7 @@ def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[Gp
 
 def seconds_of(text: str) -> float:
     """Return the Unix time of a time of the API."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _replay_rates(summary: Document, before: Document | None) -> Sequence[Number]:

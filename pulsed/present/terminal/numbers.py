@@ -12,14 +12,13 @@ T = TypeVar("T")
 
 MISSING = "--"
 
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (0.0, ""))
+_PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
+_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def _known(show: Callable[[float], str]) -> Callable[[Number], str]:
-    def text(value: Number) -> str:
-        return MISSING if value is None or not isfinite(value) else show(value)
-
-    return text
+    return lambda value: MISSING if value is None or not isfinite(value) else show(value)
 
 
 percent = _known(lambda value: f"{100 * value:.0f}")
@@ -34,26 +33,19 @@ def metric(value: Number, unit: str) -> str:
     """Return a number with three digits and a decimal prefix: `1.25 GB/s`."""
     if value is None or not isfinite(value):
         return MISSING
-    for size, prefix in _PREFIXES:
-        if abs(value) >= 0.9995 * size:
-            return f"{_three(value / size)} {prefix}{unit}"
-    return f"{_three(value)} {unit}"
-
-
-def _three(value: float) -> str:
-    if value == 0:
-        return "0"
-    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+    size, prefix = next(each for each in _PREFIXES if abs(value) >= 0.9995 * each[0])
+    number = value / (size or 1.0)
+    digits = 0 if number == 0 or abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2
+    return f"{number:.{digits}f} {prefix}{unit}"
 
 
 def duration(seconds: Number) -> str:
     """Return a time as its largest unit: `42 s`, `14 min`, `3 h`, `2 d`."""
     if seconds is None or not isfinite(seconds):
         return MISSING
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+    return next(
+        (f"{int(seconds // size)} {unit}" for size, unit in _PERIODS if seconds >= size), f"{max(seconds, 0):.0f} s"
+    )
 
 
 def span(lower: Number, upper: Number) -> str:
@@ -92,9 +84,6 @@ def _shown(field: str) -> tuple[Callable[[Number], str], str]:
     return next(shown for end, shown in _UNITS.items() if field.endswith(end))
 
 
-_LEVELS = "▁▂▃▄▅▆▇█"
-
-
 def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
     """Return the values in at most `count` parts of about the same length, in their order."""
     size = min(len(values), max(count, 0))
@@ -109,13 +98,10 @@ def trend(values: Sequence[Number], width: int, top: float | None = None) -> str
     Args:
         top: value of full height; None: the largest of the values.
     """
-    shown = [_mean([value for value in part if value is not None]) for part in parts(values, width)]
-    full = top if top is not None else max((value for value in shown if value is not None), default=0.0)
-    return "".join(" " if value is None else _block(value, full) for value in shown).rjust(max(width, 0))
-
-
-def _mean(known: Sequence[float]) -> Number:
-    return sum(known) / len(known) if known else None
+    known = [[value for value in part if value is not None] for part in parts(values, width)]
+    means = [sum(part) / len(part) if part else None for part in known]
+    full = top if top is not None else max((value for value in means if value is not None), default=0.0)
+    return "".join(" " if value is None else _block(value, full) for value in means).rjust(max(width, 0))
 
 
 def _block(value: float, full: float) -> str:

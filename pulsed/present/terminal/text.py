@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import TextWrapper
 from typing import Generic, Literal, TypeVar
 
 from rich.cells import cell_len
@@ -24,6 +25,7 @@ Part = Text | str | tuple[str, str]
 """A text, or one with the name of its style."""
 
 Row = TypeVar("Row")
+Kept = TypeVar("Kept")
 
 
 def line(*parts: Part) -> Text:
@@ -33,15 +35,8 @@ def line(*parts: Part) -> Text:
 
 def wrapped(text: str, width: int, indent: str, style: str = "") -> Iterator[Text]:
     """Yield a text in lines, all of them indented."""
-    row = ""
-    for word in text.split():
-        if row and len(indent) + len(row) + 1 + len(word) > width:
-            yield line((indent + row, style))
-            row = word
-        else:
-            row = f"{row} {word}" if row else word
-    if row:
-        yield line((indent + row, style))
+    options = TextWrapper(width, indent, indent, break_long_words=False, break_on_hyphens=False)
+    yield from (line((row, style)) for row in options.wrap(" ".join(text.split())))
 
 
 def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> Text:
@@ -53,20 +48,19 @@ def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> T
 
 def fitting(items: Iterable[tuple[int, Text]], width: int, separator: str = "  ") -> Text:
     """Return as many parts as fit side by side, in their order; those of least importance are left out first."""
-    shown = [item for item in items if item[1]]
-    kept = _chosen([item[0] for item in shown], [item[1].cell_len for item in shown], width, len(separator))
-    return line(line((separator, "dim")).join(shown[at][1] for at in kept))
+    shown = [(importance, part.cell_len, part) for importance, part in items if part]
+    return line(line((separator, "dim")).join(_chosen(shown, width, len(separator))))
 
 
-def _chosen(importances: Sequence[int], widths: Sequence[int], width: int, gap: int) -> list[int]:
-    """Return the positions of parts that fit side by side, the most important first; at least one, in their order."""
+def _chosen(items: Sequence[tuple[int, int, Kept]], width: int, gap: int) -> list[Kept]:
+    """Return what fits side by side of items with importance and width; at least one, in their order."""
     kept: list[int] = []
     unused = width + gap
-    for at in sorted(range(len(widths)), key=lambda at: -importances[at]):
-        if not kept or widths[at] + gap <= unused:
+    for at in sorted(range(len(items)), key=lambda at: -items[at][0]):
+        if not kept or items[at][1] + gap <= unused:
             kept.append(at)
-            unused -= widths[at] + gap
-    return sorted(kept)
+            unused -= items[at][1] + gap
+    return [items[at][2] for at in sorted(kept)]
 
 
 def ascii_text(text: str) -> str:
@@ -145,8 +139,7 @@ class TableColumn(Generic[Row]):
 
 def fitting_columns(columns: Sequence[TableColumn[Row]], rows: Sequence[Row], width: int) -> list[TableColumn[Row]]:
     """Return the columns that fit; those that can grow share what is left, the most important first."""
-    kept = _chosen([each.importance for each in columns], [each.width for each in columns], width, 1)
-    fitting = [columns[at] for at in kept]
+    fitting = _chosen([(each.importance, each.width, each) for each in columns], width, 1)
     unused = width - sum(each.width + 1 for each in fitting) + 1
     for at, each in sorted(enumerate(fitting), key=lambda pair: -pair[1].importance):
         more = max(min(each.most - each.width, unused), 0)

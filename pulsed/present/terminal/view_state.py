@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
@@ -58,22 +58,16 @@ TEXTS: Mapping[str, Callable[[GpuRow], str]] = {
 """Texts by their names in filters. `owner=x` is `owner~x`."""
 
 _SEARCHED = [get for name, get in TEXTS.items() if name not in ("held", "stale")]
-_ALLOWED: Mapping[str, Sequence[str]] = {
-    "health": ("unknown", "ok", "info", "warn", "hot", "crit"),
-    "held": ("yes", "no"),
-    "stale": ("yes", "no"),
-}
+_HEALTH = ("unknown", "ok", "info", "warn", "hot", "crit")
+_ALLOWED: Mapping[str, Sequence[str]] = {"health": _HEALTH, "held": ("yes", "no"), "stale": ("yes", "no")}
 """The values of some texts; those of `health` in their order."""
 
 LONGEST, MOST_NESTED = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""
 
-_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_ORDERS: Mapping[str, Callable[..., bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _SIGNS: Mapping[str, Callable[..., bool]] = {
     **_ORDERS,
     "=": operator.eq,
@@ -98,56 +92,51 @@ def gpu_filter(text: str) -> Test:
         raise FilterError(f"more than {MOST_NESTED} of ! and (")
     if not tokens:
         return lambda gpu: True
-    parser = _Parser(tokens)
-    test = parser.either()
-    if parser.rest:
-        raise FilterError(f"unexpected {parser.rest[0]!r}")
+    test = _either(tokens)
+    if tokens:
+        raise FilterError(f"unexpected {tokens[0]!r}")
     return test
 
 
-class _Parser:
-    """Parses by recursive descent; `rest` are the tokens that are left."""
+def _either(rest: list[str]) -> Test:
+    """Parse by recursive descent; parsed tokens are removed from `rest`."""
+    tests = [_all(rest)]
+    while _takes(rest, "|"):
+        tests.append(_all(rest))
+    return lambda gpu: any(test(gpu) for test in tests)
 
-    def __init__(self, tokens: list[str]) -> None:
-        self.rest = tokens
 
-    def either(self) -> Test:
-        tests = [self._all()]
-        while self._takes("|"):
-            tests.append(self._all())
-        return lambda gpu: any(test(gpu) for test in tests)
+def _all(rest: list[str]) -> Test:
+    tests = [_one(rest)]
+    while _takes(rest, "&") or (rest and rest[0] not in "|)"):
+        tests.append(_one(rest))
+    return lambda gpu: all(test(gpu) for test in tests)
 
-    def _all(self) -> Test:
-        tests = [self._one()]
-        while self._takes("&") or (self.rest and self.rest[0] not in "|)"):
-            tests.append(self._one())
-        return lambda gpu: all(test(gpu) for test in tests)
 
-    def _one(self) -> Test:
-        if self._takes("!"):
-            test = self._one()
-            return lambda gpu: not test(gpu)
-        if self._takes("("):
-            test = self.either()
-            if not self._takes(")"):
-                raise FilterError("a parenthesis is not closed")
-            return test
-        name = self._word("a name")
-        if self.rest and self.rest[0] in _SIGNS:
-            return _comparison(name.lower(), self.rest.pop(0), self._word(f"a value after {name}"))
-        wanted = name.lower()
-        return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
+def _one(rest: list[str]) -> Test:
+    if _takes(rest, "!"):
+        test = _one(rest)
+        return lambda gpu: not test(gpu)
+    if _takes(rest, "("):
+        test = _either(rest)
+        if not _takes(rest, ")"):
+            raise FilterError("a parenthesis is not closed")
+        return test
+    name = _word(rest, "a name")
+    if rest and rest[0] in _SIGNS:
+        return _comparison(name.lower(), rest.pop(0), _word(rest, f"a value after {name}"))
+    wanted = name.lower()
+    return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
 
-    def _takes(self, token: str) -> bool:
-        if self.rest[:1] != [token]:
-            return False
-        self.rest = self.rest[1:]
-        return True
 
-    def _word(self, what: str) -> str:
-        if not self.rest or self.rest[0] in (*_SIGNS, *"&|!()"):
-            raise FilterError(f"{what} is missing")
-        return self.rest.pop(0).removeprefix('"').removesuffix('"')
+def _takes(rest: list[str], token: str) -> bool:
+    return rest[:1] == [token] and bool(rest.pop(0))
+
+
+def _word(rest: list[str], what: str) -> str:
+    if not rest or rest[0] in (*_SIGNS, *"&|!()"):
+        raise FilterError(f"{what} is missing")
+    return rest.pop(0).removeprefix('"').removesuffix('"')
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
@@ -162,15 +151,14 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     if sign != "~" and allowed and wanted not in allowed:
         raise FilterError(f"{name} is one of {', '.join(allowed)}")
     if sign in _ORDERS:
-        compare, order = _SIGNS[sign], allowed.index(wanted)
-        return lambda gpu: compare(allowed.index(get(gpu)), order)
+        return lambda gpu: _SIGNS[sign](allowed.index(get(gpu)), allowed.index(wanted))
     if sign == "~" or name == "owner":
         return lambda gpu: (wanted in get(gpu).lower()) is (sign != "!=")
     return lambda gpu: (get(gpu).lower() == wanted) is (sign != "!=")
 
 
 def _number_test(name: str, sign: str, value: str) -> Test:
-    field, compare = NUMBERS[name], _SIGNS[sign]
+    field = NUMBERS[name]
     if value == MISSING and sign not in _ORDERS:
         return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
     found = _NUMBER.fullmatch(value)
@@ -179,37 +167,27 @@ def _number_test(name: str, sign: str, value: str) -> Test:
     limit = float(found[1])
     if found[2] or (field.endswith("_ratio") and limit > 1):
         limit /= 100
-
-    def test(gpu: GpuRow) -> bool:
-        number = gpu.number(field)
-        return number is not None and compare(number, limit)
-
-    return test
+    return lambda gpu: (number := gpu.number(field)) is not None and _SIGNS[sign](number, limit)
 
 
 Layout = Literal["auto", "cards", "rows"]
 LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
 
-_HEALTH = {"crit": 4, "hot": 3, "warn": 2, "info": 1, "ok": 0}
-
 
 def _largest(name: str) -> Callable[[GpuRow], float]:
-    def place(gpu: GpuRow) -> float:
-        value = gpu.last(name)
-        return inf if value is None else -value
-
-    return place
+    return lambda gpu: inf if (value := gpu.last(name)) is None else -value
 
 
 _SORTS: Mapping[str, Callable[[GpuRow], float]] = {
+    "index": lambda gpu: 0.0,
     "ru": _largest("real_utilization_ratio"),
     "power": _largest("power_watts"),
     "memory": _largest("memory_ratio"),
     "temperature": _largest("temperature_celsius"),
-    "health": lambda gpu: -_HEALTH.get(gpu.health, 0),
+    "health": lambda gpu: -max(_HEALTH.index(gpu.health), 1) if gpu.health in _HEALTH else -1,
     "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.last("real_utilization_ratio") or 0.0),
 }
-SORTS: tuple[str, ...] = ("index", *_SORTS)
+SORTS: tuple[str, ...] = (*_SORTS,)
 """Orders of GPUs; `waste` has idle GPUs with an owner first."""
 
 
@@ -223,6 +201,7 @@ class ViewState:
         filter: as in `gpu_filter`.
         event: index of the selected change.
         window: seconds of history.
+        gpus: names of the GPUs that are shown; empty for all.
     """
 
     view: str = "fleet"
@@ -234,14 +213,12 @@ class ViewState:
     paused: bool = False
     event: int = 0
     window: float = 600.0
-    gpus: frozenset[str] = field(default_factory=frozenset)
+    gpus: frozenset[str] = frozenset()
 
     def shown(self, model: Model) -> list[GpuRow]:
         """Return the GPUs that pass the filter, in order."""
         test = gpu_filter(self.filter)
-        found = [gpu for gpu in model.gpus if (not self.gpus or self._is_wanted(gpu)) and test(gpu)]
-        if self.sort in _SORTS:
-            found.sort(key=_SORTS[self.sort])
+        found = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
         return found[::-1] if self.reverse else found
 
     def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
@@ -253,4 +230,5 @@ class ViewState:
         return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
 
     def _is_wanted(self, gpu: GpuRow) -> bool:
-        return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))
+        names = (gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}")
+        return not self.gpus or not self.gpus.isdisjoint(names)
