@@ -24,6 +24,9 @@ REST = 4.0
 """Least time between requests, as a multiple of the time that they took: large answers are read less often."""
 
 EVENTS = 300
+POINTS = 120
+"""Points of a history."""
+
 _SUMMARY = f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIELDS)}, safe=',')}"
 
 
@@ -47,7 +50,6 @@ class HistoryWanted(NamedTuple):
     gpus: tuple[Gpu, ...]
     fields: tuple[str, ...]
     seconds: float
-    points: int
 
 
 class Wanted(NamedTuple):
@@ -138,10 +140,9 @@ class Feed:
         wanted = self._wanted
         if wanted.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
             self._read_detail(client, wanted.detail)
-        if (history := wanted.history) is not None:
-            step = max(history.seconds / history.points, self._interval)
-            if self._is_due("history", step * 0.9, begun):
-                self._read_history(client, history)
+        step = 0.0 if wanted.history is None else max(wanted.history.seconds / POINTS, self._interval)
+        if wanted.history is not None and self._is_due("history", step * 0.9, begun):
+            self._read_history(client, wanted.history)
         if wanted.events and self._is_due("events", self._interval * 0.9, begun):
             found = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(found["changes"]))
@@ -198,7 +199,7 @@ def _history_path(wanted: HistoryWanted) -> str:
         "gpu": ",".join(gpu.name for gpu in wanted.gpus),
         "fields": ",".join(wanted.fields),
         "seconds": f"{wanted.seconds:g}",
-        "points": str(wanted.points),
+        "points": str(POINTS),
         **({"node": next(iter(nodes))} if len(nodes) == 1 else {}),
     }
     return f"/history?{urlencode(query, safe=',')}"

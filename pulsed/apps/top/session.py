@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from pulsed.present.terminal.model import Gpu, GpuRow, Model, model_of
 from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
-POINTS = 120
 PLOTTED_GPUS = 64
 """GPUs of one daemon at most whose history is drawn: more lines are no picture."""
 
@@ -70,24 +68,20 @@ class TopSession:
         view, detail, history = self.view, None, None
         if view.view == "focus" and current in gpus:
             detail = Gpu(current.node, current.name)
-            history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window, POINTS)
+            history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window)
         if view.view == "plot" and gpus:
             gpus.sort(key=lambda gpu: gpu is not current)
             plotted = sorted({Gpu(gpu.node, gpu.name) for gpu in gpus[:PLOTTED_GPUS]})
-            history = HistoryWanted(tuple(plotted), PLOT_FIELDS, view.window, POINTS)
+            history = HistoryWanted(tuple(plotted), PLOT_FIELDS, view.window)
         return Wanted(detail, history, view.view == "events", view.view == "job")
 
     def _cost(self) -> tuple[float, int]:
-        """Return the share of a core that this process took over the last seconds, and its resident bytes."""
+        """Return the share of a core that this process took over the last seconds, and its most resident bytes."""
         now, used = time.monotonic(), time.process_time()
         elapsed = now - self._measured[0]
         if elapsed >= 2.0:
             self._share, self._measured = (used - self._measured[1]) / elapsed, (now, used)
-        try:
-            with open("/proc/self/statm", encoding="ascii") as file:
-                return self._share, int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            return self._share, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return self._share, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def open(self, view: str) -> None:
         """Show a view from its beginning."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from pulsed.present.terminal.cells import right
 from pulsed.present.terminal.charts import bar
 from pulsed.present.terminal.model import GpuRow, Model
-from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate
+from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
 from pulsed.present.terminal.text import Part, TableColumn, fitting_columns, fixed, line, row_line, titles, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import bottleneck_style, class_words, health_words, owner_words, real_words

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.present.terminal.cells import left, right
 from pulsed.present.terminal.charts import bar
 from pulsed.present.terminal.fleet import DRIVER, fleet
 from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
@@ -18,10 +17,12 @@ from pulsed.present.terminal.numbers import (
     Number,
     duration,
     field_text_with_unit,
+    left,
     metric,
     parts,
     percent,
     rate,
+    right,
     trend,
     whole,
 )

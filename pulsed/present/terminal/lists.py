@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from pulsed.present.terminal.cells import ELLIPSIS, left
 from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
-from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
+from pulsed.present.terminal.numbers import ELLIPSIS, duration, gibibytes, left, metric, percent
 from pulsed.present.terminal.text import (
     TableColumn,
     distinguished,
@@ -42,10 +41,6 @@ class JobGpu(NamedTuple):
         return "--" if self.gpu is None else self.gpu.text(name)
 
 
-def _owner(row: JobGpu) -> str:
-    return f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}"
-
-
 def _status(row: JobGpu) -> str:
     if row.gpu is None:
         return "--"
@@ -64,7 +59,15 @@ def _energy(row: JobGpu) -> str:
 
 
 COLUMNS: tuple[TableColumn[JobGpu], ...] = (
-    TableColumn("OWNER", 16, 12, _owner, "left", 40, is_name=True),
+    TableColumn(
+        "OWNER",
+        16,
+        12,
+        lambda row: f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}",
+        "left",
+        40,
+        is_name=True,
+    ),
     TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", "left"),
     TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
@@ -119,10 +122,11 @@ def _rows(
         owner = daemon.jobs[number]["owner"]
         yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
     for daemon in model.daemons:
-        others = [each for each in daemon.processes or () if each["gpus"] and not _has_owner(each, daemon)]
-        if others:
+        owners = [job["owner"] for job in daemon.jobs]
+        processes = [each for each in daemon.processes or () if each["gpus"]]
+        if others := [each for each in processes if not any(_is_of(each, owner) for owner in owners)]:
             yield line(("processes without a known owner", "title"))
-        yield from map(_process, others)
+            yield from map(_process, others)
 
 
 def _style(gpu: GpuRow | None) -> str:
@@ -136,10 +140,6 @@ def _is_of(process: Document, owner: Document) -> bool:
     if owner["kind"] == "pod":
         return bool(owner["uid"]) and bool(process["pod_uid"] == owner["uid"])
     return bool(owner["id"] == str(process["pid"]))
-
-
-def _has_owner(process: Document, daemon: Answers) -> bool:
-    return any(_is_of(process, job["owner"]) for job in daemon.jobs)
 
 
 def _process(process: Document) -> Text:

@@ -1,4 +1,7 @@
-"""Numbers as short texts, and many as blocks. A missing number is `--`, never 0."""
+"""Numbers as short texts, many as blocks, and texts of a width in cells. A missing number is `--`, never 0.
+
+Must not import more of rich than its width of characters, as the daemon renders texts too.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from functools import cache
 from math import isfinite
 from typing import TypeVar
 
+from rich.cells import cell_len, set_cell_size
+
 Number = float | int | None
 T = TypeVar("T")
 
-MISSING = "--"
+MISSING, ELLIPSIS = "--", "…"
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (0.0, ""))
 _PERIODS = ((86400, "d"), (3600, "h"), (60, "min"))
@@ -107,3 +112,15 @@ def trend(values: Sequence[Number], width: int, top: float | None = None) -> str
 def _block(value: float, full: float) -> str:
     level = int(value / full * len(_LEVELS)) if full > 0 else 0
     return _LEVELS[max(0, min(level, len(_LEVELS) - 1))]
+
+
+def left(text: str, width: int) -> str:
+    """Return a text of exactly `width` cells, aligned to the left; an ellipsis marks what was left out."""
+    if cell_len(text) > width > 0:
+        text = set_cell_size(text, width - 1) + ELLIPSIS
+    return set_cell_size(text, width)
+
+
+def right(text: str, width: int) -> str:
+    """Return a text of exactly `width` cells, aligned to the right."""
+    return " " * (width - cell_len(text)) + text if cell_len(text) <= width else left(text, width)

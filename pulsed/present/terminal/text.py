@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from rich.theme import Theme as Styles
 
-from pulsed.present.terminal.cells import ELLIPSIS, left
+from pulsed.present.terminal.numbers import ELLIPSIS, left
 
 BRAILLE = 0x2800
 """The braille character without dots; its 8 dots are the 8 bits above."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from rich.cells import cell_len
 
 from pulsed.present.terminal.text import THEMES
 from tests.apps.top.running_top import running
@@ -91,3 +92,43 @@ async def test_a_signal_ends_the_program() -> None:
         await top.shows("GPUs 9")
         signal.raise_signal(signal.SIGTERM)
         await eventually(lambda: not top.app.is_running)
+
+
+async def test_names_are_no_markup_and_may_be_wide() -> None:
+    async with running((200, 24)) as top:
+        summary = top.daemon.documents["/gpus"]
+        top.daemon.documents["/gpus"] = {**summary, "gpus": {**summary["gpus"], "model": ["[red]名前[/red]"] * 9}}
+        await top.shows("[red]名前[/re")
+        assert all(cell_len(line) == 200 for line in top.lines)
+        await top.press("colon", *("left_square_bracket", "slash", "right_square_bracket"), "enter")
+        await top.shows("there is no command '[/]'")
+
+
+async def test_a_daemon_that_goes_away_and_returns() -> None:
+    async with running() as top:
+        await top.shows("live")
+        top.daemon.is_up = False
+        await top.shows("STALE")
+        await top.press("6")
+        await top.shows("no answer")
+        top.daemon.is_up = True
+        await top.shows("live")
+        await top.press("1")
+        await top.shows("GPUs 9")
+
+
+async def test_cards_scroll_to_the_selected_gpu() -> None:
+    async with running((80, 24)) as top:
+        await top.shows("GPUs 9")
+        await top.press("v")
+        await top.shows("GPU 1 H100")
+        await top.press("end")
+        await top.shows("GPU 8 H100")
+        assert not any("GPU 1 H100" in line for line in top.lines)
+
+
+async def test_a_tab_opens_a_view() -> None:
+    async with running() as top:
+        await top.shows("GPUs 9")
+        await top.pilot.click("#plot")
+        await top.shows("Real utilization 0..100 %")

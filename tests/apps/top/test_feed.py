@@ -50,7 +50,7 @@ def test_only_what_the_view_needs_is_read(daemon: FakeDaemon, feed: Feed) -> Non
 
 def test_history_is_of_fields_that_are_kept_and_read_once_per_point(daemon: FakeDaemon, feed: Feed) -> None:
     daemon.documents["/config"] = {"history": {"fields": ["power_watts"]}}
-    wanted = HistoryWanted((Gpu("node1", "0"), Gpu("node1", "7:3")), ("power_watts", "ecc_mode"), 600.0, 120)
+    wanted = HistoryWanted((Gpu("node1", "0"), Gpu("node1", "7:3")), ("power_watts", "ecc_mode"), 600.0)
     feed.want(Wanted(history=wanted))
     feed.poll()
     assert "/history?gpu=0,7%3A3&fields=power_watts&seconds=600&points=120&node=node1" in daemon.paths

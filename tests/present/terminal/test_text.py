@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
-from pulsed.present.terminal.cells import left, right
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, frame
 from pulsed.present.terminal.model import Gpu, model_of
+from pulsed.present.terminal.numbers import left, right
 from pulsed.present.terminal.text import ascii_text, fixed
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import clean
@@ -80,7 +80,7 @@ class PoisonedDaemon:
 def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> None:
     feed = Feed(lambda: Connection(PoisonedDaemon(text), text), text)
     gpu = Gpu("node1", "2")
-    feed.want(Wanted(gpu, HistoryWanted((gpu,), HISTORY_FIELDS, 600.0, 10), events=True, jobs=True))
+    feed.want(Wanted(gpu, HistoryWanted((gpu,), HISTORY_FIELDS, 600.0), events=True, jobs=True))
     feed.poll()
     assert feed.answers.error == ""
     model = model_of([feed.answers], feed.answers.arrived or 0.0, TIME + 0.9)
