@@ -43,8 +43,8 @@ def setup(level: Level = "info", format: Format = "logfmt") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])
-    for chatty in ("asyncio", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    for chatty, least in (("asyncio", logging.WARNING), ("uvicorn", logging.ERROR)):  # it warns of invalid requests
+        logging.getLogger(chatty).setLevel(logging.DEBUG if level == "debug" else least)
 
 
 def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, object]:

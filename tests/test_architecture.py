@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "errors json_text printable config.settings kubernetes model translate.units translate.fields "
         "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
     ),
-    "server": "errors regular_file pauses config.settings config present",
+    "server": "errors regular_file config.settings config present",
     "apps.adapter.settings": "errors config.settings kubernetes present",
     "config.configuration": (
         "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "

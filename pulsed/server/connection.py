@@ -1,292 +1,209 @@
-"""One HTTP connection: uvicorn's, with limits on what a client may send, keep waiting and leave unread.
+"""One HTTP connection: uvicorn's on h11, with limits on what a client may send, keep waiting and leave unread.
 
-uvicorn itself waits for a request for ever, takes requests of any size and number, keeps any amount of unread answers,
-and cannot check whose certificate a client has. Here a connection's requests are parsed one at a time: the next one
-begins when the answer before it was sent. Time is looked at from outside, once a second (`overdue`).
+uvicorn itself waits for a request without end, accepts any number of header lines and keeps any number of unread
+answers. Deadlines are checked from outside, once a second (`is_overdue`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import http
-import ipaddress
-from collections.abc import Callable
+import ssl
+import time
+from asyncio import sslproto
 
-import httptools
+import h11
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
-from pulsed.present.asgi import CLIENT, Client
+from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
+from pulsed.server.connection_limits import Waiting, drop_unread, make_room, network_of
+from pulsed.server.reloader import InForce
+from pulsed.server.request_parser import RequestParser
 from pulsed.server.settings import WebServerSettings
-from pulsed.server.tls_context import Certificate, common_names
-
-MOST_HEADER_BYTES = 64 * 1024
-"""Request line and headers of one request; Prometheus sends some 400."""
-
-MOST_BODY_BYTES = 64 * 1024
-"""What follows the headers of one request: body, lines of chunks and trailers. No route takes a body: this much is read
-and thrown away, so that a client gets its response."""
-
-MOST_AHEAD_BYTES = 64 * 1024
-"""What a client may send before its earlier requests are answered."""
+from pulsed.server.tls_context import common_names, is_allowed
 
 STUCK_SECONDS = 30.0
-"""How long a client may take nothing of what waits for it, or leave a closed connection half open."""
+"""How long a client may read nothing of its answer, or leave a closed connection half open."""
 
 SENDING_SECONDS = 60.0
 """How long a client may leave any part of its answers unread: 2 MB need some 35 kB/s."""
 
 LINGER_SECONDS = 1.0
-"""How long a refused client has to read why, before the connection goes."""
+"""How long a refused client has to read why, before the connection is closed."""
 
-MAX_HEADER_LINES = 100
-"""Header lines of one request. Once parsed, a short line takes 30 times its bytes."""
-
-_PIECE_BYTES = 4096
-"""What is parsed at once."""
-
-_HEAD_END = b"\r\n\r\n"
-
-Admits = Callable[[Certificate], bool]
-"""Returns whether a client is admitted, by its certificate, which TLS has verified."""
+PIECE_BYTES = 16 * 1024
+"""Size of the pieces in which answers are written, also the write buffer of a connection."""
 
 
-class _Refused(Exception):
-    """Ends the parsing of a request; the parser raises an error of its own in its place, with this as the context."""
-
-    def __init__(self, status: http.HTTPStatus) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-def network_of(host: str) -> str:
-    """Return what counts as one client: an IPv4 address, the /64 of an IPv6 address; empty for Unix sockets."""
-    if not host:
-        return ""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
-        address = address.ipv4_mapped
-    return str(address)
-
-
-class ServerConnection(HttpToolsProtocol):
+class ServerConnection(H11Protocol):
     """A connection and its limits.
 
     Args:
-        admits: decides about a client with a certificate once its handshake is done.
-        opened: called when the connection is ready.
-        set_headers: called before a request is answered; it sets what all answers have.
-        answered: called with the connection when a whole answer was handed to it, which the client may not have read.
+        web: the web configuration at the begin of the connection; None without one.
 
     Attributes:
-        network: who the client is, see `network_of`.
-        active: loop time of the last request's first byte; before any, of the connection's begin.
-        sending_since: loop time since when answers wait for the client to read them; 0: none does.
+        network: the client, see `network_of`.
+        awaited_since: monotonic time since when the rest of a request or of the TLS handshake is awaited; 0: none is.
+        active: monotonic time of the last request's first byte; before any, of the connection's begin.
+        unread_since: monotonic time since when answers wait for the client to read them; 0: none does.
     """
 
+    conn: RequestParser
+
     def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        limits: WebServerSettings,
-        admits: Admits,
-        opened: Callable[[], object],
-        set_headers: Callable[[], None],
-        answered: Callable[[ServerConnection], object],
+        self, config: uvicorn.Config, server_state: ServerState, limits: WebServerSettings, web: InForce | None
     ) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
-        self._limits = limits
-        self._admits = admits
-        self._opened, self._set_headers, self._answered = opened, set_headers, answered
+        self.conn = RequestParser()
+        self._limits, self._web = limits, web
+        self._application, self.app = self.app, self._answer
         self.network = ""
-        self.active = self.loop.time()
-        self._since = self.active  # of the request that is awaited or comes in; 0: there is none
-        self._ahead = b""  # not parsed yet
-        self._in_message, self._in_head = False, True
-        self._part_bytes = 0  # of the head, or of what follows it
-        self._body_left = 0  # bytes of a body whose length is known
-        self._earlier: RequestResponseCycle | None = None  # the one before `cycle`, if it ended within a piece of data
-        self._shut = False
-        self._refusal: http.HTTPStatus | None = None  # of the message behind the one that is being answered
-        self._unsent = 0
-        self._moved = self.active
-        self.sending_since = 0.0
+        self.awaited_since = self.active = self._moved = time.monotonic()
+        self.unread_since = 0.0
+        self._unwritten = self._unread = 0
+        self._is_shut = False
 
     @property
-    def has_requested(self) -> bool:
-        """Whether a request was received."""
-        return self.cycle is not None
-
-    @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether an answer is being made or sent."""
-        return self.cycle is not None and not self.cycle.response_complete
+        return self.cycle is not None and not (self.cycle.response_complete or self.cycle.disconnected)
 
     @property
-    def unsent(self) -> int:
-        """Bytes of answers that the client has not taken."""
-        return self.transport.get_write_buffer_size()
+    def waiting(self) -> Waiting:
+        """What it waits for."""
+        unread = self.unread
+        since = self.awaited_since or self.unread_since or self.active
+        return Waiting(self.is_running and not unread, not self.awaited_since and not unread, since)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that the client has not read."""
+        return self._unwritten + self.transport.get_write_buffer_size()
+
+    def accept(self, transport: asyncio.Transport) -> None:
+        """Begin: count the connection, also before its TLS handshake, and close another one if there are too many."""
+        self.transport = transport
+        self.client = get_remote_addr(transport)
+        self.network = network_of(self.client[0] if self.client else "")
+        transport.set_write_buffer_limits(PIECE_BYTES)
+        self.connections.add(self)
+        make_room(self, all_connections(self.server_state), self._limits.max_connections, time.monotonic())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse a client whose certificate has the wrong name."""
+        """Accept requests, unless the client's certificate has the wrong name."""
+        if self not in self.connections:
+            self.accept(transport)
         super().connection_made(transport)
-        self._opened()
-        self.network = network_of(self.client[0] if self.client else "")
+        transport.set_write_buffer_limits(PIECE_BYTES)
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         names = common_names(certificate) if certificate else frozenset[str]()
-        if tls is not None:  # by default it keeps 512 KiB of a connection that is not read
-            transport.set_read_buffer_limits(MOST_AHEAD_BYTES)  # type: ignore[attr-defined] # of transports with TLS
         self.app_state[CLIENT] = Client(self.network, transport.is_closing, names)
-        if certificate and not self._admits(certificate):
+        sans = self._web.settings.tls_server_config.client_allowed_sans if self._web is not None else ()
+        if certificate and not is_allowed(certificate, sans):
             self.drop()
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of a request."""
-        if not self._shut:  # data that the transport had received before it was stopped
-            self._ahead += data
-            self._parse()
+        """Parse a part of a request."""
+        if self._is_shut:  # data that the transport had received before it was stopped
+            return
+        if not self.conn.has_partial_request:
+            self.active = time.monotonic()
+        super().data_received(data)
+        self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: what applications still send is ignored, and the request's memory does not wait for the collector."""
+        """End: what the application still sends is ignored, and memory does not wait for the garbage collector."""
         self._disconnect()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self.cycle = self._earlier = None  # type: ignore[assignment] # no more is parsed
-        self._release_head()
+        self.release()
 
-    def resume_writing(self) -> None:
-        """Go on: the client has read most of what it was sent."""
-        super().resume_writing()
-        self._parse()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header line; lines after the body, which are ignored, are not kept."""
-        if not self._in_head:
-            return
-        if len(self.headers) >= MAX_HEADER_LINES:
-            raise _Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """Have the request answered, unless its head is too large, is ambiguous, or announces too large a body."""
-        if self._part_bytes > MOST_HEADER_BYTES:
-            raise _Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        hosts = [value for name, value in self.headers if name == b"host"]
-        if len(hosts) > 1 or (not hosts and self.parser.get_http_version() == "1.1"):  # RFC 9112, 3.2
-            raise _Refused(http.HTTPStatus.BAD_REQUEST)
-        if (length := self._announced_body()) > MOST_BODY_BYTES:
-            raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        self._body_left = length
-        self._earlier = self.cycle if self.running else None
-        super().on_headers_complete()
-        self._release_head()
-        self._in_message, self._in_head, self._part_bytes = True, False, 0  # also behind another one in the same piece
-
-    def on_message_complete(self) -> None:
-        """The request is complete: its time is over."""
-        self.cycle.more_body = False
-        self.cycle.message_event.set()
-        self._since = 0.0
-        self._in_message, self._in_head, self._part_bytes = False, True, 0
+    def release(self) -> None:
+        """Release what refers back to the connection, and its last request."""
+        self.connections.discard(self)
+        self.app, self.app_state, self.headers = self._application, {}, []
 
     def on_response_complete(self) -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
+        self._release_request()
         super().on_response_complete()
-        for cycle in (self.cycle, self._earlier):
-            if cycle is not None and cycle.response_complete:
-                cycle.scope = {}  # type: ignore[typeddict-item] # nothing reads it any more
-                cycle.body = bytearray()
-        if self.unsent and not self.sending_since:
-            self.sending_since = self.loop.time()
-        self._answered(self)
-        if self._refusal is not None:
-            self._refuse(self._refusal)
-        self._parse()
+        self._set_deadline()
 
-    def drop(self) -> None:
-        """End the connection now; what an application still sends is ignored."""
-        self._disconnect()
-        self.transport.abort()
-
-    def overdue(self, now: float) -> bool:
-        """Return whether the client exceeded its time to send a request or to take an answer; called once a second."""
-        unsent = self.unsent
-        if unsent < self._unsent or not (unsent or self.transport.is_closing()):
-            self._moved = now
-        self._unsent = unsent
-        self.sending_since = (self.sending_since or now) if unsent else 0.0
-        is_late = self._since and now - self._since > self._limits.request_timeout
-        is_slow = self.sending_since and now - self.sending_since > SENDING_SECONDS
-        return bool(is_late or is_slow) or now - self._moved > STUCK_SECONDS
-
-    def _disconnect(self) -> None:
-        self._shut, self._ahead = True, b""
-        for cycle in (self.cycle, self._earlier):
-            if cycle is not None:
-                cycle.disconnected = True
-                cycle.message_event.set()
-
-    def _parse(self) -> None:
-        """Parse what was received, but not the next request before this one was answered and sent."""
-        while self._ahead and not self._shut:
-            if not self._in_message and (self.running or self.flow.write_paused):
-                if len(self._ahead) > MOST_AHEAD_BYTES:
-                    self.drop()
-                else:
-                    self.flow.pause_reading()
-                return
-            end = self._ahead.find(_HEAD_END, 0, _PIECE_BYTES)
-            size = _PIECE_BYTES if end < 0 else end + len(_HEAD_END)
-            if self._body_left:  # no part of the next message
-                size = min(size, self._body_left, len(self._ahead))
-                self._body_left -= size
-            piece, self._ahead = self._ahead[:size], self._ahead[size:]
-            self._feed(piece)
-
-    def _feed(self, piece: bytes) -> None:
-        self._unset_keepalive_if_required()
-        self._set_headers()
-        if not self._since:
-            self._since = self.active = self.loop.time()
-        self._part_bytes += len(piece)
-        self._in_message = True
-        try:
-            self.parser.feed_data(piece)
-        except httptools.HttpParserUpgrade:  # the wish is ignored (RFC 9110, 7.8); what follows may be of either kind
-            self.cycle.keep_alive = False
-            self._shut = True
-        except httptools.HttpParserError as error:
-            refused = error.__context__
-            self._refuse(refused.status if isinstance(refused, _Refused) else http.HTTPStatus.BAD_REQUEST)
-        else:
-            if self._in_head and self._part_bytes > MOST_HEADER_BYTES:
-                self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-            elif self._part_bytes > MOST_BODY_BYTES:
-                self._refuse(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-
-    def _refuse(self, status: http.HTTPStatus) -> None:
+    def send_400_response(self, msg: str) -> None:
         """Send the status of the refused request, if possible, and end the connection."""
-        self._shut, self._ahead = True, b""
-        self._release_head()
-        if self._in_head and self.running:  # the request before it is answered first
-            self._refusal = status
+        if self.is_running and self.cycle.response_started:  # in the middle of an answer there is no place for another
+            self.drop()
             return
-        if self._in_head:
-            self._send_status(status)
-        elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
-            self._disconnect()  # further output of the application is dropped
-            self._send_status(status)
-        elif self.running:
-            self.drop()  # in the middle of an answer there is no place for another
-            return
+        self._disconnect()
+        self.headers = []
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send_status(self.conn.refusal)
         self.flow.pause_reading()
         if self.transport.can_write_eof():  # TLS has no such half: there the client waits
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def drop(self) -> None:
+        """End the connection now; it no longer counts."""
+        self.connections.discard(self)
+        self._disconnect()
+        self.transport.abort()
+
+    def is_overdue(self, now: float) -> bool:
+        """Return whether the client exceeded its time to send a request or to read an answer; called once a second."""
+        unread = self.unread
+        if unread < self._unread or not (unread or self.transport.is_closing()):
+            self._moved = now
+        self._unread = unread
+        self.unread_since = (self.unread_since or now) if unread else 0.0
+        is_late = self.awaited_since and now - self.awaited_since > self._limits.request_timeout
+        is_slow = self.unread_since and now - self.unread_since > SENDING_SECONDS
+        return bool(is_late or is_slow) or now - self._moved > STUCK_SECONDS
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, and write its answer in pieces: of an unread one no copy is kept."""
+
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            self._unwritten = len(body)
+            if len(body) > PIECE_BYTES:
+                self.unread_since = self.unread_since or time.monotonic()
+                drop_unread(self, all_connections(self.server_state))
+            while self._unwritten > PIECE_BYTES:
+                start = len(body) - self._unwritten
+                await send({"type": message["type"], "body": body[start : start + PIECE_BYTES], "more_body": True})
+                self._unwritten -= PIECE_BYTES
+            rest = body[len(body) - self._unwritten :]
+            await send({**message, "body": rest} if body else message)
+            self._unwritten = 0
+
+        try:
+            await self._application(scope, receive, send_pieces)
+        finally:
+            self._unwritten = 0
+
+    def _set_deadline(self) -> None:
+        """Set since when the rest of a request is awaited."""
+        is_awaited = not self._is_shut and self.conn.has_partial_request
+        self.awaited_since = (self.awaited_since or time.monotonic()) if is_awaited else 0.0
+
+    def _disconnect(self) -> None:
+        self._is_shut = True
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _release_request(self) -> None:
+        """Release head and body: an idle or refused connection keeps none of them."""
+        self.headers = []
+        self.scope = None  # type: ignore[assignment] # the next request begins with another
+        if self.cycle is not None:
+            self.cycle.scope = {}  # type: ignore[typeddict-item] # nothing reads it any more
+            self.cycle.body = bytearray()
 
     def _send_status(self, status: http.HTTPStatus) -> None:
         text = f"{status.phrase}\n".encode()
@@ -296,16 +213,36 @@ class ServerConnection(HttpToolsProtocol):
             (b"content-length", str(len(text)).encode()),
             (b"connection", b"close"),
         ]
-        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-        self.transport.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + lines + b"\r\n" + text)
+        head = h11.Response(status_code=status, headers=headers, reason=status.phrase)
+        for event in (head, h11.Data(data=text), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
 
-    def _release_head(self) -> None:
-        """Leave the head to the request that is answered: an idle or refused connection keeps none of it."""
-        self.headers, self.url = [], b""
-        self.scope = None  # type: ignore[assignment] # the next request begins with another
 
-    def _announced_body(self) -> int:
-        for name, value in self.headers:
-            if name == b"content-length":
-                return int(value)  # the parser has seen that it is a number
-        return 0
+def all_connections(state: ServerState) -> list[ServerConnection]:
+    """Return all connections of a server."""
+    return [each for each in state.connections if isinstance(each, ServerConnection)]
+
+
+class TlsProtocol(sslproto.SSLProtocol):
+    """TLS of one connection, which counts from its begin on.
+
+    asyncio's, not uvloop's: the latter has a buffer of 256 KiB for each connection.
+    """
+
+    max_size = PIECE_BYTES
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: ServerConnection, context: ssl.SSLContext) -> None:
+        super().__init__(loop, connection, context, None, server_side=True, ssl_shutdown_timeout=STUCK_SECONDS)  # type: ignore[arg-type] # without a waiter
+        self._release = connection.release
+        self._accept = connection.accept
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        """Begin the handshake."""
+        self._accept(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End, also before the handshake was complete."""
+        super().connection_lost(exc)
+        self._release()
+        del self._accept, self._release  # they refer to the connection, which refers to this

@@ -14,17 +14,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsed.server import connection, connection_limiter
-from pulsed.server.connection import (
-    MAX_HEADER_LINES,
-    MOST_AHEAD_BYTES,
-    MOST_BODY_BYTES,
-    MOST_HEADER_BYTES,
-    ServerConnection,
-    network_of,
-)
+from pulsed.server import connection, connection_limits
+from pulsed.server.connection import ServerConnection, all_connections
+from pulsed.server.connection_limits import MAX_PER_CLIENT, network_of
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.request_parser import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES
 from pulsed.server.settings import WebServerSettings
 from tests.support.certificates import make
 from tests.support.waiting import eventually
@@ -130,11 +125,11 @@ def head_of(size: int) -> bytes:
 
 def test_headers_up_to_the_limit_and_no_byte_more() -> None:
     async def test(site: Site) -> None:
-        assert (await site.ask(head_of(MOST_HEADER_BYTES))).startswith(b"HTTP/1.1 200")
-        answer = await site.ask(head_of(MOST_HEADER_BYTES + 1))
+        assert (await site.ask(head_of(MAX_HEAD_BYTES))).startswith(b"HTTP/1.1 200")
+        answer = await site.ask(head_of(MAX_HEAD_BYTES + 1))
         assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
         assert b"connection: close" in answer
-        many = GET + b"a: b\r\n" * (MOST_HEADER_BYTES // 2)
+        many = GET + b"a: b\r\n" * (MAX_HEAD_BYTES // 2)
         assert (await site.ask(many + b"\r\n")).startswith(b"HTTP/1.1 431")
         assert site.reached == ["/metrics"]
 
@@ -163,7 +158,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
         assert site.server is not None
         (connection,) = site.server.server_state.connections
         assert isinstance(connection, ServerConnection)
-        kept = [connection.headers, connection.url, connection.scope, connection.cycle.scope, connection.cycle.body]
+        kept = [connection.headers, connection.scope, connection.cycle.scope, connection.cycle.body]
         assert not any(kept)
 
     on_uvloop(test)
@@ -188,7 +183,7 @@ def test_a_header_without_end_is_cut_off() -> None:
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"PATCH"])
 def test_a_body_that_is_announced_too_large_is_refused_at_once(method: bytes) -> None:
     async def test(site: Site) -> None:
-        size = b"%d" % (MOST_BODY_BYTES + 1)
+        size = b"%d" % (MAX_BODY_BYTES + 1)
         answer = await site.ask(method + b" /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: " + size + b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert site.reached == []
@@ -299,25 +294,23 @@ def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait
         patient, greedy = await site.connect(), await site.connect()
         patient[1].write(slow * 100 + ONCE)
         await eventually(lambda: len(site.reached) == 1)
-        greedy[1].write(slow * (2 * MOST_AHEAD_BYTES // len(slow)))
-        assert await _until_end(greedy[0]) == b""
+        greedy[1].write(slow * (2 * MAX_HEAD_BYTES // len(slow)))
+        await eventually(lambda: len(site.reached) == 2)
+        await asyncio.sleep(0.1)
+        assert site.server is not None
+        ahead = [len(each.conn.trailing_data[0]) for each in all_connections(site.server.server_state)]
+        assert max(ahead) <= MAX_HEAD_BYTES
         site.release.set()
         assert (await _until_end(patient[0])).count(b"HTTP/1.1 200") == 101
 
     on_uvloop(test)
 
 
-def test_after_a_wish_to_upgrade_the_connection_ends() -> None:
-    """What follows might be of the other protocol, or a body: it is no request."""
-
+def test_a_wish_to_upgrade_is_ignored() -> None:
     async def test(site: Site) -> None:
-        upgrade = (
-            b"POST /reads HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 60\r\n\r\n"
-        )
-        client = await site.connect()
-        assert (await site.ask(upgrade + ONCE, client)).count(b"HTTP/1.1 200") == 1
-        assert client[0].at_eof()
-        assert site.reached == ["/reads"]
+        head = b"POST /reads HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n"
+        assert (await site.ask(head + b"ab" + ONCE)).count(b"HTTP/1.1 200") == 2
+        assert site.reached == ["/reads", "/metrics"]
 
     on_uvloop(test)
 
@@ -334,7 +327,7 @@ def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplo
         client[1].write(request_[-1:] + request_)
         await eventually(lambda: site.reached == ["/slow"])
         assert site.server is not None
-        (lost,) = site.server.limiter.connections()
+        (lost,) = site.server.server_state.connections
         lost.transport.abort()  # as after a reset, or when it makes room for another
         await eventually(lambda: site.open == 0)
         site.release.set()
@@ -346,7 +339,7 @@ def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplo
 
 def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
     async def test(site: Site) -> None:
-        body = b"x" * MOST_BODY_BYTES
+        body = b"x" * MAX_BODY_BYTES
         size = b"%d" % len(body)
         client = await site.connect()
         client[1].write(b"POST /reads HTTP/1.1\r\nHost: a\r\nContent-Length: " + size + b"\r\n\r\n" + body)
@@ -470,6 +463,27 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
     on_uvloop(test, WebServerSettings(max_connections=32))
 
 
+def test_an_address_has_32_connections_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "PATIENCE_SECONDS", 0.2)
+
+    async def test(site: Site) -> None:
+        scraper = await site.connect()
+        scraper[1].write(GET + b"\r\n")
+        await scraper[0].readuntil(b"yes")
+        crowd = [await site.connect() for _ in range(MAX_PER_CLIENT - 1)]
+        await eventually(lambda: site.open == MAX_PER_CLIENT)
+        await asyncio.sleep(0.3)
+        newest = [await site.connect() for _ in range(3)]
+        await eventually(lambda: site.open == MAX_PER_CLIENT)
+        for reader, _ in crowd[:3]:
+            assert await _until_end(reader) == b"", "the longest waiting made room"
+        other = await site.connect(source="127.0.0.2")
+        for client in (scraper, *newest, other):
+            assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test)
+
+
 @pytest.mark.slow
 def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
     async def test(site: Site) -> None:
@@ -506,7 +520,7 @@ def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
 
 
 def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limiter, "UNSENT_ANSWERS", 3)
+    monkeypatch.setattr(connection_limits, "UNREAD_ANSWERS", 3)
 
     async def test(site: Site) -> None:
         for _ in range(10):
@@ -589,7 +603,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         for reader, _ in crowd:
             assert await _until_end(reader) == b""
         assert site.server is not None
-        assert site.server.limiter.opening == {}
+        assert site.open == 0
 
     on_uvloop(test, WebServerSettings(max_connections=16, request_timeout=1), live)
 

@@ -16,7 +16,7 @@ from tests.support.control_group import control_group
 from tests.support.daemon import Daemon, serving
 from tests.support.waiting import until
 
-MEGABYTES = 192
+MEGABYTES = 128
 TASKS = 64
 SECONDS = 1.5
 
@@ -29,7 +29,15 @@ LONGEST_WORK = 5.0
 SOON = 5.0
 """Seconds after an attack until its address is served again; a refusal asks for one."""
 
-OF_TLS = ("slow_readers", "small_pipelined", "silent_connections", "passwords")
+OF_TLS = (
+    "slow_readers",
+    "slow_readers_of_pages",
+    "small_pipelined",
+    "silent_connections",
+    "unfinished_heads",
+    "short_lines",
+    "passwords",
+)
 """Attacks whose memory or time is another with TLS and passwords."""
 
 

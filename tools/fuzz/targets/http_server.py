@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from unittest import mock
 from urllib.parse import parse_qs
 
 import h11
@@ -77,24 +75,9 @@ _SITE = _Site()
 
 async def _factory() -> Callable[[], asyncio.Protocol]:
     """Return what the server makes of an accepted connection."""
-    factories: list[Callable[[], asyncio.Protocol]] = []
-
-    async def accepted(factory: Callable[[], asyncio.Protocol], taken: socket.socket, **_: object) -> None:
-        taken.close()
-        factories.append(factory)
-
-    server = Server(_SITE, WebServerSettings())
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        mock.patch.object(LOOP, "connect_accepted_socket", accepted),
-    ):
-        await server.startup([listening])
-        with socket.create_connection(listening.getsockname()):
-            while not factories:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0)
-        for each in server.servers:
-            each.close()
-    return factories[0]
+    config = Server(_SITE, WebServerSettings()).config
+    config.load()
+    return config.http_protocol_class
 
 
 _MAKE_CONNECTION = LOOP.run_until_complete(_factory())
