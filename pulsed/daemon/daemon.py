@@ -21,12 +21,14 @@ from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.features import FEATURES
-from pulsed.daemon.http_app import DaemonApp
+from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore
 from pulsed.pauses import aligned_sleep
-from pulsed.present.asgi import App
+from pulsed.present.api.application import api
+from pulsed.present.api.routing import ApiParts
+from pulsed.present.asgi import EVENTS, App
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
@@ -70,17 +72,16 @@ class Daemon:
         for feature in FEATURES:
             self._features.add(feature(parts))
         self._features.check(config)
-        self._app = DaemonApp(
+        self._front = FrontRoutes(
             self._store,
             self._pages,
-            self._make_api,
-            self._telemetry,
             config.telemetry_path,
             config.max_requests,
             self.reload if config.enable_lifecycle else None,
             self.forget if config.enable_lifecycle else None,
-            config.web.prefix,
         )
+        without_turn = (*self._front.paths, EVENTS)
+        self._app = DaemonApp(self._api(), self._telemetry.count_request, config.web.prefix, without_turn)
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until a signal; return the exit code."""
@@ -150,7 +151,8 @@ class Daemon:
         setup(config.log.level, config.log.format)
         self._config = config
         self._pages.configure(config.page_settings())
-        self._app.reconfigure(config.max_requests)
+        self._front.max_requests = config.max_requests
+        self._app.api = self._api()
 
     def _is_in_force(self) -> bool:
         """Return whether the configuration of the files is in force."""
@@ -175,10 +177,7 @@ class Daemon:
         self._features.stop()
         server.stop(number)
 
-    def _make_api(self) -> App:
-        from pulsed.present.api.application import api
-        from pulsed.present.api.routing import ApiParts
-
+    def _api(self) -> App:
         config = self._config
         parts = ApiParts(
             self._store,
@@ -188,7 +187,7 @@ class Daemon:
             config.telemetry_path,
             config.web.external_path if config.web.external_url else None,
         )
-        return api(parts, self._features.routes())
+        return api(parts, self._features.routes(), self._front.routes())
 
     async def _watch(self) -> None:
         """Reload when the configuration file has changed."""

@@ -169,17 +169,16 @@ class ServerConnection(H11Protocol):
 
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
-            self._unwritten = len(body)
-            if len(body) > PIECE_BYTES:
-                self.unread_since = self.unread_since or time.monotonic()
-                drop_unread(self, all_connections(self.server_state))
-            while self._unwritten > PIECE_BYTES:
+            if len(body) <= PIECE_BYTES or message.get("more_body"):
+                await send(message)
+                return
+            self._unwritten, self.unread_since = len(body), self.unread_since or time.monotonic()
+            drop_unread(self, all_connections(self.server_state))
+            while self._unwritten > 0:
                 start = len(body) - self._unwritten
-                await send({"type": message["type"], "body": body[start : start + PIECE_BYTES], "more_body": True})
-                self._unwritten -= PIECE_BYTES
-            rest = body[len(body) - self._unwritten :]
-            await send({**message, "body": rest} if body else message)
-            self._unwritten = 0
+                piece = body[start : start + PIECE_BYTES]
+                await send({**message, "body": piece, "more_body": len(piece) < self._unwritten})
+                self._unwritten -= len(piece)
 
         try:
             await self._application(scope, receive, send_pieces)

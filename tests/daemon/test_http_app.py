@@ -7,11 +7,13 @@ import json
 from typing import Any, cast
 
 import pytest
+from fastapi import FastAPI
 
 from pulsed.daemon import http_app as module
-from pulsed.daemon.http_app import DaemonApp
+from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.model.target_store import TargetStore
-from pulsed.present.asgi import CLIENT, App, Client, Message, Receive, Scope, Send, respond
+from pulsed.present.api.json_response import PlainRoute
+from pulsed.present.asgi import CLIENT, EVENTS, App, Client, Message, Receive, Scope, Send, respond
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 
@@ -56,7 +58,10 @@ def daemon_app(api: App, pages: object = None, max_requests: int = 1) -> DaemonA
     store = TargetStore("node")
     telemetry = Telemetry(store)
     pages = cast("Pages", pages) or Pages(store, telemetry)
-    return DaemonApp(store, pages, lambda: api, telemetry, "/metrics", max_requests, None, None, "")
+    front = FrontRoutes(store, pages, "/metrics", max_requests, None, None)
+    application = FastAPI(openapi_url=None)
+    application.router.routes.extend([*front.routes(), PlainRoute("/{path:path}", api)])
+    return DaemonApp(application, telemetry.count_request, "", (*front.paths, EVENTS))
 
 
 async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None = None) -> Answer:

@@ -1,7 +1,4 @@
-"""The JSON API and its documentation, which works without internet: a FastAPI application.
-
-Importing this module costs some 0.2 s and 13 MB: it is imported by the first request that needs it.
-"""
+"""The FastAPI application: the JSON API with its documentation, which works without internet, and other routes."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
+from starlette.routing import BaseRoute
 
 from pulsed import __version__
 from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
@@ -55,11 +53,12 @@ ORDER = (
 """The order of the documentation, by the first path of each router; others come last."""
 
 
-def api(parts: ApiParts, of_features: Iterable[APIRouter] = ()) -> FastAPI:
-    """Return the JSON API.
+def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[BaseRoute] = ()) -> FastAPI:
+    """Return the application.
 
     Args:
         of_features: routes of the daemon's features.
+        front: routes that are not part of the JSON API: the metrics page, probes, and management.
     """
     app = FastAPIOffline(
         None,  # its page has absolute links
@@ -74,6 +73,7 @@ def api(parts: ApiParts, of_features: Iterable[APIRouter] = ()) -> FastAPI:
     )
     app.add_middleware(JsonCompression)
     app.add_middleware(ResponseHeaders)
+    app.router.routes.extend(front)
     for router in sorted((*(make(parts) for make in ROUTERS), *of_features), key=_place):
         app.include_router(router)
     document = _openapi_document(app, parts.telemetry_path, parts.external_path)
@@ -88,7 +88,7 @@ def _place(router: APIRouter) -> int:
 
 
 def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | None) -> dict[str, Any]:
-    """Return the OpenAPI document: that of FastAPI, and the paths that are served outside it."""
+    """Return the OpenAPI document: that of FastAPI, and the paths that are not part of the JSON API."""
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
     )
@@ -100,7 +100,7 @@ def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | No
 
 
 def _front_paths(telemetry_path: str) -> dict[str, Any]:
-    """Return the OpenAPI paths that are served outside FastAPI."""
+    """Return the OpenAPI paths of the metrics page and the probes."""
     page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
     alive = "Liveness of the process, whatever the sources do"
     text = {"text/plain": {"schema": {"type": "string"}}}

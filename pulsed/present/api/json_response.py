@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from pulsed.json_text import json_text
 from pulsed.present.api.schema import Document, Member, Shape
@@ -109,8 +110,20 @@ class JsonCompression:
         await self._app(scope, receive, compress)
 
 
+class PlainRoute(Route):
+    """A route of an ASGI endpoint for all methods, whose responses are sent as they are."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for this route, and what to add to its scope."""
+        match, child_scope = super().matches(scope)
+        return match, {**child_scope, "route": self}
+
+
 class ResponseHeaders:
-    """ASGI middleware that adds headers to all responses: no sniffing, and no caching unless a route allows it."""
+    """ASGI middleware that adds headers to all responses but those of a `PlainRoute`.
+
+    Contents are not sniffed, and not cached unless a route allows it.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -119,7 +132,7 @@ class ResponseHeaders:
         """Answer one request."""
 
         async def add(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not isinstance(scope.get("route"), PlainRoute):
                 headers = [*message["headers"], (b"x-content-type-options", b"nosniff")]
                 if not any(name == b"cache-control" for name, _ in headers):
                     headers.append((b"cache-control", b"no-store"))
