@@ -90,7 +90,7 @@ class ServerConnection(H11Protocol):
         self.network = network_of(self.client[0] if self.client else "")
         transport.set_write_buffer_limits(PIECE_BYTES)
         self.connections.add(self)
-        make_room(self, all_connections(self.server_state), self._limits.max_connections, time.monotonic())
+        make_room(self, all_connections(self.server_state), self._limits.max_connections)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept requests, unless the client's certificate has the wrong name."""

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from typing import NamedTuple, Protocol
 
 MAX_PER_CLIENT = 32
-"""Connections of one client. Of more, those are closed that have waited for `PATIENCE_SECONDS`."""
+"""Connections of one client. More are closed once they have waited for `PATIENCE_SECONDS`."""
 
 PATIENCE_SECONDS = 1.0
 
@@ -62,40 +62,45 @@ class LimitedConnection(Protocol):
         """End it now; it no longer counts."""
 
 
-def make_room(newest: LimitedConnection, connections: Collection[LimitedConnection], limit: int, now: float) -> None:
-    """Close connections, if the newest one is too many for its client or for the server.
-
-    When all connections are in use, answers are interrupted only of a client with more connections than the newest
-    one's; otherwise the newest one is closed.
-    """
+def make_room(newest: LimitedConnection, connections: Collection[LimitedConnection], limit: int) -> None:
+    """Close connections if the newest one is too many; answers that are being made only for a client with fewer."""
+    if len(connections) <= limit:
+        return
     counts = Counter(each.network for each in connections)
-    others = [each for each in connections if each is not newest]
-    if len(connections) > limit:
-        most = max(counts.values())
-        crowd = [each for each in others if counts[each.network] == most]
-        chosen = [each for each in crowd if not each.waiting.is_in_use or each.network != newest.network]
-        for each in nsmallest(max(1, limit // CLOSED_AT_ONCE), chosen, key=_waiting) or [newest]:
-            each.drop()
-    elif counts[newest.network] > MAX_PER_CLIENT:
-        crowd = [each for each in others if each.network == newest.network and not each.waiting.is_in_use]
-        for each in nsmallest(1, [each for each in crowd if now - each.waiting.since > PATIENCE_SECONDS], key=_waiting):
-            each.drop()
+    most = max(counts.values())
+    crowd = [(each.waiting, each) for each in connections if counts[each.network] == most and each is not newest]
+    chosen = [entry for entry in crowd if not entry[0].is_in_use or entry[1].network != newest.network]
+    for _, each in nsmallest(max(1, limit // CLOSED_AT_ONCE), chosen, key=_order):
+        each.drop()
+    if not chosen:
+        newest.drop()
 
 
-def _waiting(connection: LimitedConnection) -> Waiting:
-    return connection.waiting
+def limit_clients(connections: Collection[LimitedConnection], now: float) -> None:
+    """Close the connections of clients with more than `MAX_PER_CLIENT` that wait longest; called once a second."""
+    counts = Counter(each.network for each in connections)
+    for network, count in counts.items():
+        if count > MAX_PER_CLIENT:
+            own = [(each.waiting, each) for each in connections if each.network == network]
+            late = [entry for entry in own if not entry[0].is_in_use and now - entry[0].since > PATIENCE_SECONDS]
+            for _, each in nsmallest(count - MAX_PER_CLIENT, late, key=_order):
+                each.drop()
 
 
 def drop_unread(newest: LimitedConnection, connections: Collection[LimitedConnection]) -> None:
     """Close the connections that leave answers unread for the longest, if too much is unread with the newest one."""
     sizes = {each: size for each in connections if (size := each.unread)}
     excess = sum(sizes.values()) - max(MAX_UNREAD_BYTES, UNREAD_ANSWERS * newest.unread)
-    for each in sorted(sizes, key=lambda each: each.waiting.since):
-        if excess <= 0:
-            return
-        if each is not newest:
+    if excess <= 0:
+        return
+    for _, each in sorted(((each.waiting, each) for each in sizes if each is not newest), key=_order):
+        if excess > 0:
             excess -= sizes[each]
             each.drop()
+
+
+def _order(entry: tuple[Waiting, LimitedConnection]) -> Waiting:
+    return entry[0]
 
 
 def network_of(host: str) -> str:

@@ -15,6 +15,7 @@ import uvicorn
 
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
+from pulsed.server.connection_limits import limit_clients
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
 
@@ -93,6 +94,7 @@ class Server(uvicorn.Server):
             for connection in all_connections(self.server_state):
                 if connection.is_overdue(now):
                     connection.drop()
+            limit_clients(all_connections(self.server_state), now)
             if self._live is not None:
                 self._live.refresh()
                 self.config.encoded_headers = list(self._live.now.headers)
