@@ -71,8 +71,8 @@ class AccountsFeature(Feature):
         """Yield the routes of owners."""
         from pulsed.present.api.routes.owners import owner_router
 
-        accounts = Accounts(self.accounting, self.ended, self._config.prices, self.workloads)
-        yield owner_router(self._store, accounts, self._config.publish.scale_target)
+        accounts = Accounts(self.accounting, self.ended, lambda: self._config.prices, self.workloads)
+        yield owner_router(self._store, accounts, lambda: self._config.publish.scale_target)
 
     async def run(self) -> None:
         """Write accounts as they end, and end owners that were on no tick for long."""

@@ -80,8 +80,17 @@ class Daemon:
             self.reload if config.enable_lifecycle else None,
             self.forget if config.enable_lifecycle else None,
         )
+        self._shown = ApiParts(
+            self._store,
+            attribution.gpu_processes,
+            config.masked(),
+            config.compute_settings(),
+            config.telemetry_path,
+            config.web.external_path if config.web.external_url else None,
+        )
+        application = api(self._shown, self._features.routes(), self._front.routes())
         without_turn = (*self._front.paths, EVENTS)
-        self._app = DaemonApp(self._api(), self._telemetry.count_request, config.web.prefix, without_turn)
+        self._app = DaemonApp(application, self._telemetry.count_request, config.web.prefix, without_turn)
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until a signal; return the exit code."""
@@ -151,8 +160,8 @@ class Daemon:
         setup(config.log.level, config.log.format)
         self._config = config
         self._pages.configure(config.page_settings())
-        self._front.max_requests = config.max_requests
-        self._app.api = self._api()
+        self._front.reconfigure(config.max_requests)
+        self._shown.reconfigure(config.masked(), config.compute_settings())
 
     def _is_in_force(self) -> bool:
         """Return whether the configuration of the files is in force."""
@@ -176,18 +185,6 @@ class Daemon:
     def _stop(self, server: Server, number: signal.Signals) -> None:
         self._features.stop()
         server.stop(number)
-
-    def _api(self) -> App:
-        config = self._config
-        parts = ApiParts(
-            self._store,
-            self._collection.pool.attribution.gpu_processes,
-            config.masked(),
-            config.compute_settings(),
-            config.telemetry_path,
-            config.web.external_path if config.web.external_url else None,
-        )
-        return api(parts, self._features.routes(), self._front.routes())
 
     async def _watch(self) -> None:
         """Reload when the configuration file has changed."""

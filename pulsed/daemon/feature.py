@@ -67,7 +67,7 @@ class Feature:
         return ()
 
     def routes(self) -> Iterable[APIRouter]:
-        """Return its own routes of the JSON API, by the configuration in force; called at start and at each reload."""
+        """Return its own routes of the JSON API, which follow the configuration in force; called once."""
         return ()
 
     async def run(self) -> None:

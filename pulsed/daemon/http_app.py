@@ -99,9 +99,13 @@ class FrontRoutes:
         forget: Callable[[str, str | None], Awaitable[str]] | None,
     ) -> None:
         self._store, self._pages, self._telemetry_path = store, pages, telemetry_path
-        self.max_requests = max_requests
+        self._max_requests = max_requests
         self._reload, self._forget = reload, forget
         self._running = 0
+
+    def reconfigure(self, max_requests: int) -> None:
+        """Limit the metrics pages that are sent at once from now on."""
+        self._max_requests = max_requests
 
     @property
     def paths(self) -> frozenset[str]:
@@ -117,7 +121,7 @@ class FrontRoutes:
         """Return the metrics page."""
         if not _reads(scope):
             return _ONLY_READS
-        if self.max_requests and self._running >= self.max_requests:
+        if self._max_requests and self._running >= self._max_requests:
             return _text(503, "too many requests at the same time", (b"retry-after", b"1"))
         self._running += 1
         try:
@@ -163,21 +167,18 @@ class DaemonApp:
         count: called with the path of the route and the status of each answer; `other` stands for unknown paths.
         route_prefix: prefix of all paths, without a slash at the end. `/` and probes redirect to it; others are 404.
         without_turn: paths whose answers do not wait for others.
-
-    Attributes:
-        api: the FastAPI application, which a reload replaces.
     """
 
     def __init__(
         self, api: App, count: Callable[[str, int], None], route_prefix: str, without_turn: Collection[str]
     ) -> None:
-        self.api = api
+        self._api = api
         self._count, self._route_prefix = count, route_prefix
         self._without_turn = frozenset(without_turn)
         self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """WholeAnswer one request."""
+        """Answer one request."""
         status, path = 500, route_of(scope, self._route_prefix)
         if path is None:
             outside = self._outside(scope)
@@ -195,7 +196,7 @@ class DaemonApp:
             await send(message)
 
         try:
-            answer = self.api if path in self._without_turn else self._in_turn(self.api)
+            answer = self._api if path in self._without_turn else self._in_turn(self._api)
             await answer(scope, receive, watch)
         finally:
             self._count(getattr(scope.get("route"), "path", "other"), status)

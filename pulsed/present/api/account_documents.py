@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device, node_of
@@ -44,13 +44,13 @@ from pulsed.present.owner_totals import WorkloadTotals
 
 
 class Accounts(NamedTuple):
-    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; prices; and
-    counters of workloads, None without those of pods that are gone.
+    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
+    in force; and counters of workloads, None without those of pods that are gone.
     """
 
     running: OwnerAccounting
     ended: EndedAccounts
-    prices: Prices = NO_PRICES
+    prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Query
@@ -19,7 +20,8 @@ from pulsed.present.api.sample_fields import check_fields
 from pulsed.present.api.schema import TIME, Member, Shape
 
 
-class ApiParts(NamedTuple):
+@dataclass(slots=True)
+class ApiParts:
     """The parts of the daemon that the API shows, whatever its features are.
 
     Attributes:
@@ -36,6 +38,10 @@ class ApiParts(NamedTuple):
     settings: ComputeSettings = DEFAULT_SETTINGS
     telemetry_path: str = "/metrics"
     external_path: str | None = None
+
+    def reconfigure(self, config: Mapping[str, Any], settings: ComputeSettings) -> None:
+        """Show another configuration from now on."""
+        self.config, self.settings = config, settings
 
 
 class NodeAnswer(NamedTuple):

@@ -38,7 +38,7 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     target.accept(node.tick, time.monotonic() - age)
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app = routes(owner_router(store, accounts, 0.5))
+    app = routes(owner_router(store, accounts, lambda: 0.5))
     status, document, _ = await ask(app, f"/workloads{query}")
     assert status == 200
     WORKLOADS.model.model_validate(document)

@@ -52,7 +52,7 @@ _CHECKS = (*BY_ID, *NODE_CHECK_IDS)
 
 def gpu_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/gpus` and `/gpus/{gpu}`."""
-    router, store, preset = APIRouter(), parts.store, parts.settings.real_utilization.preset
+    router, store = APIRouter(), parts.store
 
     @router.get(
         "/gpus", response_model=GPUS.model | GPU_COLUMNS.model, responses=REFUSED, summary="Current state of every GPU"
@@ -68,7 +68,7 @@ def gpu_router(parts: ApiParts) -> APIRouter:
         def make() -> Response:
             if view == "summary":
                 return json_response(summary_document(sources, shown, wanted, now))
-            return json_response(all_gpus(sources, shown, now, preset))
+            return json_response(all_gpus(sources, shown, now, parts.settings.real_utilization.preset))
 
         return await asyncio.to_thread(make) if len(shown) > LARGE_GPUS else make()
 
@@ -80,7 +80,8 @@ def gpu_router(parts: ApiParts) -> APIRouter:
     )
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
         now = time.monotonic()
-        return json_response(gpu_document(find_one(store, gpu, node, now), now, preset))
+        found = find_one(store, gpu, node, now)
+        return json_response(gpu_document(found, now, parts.settings.real_utilization.preset))
 
     return router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, NamedTuple
 
@@ -136,11 +136,13 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
     return found
 
 
-def owner_router(store: TargetStore, accounts: Accounts, scale_target: float = SCALE_TARGET) -> APIRouter:
+def owner_router(
+    store: TargetStore, accounts: Accounts, scale_target: Callable[[], float] = lambda: SCALE_TARGET
+) -> APIRouter:
     """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`.
 
     Args:
-        scale_target: real utilization that scale hints aim at.
+        scale_target: returns the real utilization that scale hints aim at.
     """
     router = APIRouter()
 
@@ -168,11 +170,11 @@ def owner_router(store: TargetStore, accounts: Accounts, scale_target: float = S
         idle = _idle_gpus(fresh_owners(store, accounts.running, time.monotonic()), running)
         if sort == "idle":
             running.sort(key=lambda each: -len(idle.get(each, ())))
-        shown = [account_document(each, store.node, accounts.prices) for each in running[offset : offset + limit]]
+        shown = [account_document(each, store.node, accounts.prices()) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
         ended = islice(ended_accounts(accounts, wanted), begin, begin + limit - len(shown))
         shown += await asyncio.to_thread(
-            lambda: [account_document(each, store.node, accounts.prices) for each in ended]
+            lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
         )
         idle_gpus = len(frozenset().union(*idle.values()))
         return json_response(_ACCOUNTS.of(_Accounts(store.node, len(running), idle_gpus, shown)))
@@ -187,7 +189,7 @@ def owner_router(store: TargetStore, accounts: Accounts, scale_target: float = S
         id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
     ) -> Response:
-        found = [account_document(each, store.node, accounts.prices) for each in accounts_named(accounts, id)]
+        found = [account_document(each, store.node, accounts.prices()) for each in accounts_named(accounts, id)]
         if not found:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
         return json_response(found if all else found[0])
@@ -202,7 +204,7 @@ def owner_router(store: TargetStore, accounts: Accounts, scale_target: float = S
         by: Annotated[GroupName, Query(description="what to group by; workload: what controls pods")] = "workload",
     ) -> Response:
         owned = fresh_owners(store, accounts.running, time.monotonic())
-        rows = list(_workloads(accounts, owned, by, scale_target))
+        rows = list(_workloads(accounts, owned, by, scale_target()))
         return json_response(WORKLOADS.of(_Workloads(store.node, time.time(), by, rows)))
 
     return router
