@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "durations": "",
     "config.settings": "durations",
     "log": "printable config.settings",
-    "http": "regular_file",
+    "http": "printable regular_file",
     "kubernetes": "errors regular_file pauses config.settings http",
     "model": "errors",
     "config": "errors config.settings http",

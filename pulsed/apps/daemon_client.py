@@ -6,37 +6,45 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import re
-import ssl
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Any
-from urllib.error import HTTPError, URLError
+from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 from pulsed.cli.options import DEFAULT_URL
 from pulsed.errors import PulsedError, UsageError
+from pulsed.http.client import HttpClient, Request
 from pulsed.http.credentials import (
     BadCredentials,
     BadTlsFiles,
     ClientTls,
+    authorization,
     basic_authorization,
     masked,
-    may_have_credentials,
     read_password,
-    read_token,
 )
+from pulsed.http.failure import HttpRequestFailed
 
 MAX_BYTES = 256 * 2**20
 """Size limit of an answer; 1,000 GPUs with all fields take some 5 MB."""
 
+_MAX_REFUSAL_BYTES = 64 * 2**10
+_MAX_REDIRECTS = 10
 _CHECK_URL = "Check that the URL is of a pulsed"
+_CHECK_SERVER = "Check that `pulsed serve` runs there, and host and port"
+_REMEDIES: Mapping[str, str] = {
+    "certificate": "Give the certificate of its authority with --ca-file, and a host name that is in its certificate",
+    "tls": "Check whether it serves https",
+    "name": _CHECK_SERVER,
+    "connect": _CHECK_SERVER,
+    "deadline": _CHECK_SERVER,
+}
 
 _READABLE_BY_ALL = 0o004
 _DEFAULT_PORT = urlsplit(DEFAULT_URL).port
@@ -52,7 +60,7 @@ class RequestRefused(PulsedError):
 
     Attributes:
         status: of HTTP.
-        text: the body, at most 10,000 bytes.
+        text: the body; empty if it is large.
     """
 
     def __init__(self, where: str, status: int, text: str) -> None:
@@ -145,7 +153,6 @@ class DaemonClient:
         if settings.password_file and not (parts.username or settings.username or settings.user_file):
             raise UsageError("--password-file needs a user", "Give --username, --user-file, or a user in the URL")
         self._tls = ClientTls(settings.ca_file, settings.cert_file, settings.key_file)
-        self._opener: tuple[ssl.SSLContext | None, OpenerDirector] | None = None
 
     def json(self, path: str) -> Any:
         """Return the JSON document of a path.
@@ -161,31 +168,35 @@ class DaemonClient:
 
     def request(self, path: str, method: str = "GET") -> bytes:
         """Return the body of an answer; raises as `json`."""
-        where = self.address + path.partition("?")[0]
-        request = Request(self.address + path, method=method)
-        if authorization := self._authorization():
-            request.add_unredirected_header("Authorization", authorization)
-        try:
-            with self._current_opener().open(request, timeout=self._settings.timeout) as answer:
-                body: bytes = answer.read(MAX_BYTES + 1)
-                is_cut = len(body) <= MAX_BYTES and bool(answer.length)
-        except HTTPError as error:
-            raise RequestRefused(where, error.code, _text_of(error)) from None
-        except OSError as error:  # URLError is one
-            raise _unreachable(where, error) from None
-        except (HTTPException, ValueError) as error:  # ValueError: a redirect to what is not a URL
-            raise DaemonUnreachable(f"{where} does not answer in HTTP: {error!r:.100}", _CHECK_URL) from None
-        if is_cut or len(body) > MAX_BYTES:
-            what = "was cut off" if is_cut else f"is larger than {MAX_BYTES} bytes"
-            raise DaemonUnreachable(f"{where}: the answer {what}", _CHECK_URL)
-        return body
+        return asyncio.run(self._request(path, method))
 
-    def _authorization(self) -> str:
+    async def _request(self, path: str, method: str) -> bytes:
+        where = self.address + path.partition("?")[0]
+        client = HttpClient(0.0, refusal_bytes=_MAX_REFUSAL_BYTES, max_redirects=_MAX_REDIRECTS, uses_proxies=True)
+        try:
+            request = Request(self.address + path, secrets=self._authorization(), tls=self._tls, method=method)
+            answer = await client.fetch(request, MAX_BYTES, self._settings.timeout)
+        except BadTlsFiles as error:
+            raise DaemonUnreachable(
+                f"{self._settings.tls_options()} cannot be used: {error.reason}",
+                "Name files in PEM format that you may read; a certificate and its key must belong together",
+            ) from None
+        except HttpRequestFailed as error:
+            reason = str(error).partition(": ")[2]
+            text = f"cannot reach {where}: {reason}" if error.kind == "connect" else f"{where} {error}"
+            raise DaemonUnreachable(text, _REMEDIES.get(error.kind, _CHECK_URL)) from None
+        finally:
+            await client.close()
+        if answer.status != 200:
+            raise RequestRefused(where, answer.status, answer.body.decode(errors="replace").strip())
+        return answer.body
+
+    def _authorization(self) -> dict[str, str]:
         """Return the header Authorization; empty without credentials."""
         given, settings = self._parts, self._settings
         try:
             if given.username is None and settings.bearer_token_file:
-                return f"Bearer {read_token(settings.bearer_token_file)}"
+                return authorization("", settings.bearer_token_file)
             username, password = settings.username, unquote(given.password or "")
             if given.username is not None:
                 username = unquote(given.username)
@@ -194,50 +205,12 @@ class DaemonClient:
                 if not colon and not settings.password_file:
                     raise BadCredentials(f"user file {settings.user_file} holds no password: it needs USER:PASSWORD")
             if not username:
-                return ""
+                return {}
             if given.password is None and settings.password_file:
                 password = read_password(settings.password_file)
         except BadCredentials as error:
             raise DaemonUnreachable(str(error), "Name a file that you may read, and with nothing else") from None
-        return basic_authorization(username, password)
-
-    def _current_opener(self) -> OpenerDirector:
-        """Return the opener for the TLS files as they are now."""
-        context = None
-        if self._parts.scheme == "https" or self._settings.tls_options():
-            try:
-                context = self._tls.context()
-            except BadTlsFiles as error:
-                raise DaemonUnreachable(
-                    f"{self._settings.tls_options()} cannot be used: {error.reason}",
-                    "Name files in PEM format that you may read; a certificate and its key must belong together",
-                ) from None
-        if self._opener is None or self._opener[0] is not context:
-            handlers = [_SameOrigin(), *([] if context is None else [HTTPSHandler(context=context)])]
-            self._opener = context, build_opener(*handlers)
-        return self._opener[1]
-
-
-class _SameOrigin(HTTPRedirectHandler):
-    """Follows redirects; credentials go to no other host."""
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        new = super().redirect_request(req, fp, code, msg, headers, newurl)
-        authorization = req.get_header("Authorization")
-        if new is not None and authorization and may_have_credentials(urlsplit(req.full_url), urlsplit(newurl)):
-            new.add_unredirected_header("Authorization", authorization)
-        return new
-
-    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> Any:
-        try:
-            return super().http_error_302(req, fp, code, msg, headers)
-        except ValueError:  # the location is not a URL
-            fp.close()
-            raise
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+        return {"Authorization": basic_authorization(username, password)}
 
 
 def is_url(text: str) -> bool:
@@ -266,26 +239,6 @@ def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettin
         for parts in found
     ]
     return {name: DaemonClient(parts.geturl(), settings) for name, parts in zip(names, found, strict=True)}
-
-
-def _text_of(error: HTTPError) -> str:
-    with error, contextlib.suppress(OSError, HTTPException):
-        return error.read(10_000).decode(errors="replace").strip()
-    return ""
-
-
-def _unreachable(where: str, error: OSError) -> DaemonUnreachable:
-    cause = error.reason if isinstance(error, URLError) else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return DaemonUnreachable(
-            f"{where} shows a certificate that is not trusted: {cause.verify_message}",
-            "Give the certificate of its authority with --ca-file, and a host name that is in its certificate",
-        )
-    if isinstance(cause, ssl.SSLError):
-        reason = (cause.reason or "error").replace("_", " ").lower()
-        return DaemonUnreachable(f"{where} fails in TLS: {reason}", "Check whether it serves https")
-    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
-    return DaemonUnreachable(f"cannot reach {where}: {text}", "Check that `pulsed serve` runs there, and host and port")
 
 
 def _split(url: str) -> SplitResult:

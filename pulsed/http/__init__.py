@@ -1,1 +1,1 @@
-"""An HTTP/1.1 client for GET requests with few allocations. It must not depend on what is requested."""
+"""All HTTP requests of pulsed, on aiohttp, and their credentials. It must not depend on what is requested."""

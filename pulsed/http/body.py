@@ -1,138 +1,102 @@
-"""The body of an answer: gzip or plain, within a limit."""
+"""The body of an answer, read within a limit: a small answer may unpack to gigabytes."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterator
 from io import BytesIO
+
+import aiohttp
+
+from pulsed.http.failure import MAX_SHOWN, HttpRequestFailed, failure_of
+from pulsed.printable import clean
 
 _PIECE_BYTES = 256 * 1024
 """Bytes that are unpacked at once: zlib needs twice the memory of its result."""
 
 
-class BadBody(Exception):
-    """A body that is no page; the text goes behind the name of the target.
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the whole body; raises `HttpRequestFailed`, also if it is larger than the limit when decompressed."""
+    content = BytesIO()  # gives its content without a copy
+    if (response.content_length or 0) > limit and _encoding(response) == "identity":
+        raise _too_large(limit)
+    async for piece in _pieces(response):
+        if content.tell() + len(piece) > limit:
+            raise _too_large(limit)
+        content.write(piece)
+    return content.getvalue()
+
+
+async def lines(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """Yield the lines of a body of any length that are not empty; one above the limit raises `HttpRequestFailed`."""
+    line = b""
+    async for piece in _pieces(response):
+        *ended, rest = (line + piece).split(b"\n")
+        for each in filter(None, ended):
+            yield each
+        line = rest
+        if len(line) > limit:
+            raise _too_large(limit)
+
+
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives, decompressed."""
+    encoding = _encoding(response)
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise HttpRequestFailed(
+            "body", f"answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text"
+        )
+    gzip = None if encoding == "identity" else _GzipStream()
+    try:
+        async for data in response.content.iter_any():
+            if gzip is None:
+                yield data
+            else:
+                for piece in gzip.unpack(data):
+                    yield piece
+    except zlib.error as error:
+        raise _bad_gzip(f"sends broken gzip data: {error}") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise failure_of(error) from error
+    if gzip is not None and not gzip.is_complete:
+        raise _bad_gzip("sends gzip data that is cut off")
+
+
+class _GzipStream:
+    """Gzip data, unpacked as it arrives, of one or several members.
 
     Attributes:
-        remedy: what to do about it, one sentence.
+        is_complete: whether nothing is missing.
     """
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.remedy = remedy
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self.is_complete = True
 
-
-class Body:
-    """One body, decompressed as it arrives. That stops at the limit: a small answer may unpack to gigabytes.
-
-    Args:
-        limit: size that it may have when decompressed, bytes.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._is_empty = True
-        self._size = 0
-        self._content = BytesIO()  # gives its content without a copy
-        self._gunzip: zlib._Decompress | None = None
-
-    def begin(self, encoding: str, announced: int = 0) -> None:
-        """Before the first byte.
-
-        Args:
-            encoding: Content-Encoding in lower case; `identity` without one.
-            announced: Content-Length; 0 without one. A plain body that is too large is not read.
-
-        Raises:
-            BadBody: the encoding was not requested, or the body is too large.
-        """
-        if encoding in ("gzip", "x-gzip"):
-            self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        elif encoding != "identity":
-            raise BadBody(f"answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text")
-        elif announced > self._limit:
-            raise self._too_large()
-
-    def feed(self, data: bytes) -> None:
-        """Take a piece, cut anywhere.
-
-        Raises:
-            BadBody: it is too large by now, or no gzip data.
-        """
-        self._is_empty = False
-        if self._gunzip is None:
-            self._take(data)
-        else:
-            self._unpack(data)
-
-    def _unpack(self, data: bytes) -> None:
-        assert self._gunzip is not None
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next piece of the data contains, in pieces; raises `zlib.error`."""
         has_more = False
-        try:
-            while data or has_more:
-                if self._gunzip.eof:  # gzip data may come as several members, one after the other
-                    if not data:
-                        break
-                    self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
-                piece = self._gunzip.decompress(data, _PIECE_BYTES)
-                has_more = len(piece) == _PIECE_BYTES  # zlib may have more without further input
-                self._take(piece)
-                data = self._gunzip.unconsumed_tail or self._gunzip.unused_data
-        except zlib.error as error:
-            raise BadBody(f"sends broken gzip data: {error}", "See the proxy before the exporter") from error
-
-    def end(self) -> bytes:
-        """Return the whole, which the body then holds no longer.
-
-        Raises:
-            BadBody: gzip data without an end.
-        """
-        if not self._is_empty and self._gunzip is not None and not self._gunzip.eof:
-            raise BadBody("sends gzip data that is cut off", "See the proxy before the exporter")
-        content, self._content = self._content, BytesIO()
-        return content.getvalue()
-
-    def _take(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > self._limit:
-            self._content = BytesIO()
-            raise self._too_large()
-        self._content.write(data)
-
-    def _too_large(self) -> BadBody:
-        return BadBody(
-            f"sends more than {self._limit} bytes",
-            "Check whether this is an exporter's page, or increase source.exporter.max_page_bytes",
-        )
+        while data or has_more:
+            if self._member.eof:
+                self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            piece = self._member.decompress(data, _PIECE_BYTES)
+            has_more = len(piece) == _PIECE_BYTES and not self._member.eof  # zlib may have more without further input
+            data = self._member.unconsumed_tail or self._member.unused_data
+            yield piece
+        self.is_complete = self._member.eof
 
 
-class LineBody(Body):
-    """A body of any length that is taken line by line, as it arrives.
+def _encoding(response: aiohttp.ClientResponse) -> str:
+    return clean(response.headers.get("Content-Encoding", "identity")[:MAX_SHOWN].lower())
 
-    Args:
-        limit: bytes of one line.
-        begun: called when an answer with status 200 begins.
-        take: called with each complete line, without its end; what it raises ends the answer.
-    """
 
-    def __init__(self, limit: int, begun: Callable[[], None], take: Callable[[bytes], None]) -> None:
-        super().__init__(limit)
-        self._begun, self._take_line, self._line = begun, take, b""
+def _too_large(limit: int) -> HttpRequestFailed:
+    return HttpRequestFailed(
+        "body",
+        f"sends more than {limit} bytes",
+        "Check whether this is an exporter's page, or increase source.exporter.max_page_bytes",
+    )
 
-    def begin(self, encoding: str, announced: int = 0) -> None:
-        """As `Body.begin`; the whole may have any length."""
-        super().begin(encoding)
-        self._begun()
 
-    def _take(self, data: bytes) -> None:
-        *lines, rest = data.split(b"\n")
-        if lines:
-            lines[0] = self._line + lines[0]
-            self._line = rest
-        else:
-            self._line += rest
-        if len(self._line) > self._limit:
-            raise self._too_large()
-        for line in lines:
-            if line:
-                self._take_line(line)
+def _bad_gzip(what: str) -> HttpRequestFailed:
+    return HttpRequestFailed("body", what, "See the proxy before the exporter")

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult
+from urllib.parse import unquote, urlsplit
 
 from pulsed.regular_file import FileTooLarge, FileWatcher, open_regular, read_regular
 
@@ -53,8 +53,34 @@ def basic_authorization(username: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
-def may_have_credentials(ours: SplitResult, other: SplitResult) -> bool:
+def authorization(url: str, token_file: str | None) -> dict[str, str]:
+    """Return the header Authorization for a bearer token, or the login of a URL; empty without either.
+
+    Raises:
+        BadCredentials: the file of the token cannot be used.
+    """
+    if token_file:
+        return {"Authorization": f"Bearer {read_token(token_file)}"}
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    return {"Authorization": basic_authorization(unquote(parts.username), unquote(parts.password or ""))}
+
+
+def without_login(url: str) -> str:
+    """Return the URL without user, password and fragment; raises `ValueError` if it is not a URL."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
+
+
+def url_host(host: str) -> str:
+    """Return a host name or address as URLs have it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def may_have_credentials(url: str, other_url: str) -> bool:
     """Return whether credentials of one URL may go to the other: same origin, or https on usual ports."""
+    ours, other = urlsplit(url), urlsplit(other_url)
     default = {"http": 80, "https": 443}
     origin = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
     other_origin = (other.scheme, other.hostname, other.port or default.get(other.scheme))
@@ -120,6 +146,15 @@ class ClientTls:
         self._files = [file for file in (ca_file, cert_file, key_file) if file]
         self._watcher: FileWatcher | None = None
         self._context: ssl.SSLContext | None = None
+        self._anonymous: ClientTls | None = None
+
+    def without_certificate(self) -> ClientTls:
+        """Return the same, without a certificate of the client."""
+        if not self._cert_file:
+            return self
+        if self._anonymous is None:
+            self._anonymous = ClientTls(self._ca_file, is_verified=self._is_verified)
+        return self._anonymous
 
     def context(self) -> ssl.SSLContext:
         """Return the context; raises `BadTlsFiles`."""

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from pulsed import __version__
 from pulsed.errors import ConfigError, PulsedError
-from pulsed.http.body import BadBody, Body, LineBody
-from pulsed.http.client import (
-    Answer,
-    BrokenAnswer,
-    Content,
-    DeadlineMissed,
-    HttpClient,
-    address_of,
-    request_bytes,
-    url_host,
-)
-from pulsed.http.connection import describe
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
+from pulsed.http.body import lines
+from pulsed.http.client import Answer, HttpClient, Request, answer_of
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, url_host
+from pulsed.http.failure import HttpRequestFailed
 from pulsed.kubernetes.settings import SERVICE_ACCOUNT
 from pulsed.regular_file import read_regular
 
@@ -47,6 +37,7 @@ _MAX_REFUSAL_BYTES = 64 * 2**10
 _MAX_MESSAGE_LENGTH = 300
 _IDLE_SECONDS = 30.0
 _WATCH_GRACE_SECONDS = 30.0
+_UNREACHABLE = "See whether the API server is up and reachable"
 _REMEDIES: Mapping[int, str] = {
     401: "See whether the ServiceAccount exists; its token is read again for every request",
     403: "Grant its ServiceAccount get, list and watch of pods, and get of what controls them, as the chart does with "
@@ -125,8 +116,7 @@ class ApiClient:
     ) -> None:
         self._access, self._timeout, self._clock, self._sleep = access, timeout, clock, sleep
         self._next_request = dict.fromkeys(REQUEST_LIMITS if limits is None else limits, 0.0)
-        self._address = address_of(access.server)
-        self._http = HttpClient(_IDLE_SECONDS, _MAX_REFUSAL_BYTES)
+        self._http = HttpClient(_IDLE_SECONDS, refusal_bytes=_MAX_REFUSAL_BYTES)
         self._tls = ClientTls(access.ca_file)
         self._paused_until = 0.0
         self._turn = asyncio.Lock()
@@ -142,7 +132,7 @@ class ApiClient:
             ResourceNotFound: there is none.
             KubernetesError: it was not sent.
         """
-        return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES))).page)
+        return self._parsed((await self._send(path)).body)
 
     async def put(self, path: str, item: JsonObject) -> None:
         """Replace an object as it was read, with its version.
@@ -151,27 +141,19 @@ class ApiClient:
             ResourceConflict: it has changed since.
             KubernetesError: it was not replaced.
         """
-        await self._wait_for_turn()
-        content = Content("PUT", "application/json", json.dumps(item).encode())
-        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
+        await self._send(path, "PUT", item)
 
     async def patch(self, path: str, changes: JsonObject) -> JsonObject:
         """Change an object by a strategic merge patch; return it. Raises `KubernetesError` if it was not changed."""
-        await self._wait_for_turn()
-        content = Content("PATCH", "application/strategic-merge-patch+json", json.dumps(changes).encode())
-        return self._parsed((await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)).page)
+        return self._parsed((await self._send(path, "PATCH", changes, "application/strategic-merge-patch+json")).body)
 
     async def create(self, path: str, item: JsonObject) -> None:
         """Create an object in a list. Raises `KubernetesError` if it was not created."""
-        await self._wait_for_turn()
-        content = Content("POST", "application/json", json.dumps(item).encode())
-        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
+        await self._send(path, "POST", item)
 
     async def merge(self, path: str, changes: JsonObject) -> None:
         """Change fields of an object (RFC 7396). Raises `KubernetesError` if they were not changed."""
-        await self._wait_for_turn()
-        content = Content("PATCH", "application/merge-patch+json", json.dumps(changes).encode())
-        await self._send(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout, content)
+        await self._send(path, "PATCH", changes, "application/merge-patch+json")
 
     async def list(self, path: str, query: Mapping[str, str], take: Callable[[JsonObject], None]) -> str:
         """Call `take` with every object, page by page; return the version from which a watch continues the list.
@@ -182,9 +164,8 @@ class ApiClient:
         """
         page: dict[str, str] = {}
         while True:
-            body = Body(_MAX_LIST_BYTES)
-            answer = await self._get(path, {**query, "limit": str(PAGE_OBJECTS), **page}, body)
-            document = self._parsed(answer.page)
+            query = {**query, "limit": str(PAGE_OBJECTS), **page}
+            document = self._parsed((await self._send(f"{path}?{urlencode(query)}", limit=_MAX_LIST_BYTES)).body)
             metadata = document.get("metadata")
             items = document.get("items")
             if not isinstance(metadata, dict) or not isinstance(items, list | None):
@@ -219,38 +200,37 @@ class ApiClient:
             ResourceExpired: the version is too old.
             KubernetesError: the watch was not accepted within the timeout, was refused, or broke.
         """
-        query = {
-            **query,
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(seconds),
-        }
+        path += "?" + urlencode(
+            {
+                **query,
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": version,
+                "timeoutSeconds": str(seconds),
+            }
+        )
         await self._wait_for_turn()
-        last, is_accepted = self._clock(), False
-
-        def accept() -> None:
-            nonlocal last, is_accepted
-            last, is_accepted = self._clock(), True
-            begun()
-
-        def arrive(line: bytes) -> None:
-            nonlocal last
-            last = self._clock()
-            take(self._event(line))
-
-        body = LineBody(_MAX_EVENT_BYTES, accept, arrive)
-        watching = asyncio.create_task(self._send(path, query, body, seconds + _WATCH_GRACE_SECONDS))
+        now, is_accepted = asyncio.get_running_loop().time, False
+        end = now() + seconds + _WATCH_GRACE_SECONDS
         try:
-            while (rest := last + (SILENT_SECONDS if is_accepted else self._timeout) - self._clock()) > 0.0:
-                if (await asyncio.wait({watching}, timeout=rest))[0]:
-                    await watching
-                    return
+            with self._errors():
+                async with (
+                    asyncio.timeout(self._timeout) as silence,
+                    await self._http.open(self._request(path)) as response,
+                ):
+                    if response.status != 200:
+                        answer = answer_of(response)
+                        answer.body = await self._http.body(response)
+                        raise self._refused(answer, path)
+                    is_accepted = True
+                    begun()
+                    silence.reschedule(now() + SILENT_SECONDS)
+                    async for line in lines(response, _MAX_EVENT_BYTES):
+                        silence.reschedule(min(now() + SILENT_SECONDS, end))
+                        take(self._event(line))
+        except TimeoutError:
             if not is_accepted:
-                raise self._late(self._timeout)
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+                raise self._error(f"did not answer in {self._timeout:g} s", _UNREACHABLE) from None
 
     def _event(self, line: bytes) -> WatchEvent:
         document = self._parsed(line)
@@ -262,32 +242,51 @@ class ApiClient:
             raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch", item)
         return WatchEvent(kind, item)
 
-    async def _get(self, path: str, query: Mapping[str, str], body: Body) -> Answer:
-        await self._wait_for_turn()
-        return await self._send(path, query, body, self._timeout)
-
     async def _send(
-        self, path: str, query: Mapping[str, str], body: Body, seconds: float, content: Content | None = None
+        self,
+        path: str,
+        method: str = "GET",
+        item: JsonObject | None = None,
+        media_type: str = "application/json",
+        limit: int = _MAX_OBJECT_BYTES,
     ) -> Answer:
-        address = replace(self._address, target=f"{path}?{urlencode(query)}" if query else path)
+        await self._wait_for_turn()
+        with self._errors():
+            request = self._request(path)
+            if item is not None:
+                headers = {**request.headers, "Content-Type": media_type}
+                request = replace(request, headers=headers, method=method, body=json.dumps(item).encode())
+            answer = await self._http.fetch(request, limit, self._timeout)
+        if answer.status not in (200, _CREATED):
+            raise self._refused(answer, path)
+        return answer
+
+    def _request(self, path: str) -> Request:
+        url = self._access.server.rstrip("/") + path
+        return Request(url, {"Accept": "application/json"}, authorization("", self._access.token_file), self._tls)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise what fails in a request as `KubernetesError`."""
         try:
-            request = request_bytes(address, self._headers(), content)
-            answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
+            yield
         except BadCredentials as error:
             remedy = "The pod needs a ServiceAccount token: automountServiceAccountToken"
             raise KubernetesError(str(error), remedy) from error
-        except DeadlineMissed:
-            raise self._late(seconds) from None
-        except BadBody as error:
-            raise self._error(str(error), "See what is between pulsed and the API server") from error
-        except (BrokenAnswer, OSError) as error:
-            raise self._error(describe(error)[1], "See whether the API server is up and reachable") from error
-        if answer.status not in (200, _CREATED):
-            if answer.status in (429, 503) and answer.retry_seconds is not None:
-                pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
-                self._paused_until = max(self._paused_until, self._clock() + pause)
-            raise self._refusal(answer.status, answer.reason, path, _document(answer.page))
-        return answer
+        except BadTlsFiles as error:
+            raise KubernetesError(
+                f"certificate authority {error.files}: {error.reason}", "Name a readable file in PEM format"
+            ) from error
+        except HttpRequestFailed as error:
+            remedy = "See what is between pulsed and the API server" if error.kind == "body" else _UNREACHABLE
+            raise self._error(str(error), remedy) from error
+
+    def _refused(self, answer: Answer, path: str) -> KubernetesError:
+        """Return the error for a refused request, and wait with the next ones if the server demands it."""
+        if answer.status in (429, 503) and answer.retry_seconds is not None:
+            pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
+            self._paused_until = max(self._paused_until, self._clock() + pause)
+        return self._refusal(answer.status, answer.reason, path.partition("?")[0], _document(answer.body))
 
     async def _wait_for_turn(self) -> None:
         """Wait until a request may begin; one after the other, also when the server demands a pause meanwhile.
@@ -307,20 +306,6 @@ class ApiClient:
         """Yield when each limit admits the next request."""
         return (moment - (limit.burst - 1) * limit.seconds for limit, moment in self._next_request.items())
 
-    def _headers(self) -> Mapping[str, str]:
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}
-        if self._access.token_file:
-            headers["Authorization"] = f"Bearer {read_token(self._access.token_file)}"
-        return headers
-
-    def _context(self) -> ssl.SSLContext:
-        try:
-            return self._tls.context()
-        except BadTlsFiles as error:
-            raise KubernetesError(
-                f"certificate authority {error.files}: {error.reason}", "Name a readable file in PEM format"
-            ) from error
-
     def _parsed(self, text: bytes) -> JsonObject:
         document = _document(text)
         if not isinstance(document, dict):
@@ -336,9 +321,6 @@ class ApiClient:
             shown = given[:_MAX_MESSAGE_LENGTH].rstrip(" .")
             message += f": {''.join(each if each.isprintable() else '?' for each in shown)}"
         return _REFUSALS.get(status, KubernetesError)(message, remedy)
-
-    def _late(self, seconds: float) -> KubernetesError:
-        return self._error(f"did not answer in {seconds:g} s", "See whether it is up and reachable")
 
     def _error(self, what: str, remedy: str) -> KubernetesError:
         return KubernetesError(f"API server {self._access.server} {what}", remedy)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pulsed.http.client import url_host
+from pulsed.http.credentials import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.objects import Controller, controller_of, mapping, mappings, text
 from pulsed.kubernetes.settings import DAEMON_SET, USUAL_NAMESPACES

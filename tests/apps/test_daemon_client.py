@@ -145,6 +145,16 @@ def test_credentials_follow_to_another_path(server: Server) -> None:
     assert server.seen == [basic("ops:s3cret")] * 2
 
 
+def test_proxies_of_the_environment_are_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "")
+    assert client("http://ops:s3cret@daemon.invalid:9401").json("/") == {}
+    assert server.seen == [basic("ops:s3cret")]
+    monkeypatch.setenv("no_proxy", ".invalid")
+    with pytest.raises(DaemonUnreachable, match="host name that is not known"):
+        client("http://daemon.invalid:9401").json("/")
+
+
 def test_a_client_certificate_that_is_renewed(server: Server, tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     server.socket = authority.server_context(ask_client=True).wrap_socket(server.socket, server_side=True)

@@ -164,6 +164,7 @@ async def test_a_missing_target_that_does_not_answer_is_forgotten(
     discovery.start()
     try:
         await eventually(lambda: own() == ["0", "1", "2", "3"])
+        sources = discovery.sources
         fleet.list(0)
         await eventually(lambda: "half of the targets or more are missing" in caplog.text)
         clock.now += 1.0
@@ -174,6 +175,8 @@ async def test_a_missing_target_that_does_not_answer_is_forgotten(
         await eventually(lambda: own() == ["0"])
     finally:
         await discovery.stop()
+    for source in sources:
+        await source.close()
 
 
 async def test_a_fleet_without_targets_fails_with_the_reason(fleet: Fleet, running: Running) -> None:

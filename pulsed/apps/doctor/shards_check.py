@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,7 +57,7 @@ async def check_shards(config: Config, urls: Sequence[str]) -> ShardsCheck:
     expected = {source.target for source in sources}
     for source in sources:
         await source.close()
-    return compared([_running(url) for url in urls], expected, exporter.shard)
+    return compared([await asyncio.to_thread(_running, url) for url in urls], expected, exporter.shard)
 
 
 def compared(shards: Sequence[RunningShard], expected: set[str], configured: ShardSettings) -> ShardsCheck:

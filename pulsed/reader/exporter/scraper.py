@@ -7,33 +7,25 @@ first request, so that importing this module, or reading files only, costs nothi
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
 
-from pulsed import __version__
 from pulsed.errors import ScrapeFailed
-from pulsed.http.body import BadBody, Body
 from pulsed.http.credentials import (
     BadCredentials,
     BadTlsFiles,
     ClientTls,
+    authorization,
     basic_authorization,
     masked,
-    may_have_credentials,
     read_password,
-    read_token,
 )
-from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
+from pulsed.reader.exporter.settings import ExporterSettings, Login
 
 if TYPE_CHECKING:
-    import ssl
-
-    from pulsed.http.client import Answer, BrokenAnswer, HttpClient
+    from pulsed.http.client import HttpClient
 
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
-_REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
 
 _STATUS_REMEDIES: Mapping[int, str] = {
@@ -51,6 +43,9 @@ _FAILURE_REMEDIES: Mapping[str, str] = {
     "name": "Check the host's name and this machine's DNS",
     "broken": "See its log, and whether it wants https or a client certificate",  # TLS 1.3 may refuse by a reset
     "connect": "See whether dcgm-exporter runs there, and whether host and port are right",
+    "deadline": "See whether it is up, or allow it a longer timeout",
+    "redirect": "Give the page's own URL as target",
+    "request": "Look for line breaks in the URL, headers and credentials",
 }
 
 
@@ -65,7 +60,12 @@ class Scraper:
         self._settings = settings
         self._timeout = settings.scrape_timeout
         self._client: HttpClient | None = None
-        self._tls: dict[bool, ClientTls] = {}
+        self._tls = ClientTls(
+            settings.ca_file or "",
+            settings.cert_file or "",
+            settings.key_file or "",
+            is_verified=not settings.insecure_skip_verify,
+        )
         self._users = 0
         self.large_pages = asyncio.Lock()
 
@@ -93,110 +93,48 @@ class Scraper:
         Raises:
             ScrapeFailed: no page came, or one above the size limit.
         """
+        from pulsed.http.client import HttpClient, Request
+        from pulsed.http.failure import HttpRequestFailed
+
         timeout = self._timeout if seconds is None else seconds
-        location, end = url, time.monotonic() + timeout
-        for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._get(url, location, login, (timeout, end))
-            if answer.status == 200:
-                return answer.page
-            where = _where(url, location)
-            if answer.status not in _REDIRECTS or not answer.location:
-                remedy = _STATUS_REMEDIES.get(answer.status, "See the exporter's log")
-                raise ScrapeFailed(f"{where} answered {answer.status} {answer.reason}".rstrip(), remedy)
-            try:
-                location = without_login(urlsplit(urljoin(location, answer.location)))
-            except ValueError:
-                location = answer.location
-            if not location.startswith(("http://", "https://")):
-                raise ScrapeFailed(f"{where} redirects to {masked(location)}", "Give the page's own URL as target")
-        raise ScrapeFailed(
-            f"{masked(url)} redirects more than {_MAX_REDIRECTS} times", "Give the page's own URL as target"
-        )
-
-    async def _get(self, url: str, location: str, login: Login | None, limit: tuple[float, float]) -> Answer:
-        """Return the answer of one location that the URL leads to; `limit` is the timeout and the end of its time."""
-        from pulsed.http.client import (
-            BrokenAnswer,
-            DeadlineMissed,
-            HttpClient,
-            address_of,
-            request_bytes,
-        )
-
-        timeout, end = limit
         if self._client is None:
             # Kept over an interval, else each scrape pays for a new connection.
-            self._client = HttpClient(idle_seconds=2 * self._settings.interval)
+            self._client = HttpClient(2 * self._settings.interval, max_redirects=_MAX_REDIRECTS)
+        headers = {"Accept": _ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}"}
         try:
-            trusted = location == url or may_have_credentials(urlsplit(url), urlsplit(location))
-            address = address_of(location)
-            request = request_bytes(address, self._headers(login, trusted, timeout))
-            context = self._context(trusted) if address.secure else None
-            body = Body(self._settings.max_page_bytes)
-            left = max(end - time.monotonic(), 0.001)
-            return await self._client.get(address, request, body, left, context)
+            request = Request(url, headers, self._secrets(login), self._tls)
+            answer = await self._client.fetch(request, self._settings.max_page_bytes, timeout)
         except BadCredentials as error:
             raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, and with nothing else") from error
-        except BadBody as error:
-            raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
-        except DeadlineMissed as error:
-            raise ScrapeFailed(
-                f"{_where(url, location)} did not answer in {timeout:g} s",
-                "See whether it is up, or allow it a longer timeout",
-            ) from error
-        except (BrokenAnswer, OSError) as error:
-            raise _failure(_where(url, location), error) from error
-        except ValueError:  # its text may repeat a header: neither shown nor chained
-            raise ScrapeFailed(
-                f"no request can be made for {_where(url, location)}",
-                "Look for line breaks in the URL, headers and credentials",
-            ) from None
-
-    def _headers(self, login: Login | None, trusted: bool, timeout: float) -> Mapping[str, str]:
-        settings = self._settings
-        headers = {
-            "Accept": _ACCEPT,
-            "Accept-Encoding": "gzip",
-            "User-Agent": f"pulsed/{__version__}",
-            "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}",
-        }
-        if trusted:
-            if settings.bearer_token_file:
-                headers["Authorization"] = f"Bearer {read_token(settings.bearer_token_file)}"
-            elif settings.bearer_token:
-                headers["Authorization"] = f"Bearer {settings.bearer_token}"
-            elif login or settings.username:
-                headers["Authorization"] = basic_authorization(*(login or (settings.username or "", self._password())))
-            if settings.headers:
-                own = {name.lower() for name in settings.headers}
-                headers = {name: value for name, value in headers.items() if name.lower() not in own}
-                headers.update(settings.headers)
-        return headers
-
-    def _password(self) -> str:
-        file = self._settings.password_file
-        return read_password(file) if file else self._settings.password or ""
-
-    def _context(self, trusted: bool) -> ssl.SSLContext:
-        """Return the TLS context; without the client's certificate for hosts that are not trusted."""
-        settings = self._settings
-        if trusted not in self._tls:
-            own = (settings.cert_file or "", settings.key_file or "") if trusted else ()
-            self._tls[trusted] = ClientTls(settings.ca_file or "", *own, is_verified=not settings.insecure_skip_verify)
-        try:
-            return self._tls[trusted].context()
         except BadTlsFiles as error:
             raise ScrapeFailed(
                 f"the TLS files {error.files} cannot be used: {error.reason}",
                 "Each must exist, be readable for pulsed's user, and be PEM; certificate and key must belong together",
             ) from error
+        except HttpRequestFailed as error:
+            where = _where(url, error.url)
+            text = f"no request can be made for {where}" if error.kind == "request" else f"{where} {error}"
+            raise ScrapeFailed(text, error.remedy or _FAILURE_REMEDIES[error.kind]) from error
+        if answer.status != 200:
+            raise ScrapeFailed(
+                f"{_where(url, answer.url)} answered {answer.status} {answer.reason}".rstrip(),
+                _STATUS_REMEDIES.get(answer.status, "See the exporter's log"),
+            )
+        return answer.body
 
+    def _secrets(self, login: Login | None) -> Mapping[str, str]:
+        """Return the headers for the exporter only."""
+        settings = self._settings
+        secrets = authorization("", settings.bearer_token_file)
+        if not secrets and settings.bearer_token:
+            secrets = {"Authorization": f"Bearer {settings.bearer_token}"}
+        elif not secrets and (login or settings.username):
+            secrets = {"Authorization": basic_authorization(*(login or (settings.username or "", self._password())))}
+        return {**secrets, **settings.headers} if settings.headers else secrets
 
-def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
-    from pulsed.http.connection import describe
-
-    kind, what = describe(error)
-    return ScrapeFailed(f"{where} {what}", _FAILURE_REMEDIES[kind])
+    def _password(self) -> str:
+        file = self._settings.password_file
+        return read_password(file) if file else self._settings.password or ""
 
 
 def _where(url: str, location: str) -> str:

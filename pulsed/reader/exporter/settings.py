@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pulsed.config.settings import (
     Duration,
@@ -215,8 +215,3 @@ class ExporterSettings(SourceSection):
             raise ConfigError(
                 f"source.exporter.password_file: {error}", "Name a file that pulsed's user may read"
             ) from None
-
-
-def without_login(parts: SplitResult) -> str:
-    """Return the URL without user, password and fragment."""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()

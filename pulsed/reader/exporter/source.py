@@ -16,11 +16,11 @@ from math import isfinite
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
-from pulsed.http.credentials import masked
+from pulsed.http.credentials import masked, without_login
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
 from pulsed.reader.exporter.discovery.shards import shard_key
 from pulsed.reader.exporter.scraper import Scraper
-from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
+from pulsed.reader.exporter.settings import ExporterSettings, Login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.source import Source, SourceRequest
@@ -198,7 +198,7 @@ def _resolve(target: str) -> tuple[str, str, Login | None]:
             "Write http://host:9400/metrics, or the path of a saved page",
         )
     login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
-    return "", without_login(parts), login
+    return "", without_login(target), login
 
 
 def _read_file(path: str, limit: int) -> bytes:

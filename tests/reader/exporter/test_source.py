@@ -548,7 +548,7 @@ async def main():
     await source.read()
     await source.close()
 asyncio.run(main())
-print("httptools" in sys.modules)
+print("aiohttp" in sys.modules)
 """
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "page.prom")], capture_output=True, text=True, check=True

@@ -8,14 +8,11 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
-from pulsed import __version__
 from pulsed.errors import TargetListError
-from pulsed.http.body import BadBody, Body
-from pulsed.http.client import BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
-from pulsed.http.connection import describe
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, basic_authorization, masked, read_token
+from pulsed.http.client import HttpClient, Request
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked
+from pulsed.http.failure import HttpRequestFailed
 from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
 from pulsed.reader.exporter.discovery.target_groups import TargetGroup, parse_json, parse_yaml
 from pulsed.regular_file import read_regular
@@ -114,25 +111,21 @@ class HttpList:
         await self._client.close()
 
     async def _groups(self, name: str) -> Sequence[TargetGroup]:
-        parts = urlsplit(self._url)
+        headers = {"Accept": "application/json", "X-Prometheus-Refresh-Interval-Seconds": f"{self.interval:g}"}
         try:
-            address = address_of(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-            body = Body(MAX_LIST_BYTES)
-            answer = await self._client.get(
-                address,
-                request_bytes(address, self._headers()),
-                body,
-                self.interval,
-                self._tls.context() if address.secure else None,
-            )
-        except (BadCredentials, BadTlsFiles, BadBody) as error:
+            secrets = authorization(self._url, self._settings.bearer_token_file)
+            request = Request(self._url, headers, secrets, self._tls)
+            answer = await self._client.fetch(request, MAX_LIST_BYTES, self.interval)
+        except (BadCredentials, BadTlsFiles) as error:
             raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
-        except DeadlineMissed:
-            raise TargetListError(f"{name} did not answer in {self.interval:g} s", "See whether it is up") from None
-        except (BrokenAnswer, OSError) as error:
-            raise TargetListError(f"{name} {describe(error)[1]}", "See whether it is up") from None
-        except ValueError:
-            raise TargetListError(f"no request can be made for {name}", "Correct source.exporter.http.url") from None
+        except HttpRequestFailed as error:
+            if error.kind == "request":
+                raise TargetListError(
+                    f"no request can be made for {name}", "Correct source.exporter.http.url"
+                ) from None
+            if error.kind == "body":
+                raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
+            raise TargetListError(f"{name} {error}", "See whether it is up") from None
         if answer.status != 200:
             more = f", to {masked(answer.location)}" if answer.location else ""
             raise TargetListError(
@@ -144,21 +137,7 @@ class HttpList:
             raise TargetListError(
                 f"{name} has the content type {answer.content_type!r}", "Serve the list as application/json"
             )
-        return await asyncio.to_thread(parse_json, answer.page, name)
-
-    def _headers(self) -> Mapping[str, str]:
-        headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip",
-            "User-Agent": f"pulsed/{__version__}",
-            "X-Prometheus-Refresh-Interval-Seconds": f"{self.interval:g}",
-        }
-        parts = urlsplit(self._url)
-        if self._settings.bearer_token_file:
-            headers["Authorization"] = f"Bearer {read_token(self._settings.bearer_token_file)}"
-        elif parts.username is not None:
-            headers["Authorization"] = basic_authorization(unquote(parts.username), unquote(parts.password or ""))
-        return headers
+        return await asyncio.to_thread(parse_json, answer.body, name)
 
 
 class DnsLists:
