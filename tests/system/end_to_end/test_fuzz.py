@@ -198,7 +198,7 @@ def test_a_scrape_succeeds_whatever_it_accepts(daemon: Daemon, accept: str, enco
             b"Accept-Encoding: " + encoding.encode("latin-1"),
         ),
     )
-    # httptools refuses control characters in a header.
+    # the parser refuses control characters in a header.
     assert statuses(answer) in ([200], [400]), answer[:200]
     if statuses(answer) == [400]:
         assert re.search(r"[\x00-\x08\x0a-\x1f\x7f]", accept + encoding)
