@@ -1,7 +1,8 @@
 """Parse the text of a kernel log as it grows: lines, entries of `journalctl -o export`, and messages of the driver.
 
 An entry has a line a field and an empty line after it. A value with line feeds follows its size: what looks like an
-entry inside of a value is none. What is kept of a text is bounded. This module does no I/O and has no clock.
+entry inside of a value is none. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
+(the kernel's syslog interface). What is kept of a text is bounded. This module does no I/O and has no clock.
 
 Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
 Process and channel are optional and have changed between driver versions. On MIG GPUs the instances follow the PCI
@@ -27,6 +28,7 @@ _TIMES = ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
 _KEPT = frozenset({"MESSAGE", "SYSLOG_FACILITY", "_TRANSPORT", *_TIMES})
 _LONGEST_VALUE = 8192
 _MICROSECONDS = re.compile(r"[0-9]{1,18}")
+_INDENTATION = (b" ", b"\t")
 _CONTINUATIONS = (" ", "\t", "-- ")
 """How lines begin that belong to the line before, and journalctl's own."""
 
@@ -46,6 +48,8 @@ class LogText:
         self._is_known = False
         self._begun = b""
         self._length = 0
+        self._unfinished: LogLine | None = None
+        """Message of a driver that has no event so far; its further lines may follow."""
         self._journal = JournalExport()
 
     def feed(self, data: bytes, now: Now) -> list[KernelEvent]:
@@ -72,6 +76,9 @@ class LogText:
         self._length += len(part)
 
     def _events(self, line: bytes, length: int, now: Now) -> tuple[KernelEvent, ...]:
+        if self._unfinished is not None and line.startswith(_INDENTATION):
+            return self._add_to_message(self._unfinished, line.decode("utf-8", "replace"), now)
+        unfinished, self._unfinished = self._unfinished, None
         if self._journal.has(line):
             self._set_known()
             entry = self._journal.add(line, length, now)
@@ -84,10 +91,27 @@ class LogText:
         parsed = parse_line(text)
         if parsed is not None:
             self._set_known()
-            return event_of(parsed, now)
+            return self._start_message(parsed, unfinished, now)
         if not self._is_known and not self.unknown and text.strip() and not text.startswith(_CONTINUATIONS):
             self.unknown = _shape(text)
         return ()
+
+    def _start_message(self, line: LogLine, unfinished: LogLine | None, now: Now) -> tuple[KernelEvent, ...]:
+        """Return the event of a line, or of the message before if the line belongs to it."""
+        if not line.message.startswith(_DRIVERS):
+            return ()
+        events = event_of(line, now)
+        if not events and unfinished is not None and _continues(line, unfinished):
+            return self._add_to_message(unfinished, line.message, now)
+        self._unfinished = None if events else line
+        return events
+
+    def _add_to_message(self, message: LogLine, text: str, now: Now) -> tuple[KernelEvent, ...]:
+        """Add a line to a message of a driver; return the event that it completes."""
+        whole = message._replace(message=f"{message.message}\n{text.strip()}"[:_LONGEST_MESSAGE])
+        events = event_of(whole, now)
+        self._unfinished = None if events else whole
+        return events
 
     def _set_known(self) -> None:
         self._is_known, self.unknown = True, ""
@@ -98,6 +122,12 @@ def event_of(line: LogLine, now: Now) -> tuple[KernelEvent, ...]:
     event = parse_message(line.message, 0.0)
     time = None if event is None else line.time(now)
     return () if event is None or time is None else (event._replace(time=time),)
+
+
+def _continues(line: LogLine, message: LogLine) -> bool:
+    """Return whether a line may belong to a message: it has the same time stamp and names no device of its own."""
+    stamps = [{**each.stamp, "message": ""} for each in (line, message)]
+    return stamps[0] == stamps[1] and not _ADDRESS.search(line.message)
 
 
 def _shape(line: str) -> str:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText
 
@@ -14,11 +16,102 @@ NOW = Now(1_700_001_000.0, 1000.0)
 XID = b"[  900.0] NVRM: Xid (PCI:0000:3b:00): 79\n"
 
 
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 def test_lines_in_parts() -> None:
     text, found = LogText(), []
     for at in range(len(XID) * 3):
         found += text.feed((XID * 3)[at : at + 1], NOW)
     assert [(event.code, event.time) for event in found] == [(79, 1_700_000_900.0)] * 3
+
+
+LOSS = ("NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:26b5) installed in this system has")
+LOST = "NVRM: fallen off the bus and is not responding to commands."
+LOSS_AT = (
+    "NVRM: The NVIDIA GPU 0000:3b:00.0 NVRM: (PCI ID: 10de:26b5) installed in this system has NVRM: fallen off the bus"
+)
+OPEN_MODULES = ("NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:26b5)", "NVRM: responding to commands.")
+
+
+def feed_whole_and_in_lines(data: bytes) -> list[KernelEvent]:
+    """Return the events of a text, which are the same line by line."""
+    whole, lines = LogText().feed(data, NOW), LogText()
+    assert [event for line in data.splitlines(keepends=True) for event in lines.feed(line, NOW)] == whole
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("prefix", "next_prefix"),
+    [
+        ("[  900.000000] ", "               "),  # dmesg
+        ("[  900.000000] ", "\t"),
+        ("[Tue Nov 14 22:28:20 2023] ", "                           "),  # dmesg -T
+        ("2023-11-14T22:28:20,000000+00:00 ", "                                 "),
+        ("Nov 14 22:28:20 node-e kernel: ", "                               "),  # journalctl -o short
+        ("2023-11-14T22:28:20+0000 node-e kernel: ", "                                        "),
+        ("[  900.000000] ", "[  900.000000] "),  # syslog(2), as of dmesg of busybox
+        ("Nov 14 22:28:20 node-e kernel: [  900.000000] ", "Nov 14 22:28:20 node-e kernel: [  900.000000] "),
+    ],
+)
+def test_a_message_of_several_lines(prefix: str, next_prefix: str) -> None:
+    first, second = LOSS
+    before, after = f"{prefix}nvidia: module loaded\n", f"{prefix}nvidia: probe of 0000:3b:00.0 failed with error -1\n"
+    message = f"{prefix}{first}\n{next_prefix}{second}\n{next_prefix}{LOST}\n"
+    (event,) = feed_whole_and_in_lines(f"{before}{message}{after}".encode())
+    assert event == KernelEvent("bus_loss", 79, event.time, "00000000:3B:00.0", text=LOSS_AT)
+    assert event.time == pytest.approx(1_700_000_900.0)
+    first, last = OPEN_MODULES
+    message = (
+        f"{prefix}{first}\n{next_prefix}NVRM: installed in this system has fallen off the bus\n{next_prefix}{last}\n"
+    )
+    (event,) = feed_whole_and_in_lines(f"{before}{message}{after}".encode())
+    assert (event.kind, event.pci_bus_id) == ("bus_loss", "00000000:3B:00.0")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Lines of another program, or of another part of the kernel, end the message.
+        (f"host kernel: {LOSS[0]}", f"host ann: {LOSS[1]}", f"  {LOST}"),
+        (f"host kernel: {LOSS[0]}", "host ann: hello", f"  {LOST}"),
+        (f"host kernel: {LOSS[0]}", "host kernel: usb 1-1: new device", f"  {LOST}"),
+        (f"host ann: {LOSS[0]}", f"  {LOSS[1]}", f"  {LOST}"),
+        (f"host kernel: usb 1-1: {LOSS[0]}", f"  {LOSS[1]}", f"  {LOST}"),
+        ("host ann: hello", "  NVRM: Xid (PCI:0000:3b:00): 79"),
+        (
+            "host kernel: NVRM: GPU at PCI:0000:3b:00: GPU-b6c3b2be",
+            "host ann: hello",
+            "host kernel: NVRM: fallen off the bus",
+        ),
+    ],
+)
+def test_lines_that_do_not_belong_to_a_message(lines: tuple[str, ...]) -> None:
+    text = "\n".join([line if line.startswith(" ") else f"Nov 14 22:28:20 {line}" for line in lines]) + "\n"
+    assert feed_whole_and_in_lines(text.encode()) == []
+
+
+def test_a_line_that_names_a_gpu_is_of_that_gpu() -> None:
+    lines = (
+        "NVRM: GPU at PCI:0000:3b:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b",
+        "NVRM: GPU Board Serial Number: 1653723052734",
+        "NVRM: GPU 0000:4b:00.0: GPU has fallen off the bus.",
+        "NVRM: krcRcAndNotifyAllChannels_IMPL: RC all channels for critical error 79.",
+    )
+    (event,) = feed_whole_and_in_lines("".join([f"[  900.000000] {line}\n" for line in lines]).encode())
+    assert event.pci_bus_id == "00000000:4B:00.0"
+
+
+def test_lines_with_other_time_stamps_are_other_messages() -> None:
+    text = f"[  900.000000] {LOSS[0]}\n[  900.000001] {LOST}\n"
+    assert feed_whole_and_in_lines(text.encode()) == []
 
 
 @pytest.mark.slow
@@ -33,6 +126,7 @@ def test_lines_in_parts() -> None:
         b"__CURSOR=1\nX\n" + b"\xff" * 7 + b"\x7f",
         b"\0",
         b" \n",
+        b"[  900.0] NVRM: The NVIDIA GPU 0000:3b:00.0\n" + b" NVRM: x\n" * 1000,
         b"[  900.0] oom-kill: a=b\n",
     ],
 )
@@ -102,6 +196,8 @@ PIECES = st.sampled_from(
             XID,
             XID.rstrip(),
             b"Nov 23 03:59:01 h kernel: ",
+            b"NVRM: The NVIDIA GPU 0000:3b:00.0\n",
+            b" NVRM: fallen off the bus\n",
         ),
         *(b"2026-11-23T03:59:01+00:00 h kernel: ", b"<3>1 2026-11-23T03:59:01Z h kernel - - - ", b"3,1,5000000,-;"),
         *(b"__CURSOR=1\n", b"__REALTIME_TIMESTAMP=1700000005000000\n", b"_TRANSPORT=kernel\n", b"_TRANSPORT=syslog\n"),
