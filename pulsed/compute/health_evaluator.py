@@ -11,6 +11,8 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
+from pulsed.compute.health.xid_log import XidRecord
+from pulsed.compute.health.xids import RECOVERY_ADVICE
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.saved_state import SavedGpuState, dumped, validated
 from pulsed.compute.tracker import TrackedTick, Tracker
@@ -236,6 +238,15 @@ def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
             severity = gpu.severity_of_xid(code)
             if code in LINK_XIDS:
                 severity = link_severity(code, severity, record.fault)
-            cause = f"caused by XID {record.cause}" if record.cause else ""
-            detail = fault_text(code, record.fault, record.fault.link) if record.fault else cause
+            detail = fault_text(code, record.fault, record.fault.link) if record.fault else _detail(record)
             yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count, detail)
+
+
+def _detail(record: XidRecord) -> str:
+    """Return what the driver states in addition to the code."""
+    if record.cause:
+        return f"caused by XID {record.cause}"
+    if record.action is None:
+        return ""
+    advice = RECOVERY_ADVICE.get(record.action)
+    return f"recovery action {record.action}" + (f": {advice}" if advice else "")

@@ -125,6 +125,7 @@ class KernelEvent(NamedTuple):
         text: the message from its code on, without control characters.
         fault: of an XID about an NVLink.
         cause: the XID that it is caused by, as the driver states it.
+        action: of XID 154, the recovery action that the driver requests from now on, as NVML numbers them; 0 none.
     """
 
     kind: Literal["xid", "sxid", "bus_loss", "not_started"]
@@ -137,6 +138,7 @@ class KernelEvent(NamedTuple):
     text: str = ""
     fault: LinkFault | None = None
     cause: int | None = None
+    action: int | None = None
 
 
 class GpuProcess(NamedTuple):

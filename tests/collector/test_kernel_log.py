@@ -31,11 +31,13 @@ class Node:
         self.pipeline = Pipeline(GpuTable(), "n", kernel_log=str(self.log))
         self.seconds = itertools.count(1_000_000)
 
-    def log_xid(self, code: int, gpu: int = 1, at: float = 0.0) -> None:
+    def log_xid(self, code: int, gpu: int = 1, at: float = 0.0, text: str = "pid=7, x") -> None:
         """Log an XID, at a time after the first page."""
+        self.log_message(f"NVRM: Xid (PCI:0000:{gpu}b:00): {code}, {text}", at)
+
+    def log_message(self, message: str, at: float) -> None:
         with self.log.open("a") as file:
             stamp = int((1_000_000 + at) * 1e6)
-            message = f"NVRM: Xid (PCI:0000:{gpu}b:00): {code}, pid=7, x"
             file.write(f"__REALTIME_TIMESTAMP={stamp}\n_TRANSPORT=kernel\nMESSAGE={message}\n\n")
 
     def restart(self, at: float) -> None:
@@ -94,6 +96,83 @@ def test_repeated_codes_are_counted_which_a_gauge_cannot_show(node: Node) -> Non
         node.log_xid(31, at=second)
         health = node.page(gauge=31)[0]
     assert events(health, 31) == 5
+
+
+def test_an_xid_and_the_plain_message_about_a_lost_gpu_are_one_event(node: Node) -> None:
+    node.page()
+    node.log_xid(79, at=1)
+    node.log_message("NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.", at=1)
+    assert events(node.page()[0], 79) == 1
+    node.log_message("NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.", at=2)
+    node.log_xid(79, at=2)
+    assert events(node.page()[0], 79) == 2
+
+
+NO_ACTION, RESET, REBOOT = "0x0 (None)", "0x1 (GPU Reset Required)", "0x2 (Node Reboot Required)"
+
+
+def action(before: str, after: str) -> str:
+    return f"GPU recovery action changed from {before} to {after}"
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "remedy"),
+    [
+        (RESET, "crit", "The driver requests recovery action 1: stop the jobs on this GPU and reset it."),
+        ("0x1 (PF FLR)", "crit", "The driver requests recovery action 1: stop the jobs on this GPU and reset it."),
+        (REBOOT, "crit", "The driver requests recovery action 2: drain the node and restart it."),
+        ("0x2 (OS Reboot)", "crit", "The driver requests recovery action 2: drain the node and restart it."),
+        (
+            "0x3 (Drain P2P)",
+            "warn",
+            "The driver requests recovery action 3: stop peer-to-peer traffic, then look again.",
+        ),
+        ("0x4 (Drain and Reset)", "crit", "The driver requests recovery action 4: drain the GPU and reset it."),
+        (NO_ACTION, "ok", ""),
+    ],
+)
+def test_xid_154_names_the_recovery_action(node: Node, name: str, state: str, remedy: str) -> None:
+    assert node.page()[0].check("recovery_action").state == "unknown"
+    node.log_xid(154, at=1, text=action(NO_ACTION, name))
+    for _ in range(3):
+        first, second = node.page()
+    check = first.check("recovery_action")
+    assert (check.state, check.remedy, events(first, 154)) == (state, remedy, 1)
+    assert first.check("xid_warning").state == "ok"
+    assert first.state == state
+    assert second.check("recovery_action").state == "unknown"
+
+
+def test_a_recovery_action_lasts_until_the_driver_withdraws_it(node: Node) -> None:
+    node.page()
+    node.log_xid(154, at=1, text=action(NO_ACTION, RESET))
+    assert node.page()[0].check("recovery_action").state == "crit"
+    node.log_xid(154, at=2, text=action(RESET, REBOOT))
+    check = node.page()[0].check("recovery_action")
+    assert (check.state, check.evidence) == ("crit", (("recovery_action", 2.0),))
+    for _ in range(30):
+        node.page()
+    node.restart(40)
+    node.seconds = itertools.count(1_000_040)
+    assert node.page()[0].check("recovery_action").state == "crit"
+    node.log_xid(154, at=41, text=action(REBOOT, NO_ACTION))
+    health = node.page()[0]
+    assert (health.check("recovery_action").state, health.check("xid_warning").state, health.state) == ("ok",) * 3
+
+
+def test_the_recovery_action_of_a_lost_gpu(node: Node) -> None:
+    node.page()
+    node.log_xid(154, gpu=2, at=1, text=action(NO_ACTION, REBOOT))
+    for _ in range(5):
+        healths = node.page(gpus=(1,))
+    assert healths[1].check("recovery_action").state == "crit"
+
+
+def test_an_xid_154_without_an_action_is_a_warning(node: Node) -> None:
+    node.page()
+    node.log_xid(154, at=1)
+    health = node.page()[0]
+    assert (health.check("xid_warning").state, health.check("recovery_action").state) == ("warn", "unknown")
 
 
 def test_the_log_dates_a_code_from_before_the_start(node: Node) -> None:

@@ -26,12 +26,13 @@ from pulsed.compute.health.measures import (
     pcie_replay_limit,
     pcie_width_ratio,
     ratio,
+    requested_action,
     total,
 )
 from pulsed.compute.health.rule import Measure, Rule, When
 from pulsed.compute.health.rule_kinds import Codes, Duty, Increase, step
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
-from pulsed.compute.health.xids import ADVICE, RESET_LATER
+from pulsed.compute.health.xids import RECOVERY_ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
@@ -132,17 +133,12 @@ CHECKS: tuple[Check, ...] = (
             text="action",
             codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)},
             beyond="warn",
-            actions={
-                1: ADVICE["reset_gpu"],
-                2: ADVICE["reboot_node"],
-                3: "stop peer-to-peer traffic, then look again",
-                4: "drain the GPU and reset it",
-                5: "check the IMEX service and its nodes",
-                6: "stop the jobs on this GPU and reset its PCIe bus",
-                7: ADVICE["reboot_node"],
-            },
+            actions=RECOVERY_ADVICE,
+            by=requested_action,
             lasts=DAY,
         ),
+        note="without this reading, the action that the last XID 154 in the kernel log names, until the GPU is reset "
+        "or its driver or node restarted",
         remedy="The driver requests recovery action {recovery_action:g}: {advice}.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
@@ -194,7 +190,8 @@ CHECKS: tuple[Check, ...] = (
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
         note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
-        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count",
+        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count, nor "
+        "154 where its message names the action",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,

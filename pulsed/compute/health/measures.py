@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.nvlinks import link_counts, links_text
-from pulsed.compute.health.rule import Measure, Rule, RuleState
+from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input
+from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre
 from pulsed.model.vocabulary import Value
 
@@ -49,6 +50,15 @@ def total(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the sum of the inputs."""
     values = [inputs.values[position] for position in rule.positions]
     return None if None in values else sum(filter(None, values))
+
+
+def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the recovery action of the first input; while it is missing, that of the last message of XID 154."""
+    action = first_input(rule, state, inputs)
+    record = inputs.xids.records.get(RECOVERY_XID)
+    if action is not None or record is None or record.action is None:
+        return action
+    return 0.0 if record.cleared else float(record.action)
 
 
 def ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:

@@ -46,6 +46,7 @@ class XidRecord:
         bursts: when bursts of it began within the last day, and the programs on the GPU.
         fault: details of the newest burst, of an XID about an NVLink: the worst of them.
         cause: the XID that it is caused by, as the driver stated it last.
+        action: the recovery action that the driver requested last, of XID 154; None while no message named one.
     """
 
     last: float
@@ -55,6 +56,7 @@ class XidRecord:
     bursts: list[tuple[float, Programs]] = field(default_factory=list)
     fault: LinkFault | None = None
     cause: int | None = None
+    action: int | None = None
 
     @property
     def began(self) -> float:
@@ -66,6 +68,7 @@ class XidRecord:
         if self.dated and moment < self.last - BURST_GAP:
             return
         self.cause = event.cause or self.cause
+        self.action = event.action if event.action is not None else self.action
         if self.bursts and abs(moment - self.began) < BURST_GAP:
             self.bursts[-1] = (min(moment, self.began), self.bursts[-1][1])
         if event.fault is not None and (
@@ -203,7 +206,7 @@ class XidLog:
             if record is not None:
                 record.describe(event, moment)
             if moment >= self.begun:
-                happened[event.code] += self._add(event.code, "kernel_log", 1, programs, moment, now)
+                happened[event.code] += self._add(event.code, event.kind, 1, programs, moment, now)
                 if record is None:
                     self.records[event.code].describe(event, moment)
             elif record is not None and not record.dated:

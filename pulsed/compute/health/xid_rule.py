@@ -148,6 +148,8 @@ class XidRule(Rule):
             return None if is_over else "warn"
         if self.choose == "critical" and not is_critical:
             return None
+        if self.choose == "warning" and record.action is not None:
+            return None  # `recovery_action` is about it
         if record.cleared or severity == "ok" or (code == FOLLOWER and not is_critical):
             return None
         return self._kept("crit" if is_critical else "info" if severity == "info" else "warn", record, now)

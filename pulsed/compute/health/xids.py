@@ -45,6 +45,20 @@ class Xid:
 RESET_LATER = "reset the GPU when the current jobs finish"
 """The remedy where a reset can wait."""
 
+RECOVERY_XID = 154
+"""Announces a change of the recovery action that the driver requests; its message names the new one."""
+
+RECOVERY_ADVICE: Mapping[int, str] = {
+    1: ADVICE["reset_gpu"],
+    2: ADVICE["reboot_node"],
+    3: "stop peer-to-peer traffic, then look again",
+    4: "drain the GPU and reset it",
+    5: "check the IMEX service and its nodes",
+    6: "stop the jobs on this GPU and reset its PCIe bus",
+    7: ADVICE["reboot_node"],
+}
+"""The remedy for a recovery action of NVML other than 0, as the end of a sentence."""
+
 FOLLOWER = 45
 """Follows other codes and the end of processes: it has no meaning alone and replaces no other code."""
 

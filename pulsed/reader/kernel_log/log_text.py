@@ -234,6 +234,11 @@ _LINK_FAULT = re.compile(
 """The XIDs of NVLink 5; drivers before 575 have a space after `XC` and `i`, and other brackets."""
 _CAUSE = re.compile(r"\bcaused by previous Xid (?P<code>[0-9]{1,6})\b", re.IGNORECASE)
 
+_RECOVERY = re.compile(
+    r"\brecovery action changed from 0x[0-9A-Fa-f]{1,8}\s{1,9}\([^)]{0,60}\)\s{1,9}to 0x(?P<action>[0-9A-Fa-f]{1,8})\b"
+)
+"""XID 154. The numbers are NVML's; the names differ: `Node Reboot Required` of driver 595 is `OS Reboot` of 610."""
+
 
 def parse_message(message: str, time: float) -> KernelEvent | None:
     """Parse one kernel message; return None for messages that report no fault of a GPU or NVSwitch.
@@ -248,6 +253,7 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
     if match := _XID.match(message):
         pid, name = _process(match["rest"])
         fault, cause = _link_fault(match["rest"]), _CAUSE.search(match["rest"])
+        recovery = _RECOVERY.search(match["rest"])
         return KernelEvent(
             "xid",
             int(match["code"]),
@@ -258,6 +264,7 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
             text=_text(match),
             fault=fault,
             cause=int(cause["code"]) if cause else None,
+            action=int(recovery["action"], 16) if recovery else None,
         )
     if match := _SXID.match(message):
         fatal = _FATAL.match(match["rest"])

@@ -15,7 +15,7 @@ from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope,
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
-from pulsed.model.raw_tick import Epoch
+from pulsed.model.raw_tick import Epoch, KernelEvent
 from tests.compute.health.sim import GPU, Sim
 from tests.support.samples import SAMPLES
 
@@ -74,6 +74,35 @@ def test_a_code_with_sub_codes_is_critical_once_another_input_confirms_it(code: 
     sim.health(xid_last_code=0.0, recovery_action=0.0)
     assert sim.check("nvlink_fault", xid_last_code=code, recovery_action=0.0).state == "warn"
     assert sim.run(3, "nvlink_fault", xid_last_code=code, recovery_action=1.0).state == "crit"
+
+
+def recovery_action(sim: Sim, action: int | None = None, **values: float | None) -> str:
+    """Return the state of the check after a sample, with a message of XID 154 in the kernel log."""
+    message = (KernelEvent("xid", 154, sim.time + sim.interval, "", action=action),)
+    sim.kernel_events = message if action is not None else ()
+    return sim.check("recovery_action", **values).state
+
+
+def test_a_reading_of_the_recovery_action_replaces_the_message() -> None:
+    sim = Sim()
+    states = [
+        recovery_action(sim, recovery_action=0.0),
+        recovery_action(sim, 2, recovery_action=0.0),
+        recovery_action(sim, None, recovery_action=2.0),
+        recovery_action(sim, 0, recovery_action=2.0),
+    ]
+    assert states == ["ok", "ok", "crit", "crit"]
+
+
+@pytest.mark.parametrize("action", [1, 2])
+def test_a_reset_ends_the_recovery_action_of_a_message(action: int) -> None:
+    sim = Sim()
+    sim.epoch = Epoch("a")
+    assert [recovery_action(sim), recovery_action(sim, action)] == ["unknown", "crit"]
+    assert sim.run(100, "recovery_action").state == "crit"
+    sim.epoch = Epoch("b")
+    assert [recovery_action(sim), recovery_action(sim)] == ["ok", "ok"]
+    assert recovery_action(sim, action) == "crit"
 
 
 def test_critical_codes_are_counted_from_zero() -> None:

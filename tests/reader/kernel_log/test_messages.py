@@ -122,6 +122,26 @@ def test_faults_of_links(text: str, fault: LinkFault | None, cause: int | None) 
 
 
 @pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", 2),
+        ("154, pid=7, name=a, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", 1),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)", 1),
+        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x3 (Drain P2P)", 3),
+        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x4 (Drain and Reset)", 4),
+        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", 0),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1f (New)", 31),
+        ("154, something else", None),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x123456789 (Much)", None),
+    ],
+)
+def test_recovery_actions(text: str, action: int | None) -> None:
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): {text}", 1.0)
+    assert event is not None
+    assert (event.code, event.action) == (154, action)
+
+
+@pytest.mark.parametrize(
     "message",
     [
         "NVRM: GPU at PCI:0000:3b:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b",
