@@ -32,6 +32,10 @@ POLLS = 32
 """Reads of the kernel log per look: 32,000 records, as many as a large buffer of the kernel has."""
 
 
+MAX_SWITCH_ERRORS = 1000
+"""SXIDs that are kept: a node has up to 6 NVSwitches, and the driver some 300 codes."""
+
+
 class HostWatch(Feature):
     """Looks at this host, and stores what was found in the store of targets."""
 
@@ -43,10 +47,12 @@ class HostWatch(Feature):
         self._bus: HostPart[tuple[PciGpu, ...] | None] = HostPart("PCI bus")
         self._processes: HostPart[tuple[StuckProcess, ...] | None] = HostPart("processes")
         self._ports: HostPart[tuple[InfinibandPort, ...] | None] = HostPart("InfiniBand")
-        self._log: HostPart[None] = HostPart("kernel log")
+        self._log: HostPart[bool] = HostPart("kernel log")
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
         """By PCI address, the last message about a start that failed."""
+        self._switch_errors: dict[tuple[str, int, bool], KernelEvent] = {}
+        """By PCI address, code and whether it is fatal, the last SXID."""
 
     def apply(self, config: Config) -> None:
         """Look by this configuration from the next look on."""
@@ -54,6 +60,7 @@ class HostWatch(Feature):
         if (path := kernel_log_of(config)) != self._kernel_path:
             self._kernel_log.close()
             self._kernel_path, self._kernel_log, self._events = path, KernelLog(path), {}
+            self._switch_errors = {}
 
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of this host."""
@@ -77,24 +84,36 @@ class HostWatch(Feature):
             self._store.set_host(None, None)
             return
         root = Path(config.host.root)
-        pci_gpus, stuck, ports, _ = await asyncio.gather(
+        pci_gpus, stuck, ports, reads_log = await asyncio.gather(
             self._bus.read(lambda: read_pci_gpus(root)),
             self._processes.read(lambda: read_stuck_processes(root)),
             self._ports.read(lambda: read_ports(root)),
             self._log.read(self._read_kernel_log),
         )
-        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck, ports)
+        switch_errors = tuple(self._switch_errors.values()) if reads_log else None
+        facts = HostFacts(time.time(), pci_gpus, tuple(self._events.values()), stuck, ports, switch_errors)
         view = NodeView(facts, self._shown(), config.gpus not in (None, "all"), config.health.expected_gpus)
         before, health = self._store.node_health, self._evaluator.evaluate(view, config.health.disabled)
         self._store.set_host(facts, health)
         log_node_checks(before, health, self._store.node)
 
-    def _read_kernel_log(self) -> None:
-        booted = boot_time()
+    def _read_kernel_log(self) -> bool:
+        """Add what the kernel log has had since the look before; return whether it can be read."""
+        booted, events = boot_time(), None
         for _ in range(POLLS if self._kernel_path else 0):
-            for event in self._kernel_log.poll() or ():
-                if event.kind in ("not_started", "bus_loss") and event.time >= booted:
-                    self._events[event.pci_bus_id] = event
+            events = self._kernel_log.poll()
+            for event in events or ():
+                if event.time >= booted:
+                    self._add(event)
+        return events is not None
+
+    def _add(self, event: KernelEvent) -> None:
+        if event.kind in ("not_started", "bus_loss"):
+            self._events[event.pci_bus_id] = event
+        elif event.kind == "sxid" and event.is_fatal is not None:  # others have details of the one before
+            self._switch_errors[event.pci_bus_id, event.code, event.is_fatal] = event
+            if len(self._switch_errors) > MAX_SWITCH_ERRORS:
+                del self._switch_errors[next(iter(self._switch_errors))]
 
     def _shown(self) -> tuple[ShownGpu, ...] | None:
         """Return the boards that the targets show, those of MIG instances among them; None if that is incomplete.

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pulsed.durations import MINUTE, in_words
+from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.host.port_history import PORT_LIMITS, PortHistory
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.host import HostFacts, InfinibandPort, ShownGpu, StuckProcess
+from pulsed.model.raw_tick import KernelEvent
 
 ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
 """A number of GPUs, or one by product name; `auto`: all that were there and were not forgotten; None: any number."""
@@ -30,6 +31,9 @@ MAX_NAMED = 8
 RECENT_SECONDS = 10 * MINUTE
 """Age of a message about a failed start that counts although no source shows which GPUs work now. The driver tries
 again, and logs it again, whenever a program opens the GPU."""
+
+FATAL_SECONDS, NONFATAL_SECONDS = DAY, HOUR
+"""Time for which an SXID counts, as an XID of that severity does."""
 
 MIN_SAME_RATE = 2
 """Other ports of the same kind that must have a rate before it is the usual one."""
@@ -152,6 +156,22 @@ def _of_process(process: StuckProcess) -> Problem:
     return "crit" if is_of_nvidia else "warn", f"{process.name} (process {process.pid})"
 
 
+def _nvswitch_errors(view: NodeView) -> Finding | None:
+    """Find errors of NVSwitches: critical if the driver classifies one as fatal."""
+    if view.facts.switch_errors is None:
+        return UNKNOWN
+    newest_first = sorted(view.facts.switch_errors, key=lambda event: event.time, reverse=True)
+    return _finding([_of_switch(event) for event in newest_first if _counts(event, view.facts.time)], "nvswitch_errors")
+
+
+def _counts(event: KernelEvent, now: float) -> bool:
+    return now - event.time < (FATAL_SECONDS if event.is_fatal else NONFATAL_SECONDS)
+
+
+def _of_switch(event: KernelEvent) -> Problem:
+    return "crit" if event.is_fatal else "warn", f"{event.pci_bus_id} (SXID {event.text})"
+
+
 def _of_ports(problems_of: Callable[[InfinibandPort, NodeView], Iterator[Problem]]) -> NodeRule:
     """Return a rule for hosts with ports, by a function that yields the problems of one port."""
 
@@ -255,6 +275,20 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
         "restart it.",
         source="gpud",
+        looks=1,
+    ),
+    NodeCheck(
+        "nvswitch_error",
+        "Errors of an NVSwitch",
+        f"crit: for {in_words(FATAL_SECONDS)} after an SXID that the driver classifies as fatal, or until the node is "
+        f"restarted; warn: for {in_words(NONFATAL_SECONDS)} after another one",
+        ("warn", "crit"),
+        _nvswitch_errors,
+        remedy="Jobs continue. Look up the SXID in NVIDIA's fabric manager guide; if it returns, check the link that "
+        "it names.",
+        critical="Jobs that use NVLink fail: drain the node, then reset all its GPUs and NVSwitches, or restart it; if "
+        "the SXID returns, check the link that it names and open a replacement case.",
+        source="the kernel log: SXIDs of the NVSwitch driver",
         looks=1,
     ),
     NodeCheck(

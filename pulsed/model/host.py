@@ -101,6 +101,7 @@ class HostFacts(NamedTuple):
         stuck_processes: at this look; None where the processes of the host cannot be seen.
         ports: None where there is no sysfs to see.
         kernel_events: of GPUs that the driver could not start, since boot and as far as the kernel log was read.
+        switch_errors: the last SXID of each NVSwitch, code and severity, likewise; None where the log is not read.
     """
 
     time: float
@@ -108,6 +109,7 @@ class HostFacts(NamedTuple):
     kernel_events: tuple[KernelEvent, ...] = ()
     stuck_processes: tuple[StuckProcess, ...] | None = None
     ports: tuple[InfinibandPort, ...] | None = None
+    switch_errors: tuple[KernelEvent, ...] | None = None
 
 
 class ShownGpu(NamedTuple):

@@ -125,6 +125,49 @@ def test_a_process_is_stuck_for_five_looks_with_one_missed(looks: list[str], sta
     assert " ".join(found) == states
 
 
+def sxid(age: float, *, code: int = 20034, is_fatal: bool = True) -> KernelEvent:
+    text = f"{code}, {'Fatal' if is_fatal else 'Non-fatal'}, Link 30"
+    return KernelEvent("sxid", code, NOW - age, "00000000:C1:00.0", is_fatal=is_fatal, text=text)
+
+
+FATAL, MINOR = (
+    "00000000:C1:00.0 (SXID 20034, Fatal, Link 30)",
+    "00000000:C1:00.0 (SXID 28006, Non-fatal, Link 30)",
+)
+
+
+@pytest.mark.parametrize(
+    ("errors", "state", "detail"),
+    [
+        (None, "unknown", ""),
+        ((), "ok", ""),
+        ((sxid(10.0),), "crit", FATAL),
+        ((sxid(23 * 3600.0),), "crit", FATAL),
+        ((sxid(25 * 3600.0),), "ok", ""),
+        ((sxid(10.0, code=28006, is_fatal=False),), "warn", MINOR),
+        ((sxid(3700.0, code=28006, is_fatal=False),), "ok", ""),
+        ((sxid(60.0), sxid(10.0, code=28006, is_fatal=False)), "crit", f"{FATAL}, {MINOR}"),
+        ((sxid(60.0, code=12028), sxid(10.0)), "crit", f"{FATAL}, {FATAL.replace('20034', '12028')}"),
+    ],
+)
+def test_errors_of_nvswitches(errors: tuple[KernelEvent, ...] | None, state: str, detail: str) -> None:
+    finding = found("nvswitch_error", NodeView(HostFacts(NOW, switch_errors=errors), ()))
+    assert finding is not None
+    assert (finding.state, finding.detail) == (state, detail)
+
+
+def test_an_error_of_an_nvswitch_is_raised_at_once() -> None:
+    health = NodeEvaluator().evaluate(NodeView(HostFacts(NOW, switch_errors=(sxid(10.0),)), ()))
+    (problem,) = health.problems
+    assert (problem.id, problem.state, problem.message) == (
+        "nvswitch_error",
+        "crit",
+        f"Errors of an NVSwitch: {FATAL}",
+    )
+    assert problem.evidence == (("nvswitch_errors", 1.0),)
+    assert problem.remedy.startswith("Jobs that use NVLink fail: drain the node")
+
+
 def port(
     device: str, state: str = "ACTIVE", physical: str = "LinkUp", gbit: float = 400.0, **counters: int
 ) -> InfinibandPort:

@@ -124,6 +124,24 @@ def test_a_driver_that_hangs_is_named_with_its_processes(tmp_path: Path, standin
         until(lambda: severity(daemon, "driver_hung") == 0)
 
 
+def test_errors_of_nvswitches_are_named(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
+    tree.log("nvidia-nvswitch0: open (major=235)", time.time())
+    with serving(tmp_path, *flags(standin, tree)) as daemon:
+        until(lambda: severity(daemon, "nvswitch_error") == 0)
+        switch = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0)"
+        tree.log(f"{switch}: 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)", time.time())
+        until(lambda: severity(daemon, "nvswitch_error") == 2)
+        tree.log(f"{switch}: 12028, Fatal, Link 46 egress non-posted PRIV error (First)", time.time())
+        tree.log(f"{switch}: 12028, Severity 1 Engine instance 46 Sub-engine instance 00", time.time())
+        until(lambda: severity(daemon, "nvswitch_error") == 4)
+        assert problem(daemon, "nvswitch_error")["message"] == (
+            "Errors of an NVSwitch: "
+            "00000000:C1:00.0 (SXID 12028, Fatal, Link 46 egress non-posted PRIV error (First)), "
+            "00000000:C1:00.0 (SXID 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First))"
+        )
+        assert pulsed("health", f"http://{daemon.address}").returncode == 2
+
+
 def test_a_host_engine_that_answers_nothing_is_named(tmp_path: Path) -> None:
     hanging = tmp_path / "dcgmi"
     hanging.write_text("#!/bin/sh\nexec sleep 600\n")
