@@ -16,7 +16,7 @@ from pulsed.daemon.health_log import log_node_checks
 from pulsed.daemon.host_part import HostPart
 from pulsed.host.driver_processes import read_stuck_processes
 from pulsed.host.infiniband import read_ports
-from pulsed.host.node_checks import NODE_CHECK_IDS, NodeView
+from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
@@ -50,7 +50,7 @@ class HostWatch(Feature):
         self._log: HostPart[bool] = HostPart("kernel log")
         self._kernel_path, self._kernel_log = "", KernelLog("")
         self._events: dict[str, KernelEvent] = {}
-        """By PCI address, the last message about a start that failed."""
+        """By PCI address, the last message about a GPU that the driver could not start or has lost."""
         self._switch_errors: dict[tuple[str, int, bool], KernelEvent] = {}
         """By PCI address, code and whether it is fatal, the last SXID."""
 
@@ -108,7 +108,7 @@ class HostWatch(Feature):
         return events is not None
 
     def _add(self, event: KernelEvent) -> None:
-        if event.kind in ("not_started", "bus_loss"):
+        if event.kind in ("not_started", "bus_loss") or (event.kind == "xid" and event.code in DEAD_GPU_XIDS):
             self._events[event.pci_bus_id] = event
         elif event.kind == "sxid" and event.is_fatal is not None:  # others have details of the one before
             self._switch_errors[event.pci_bus_id, event.code, event.is_fatal] = event

@@ -35,6 +35,9 @@ again, and logs it again, whenever a program opens the GPU."""
 FATAL_SECONDS, NONFATAL_SECONDS = DAY, HOUR
 """Time for which an SXID counts, as an XID of that severity does."""
 
+DEAD_GPU_XIDS = frozenset({62, 79, 119, 120})
+"""XIDs after which a GPU cannot be used until it is reset: a source that starts later does not show it."""
+
 MIN_SAME_RATE = 2
 """Other ports of the same kind that must have a rate before it is the usual one."""
 
@@ -108,7 +111,7 @@ def _gpu_missing(view: NodeView) -> Finding | None:
         return UNKNOWN
     addresses = {gpu.address for gpu in shown or ()}
     since = 0.0 if shown is not None else view.facts.time - RECENT_SECONDS
-    reasons = {event.pci_bus_id: event.text for event in view.facts.kernel_events if event.time >= since}
+    reasons = {event.pci_bus_id: _reason(event) for event in view.facts.kernel_events if event.time >= since}
     missing: list[Problem] = []
     for gpu in gpus:
         if gpu.address in addresses or gpu.driver not in ("", "nvidia"):  # vfio-pci: for a virtual machine
@@ -122,6 +125,10 @@ def _gpu_missing(view: NodeView) -> Finding | None:
         return OK if any(gpu.address in addresses for gpu in gpus) else UNKNOWN
     evidence = (("gpus_missing", float(len(missing))), ("pci_gpus", float(len(gpus))))
     return Finding(_worst(missing), ", ".join([text for _, text in missing]), evidence)
+
+
+def _reason(event: KernelEvent) -> str:
+    return f"XID {event.text}" if event.kind == "xid" else event.text
 
 
 def _gpu_count(view: NodeView) -> Finding | None:
@@ -238,15 +245,16 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
         "A GPU on the PCI bus is not shown by the source",
-        "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and "
-        "others), without a source that delivers within the last 10 minutes; warn: the driver lists it, or it has no "
-        "driver and the log has such a message without an address. Not one that another driver has (vfio-pci), that is "
-        "withheld from this container, or that is `gpu_lost`; not with the key `gpus`",
+        "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and others, or one of the "
+        f"XIDs {', '.join(map(str, sorted(DEAD_GPU_XIDS)))}), without a source that delivers within the last 10 "
+        "minutes; warn: the driver lists it, or it has no driver and the log has such a message without an address. "
+        "Not one that another driver has (vfio-pci), that is withheld from this container, or that is `gpu_lost`; not "
+        "with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
         remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
         "lacks the GPU, look at the kernel log, drain the node and restart it.",
-        critical="The driver could not start the GPU: drain the node and power-cycle it; if it repeats, reseat or "
+        critical="The driver cannot use the GPU: drain the node and power-cycle it; if it repeats, reseat or "
         "replace the board.",
         source="/sys/bus/pci: vendor 0x10de, classes 0x0300 and 0x0302; the kernel log",
     ),

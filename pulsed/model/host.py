@@ -100,7 +100,8 @@ class HostFacts(NamedTuple):
         pci_gpus: None where there is no PCI bus to see.
         stuck_processes: at this look; None where the processes of the host cannot be seen.
         ports: None where there is no sysfs to see.
-        kernel_events: of GPUs that the driver could not start, since boot and as far as the kernel log was read.
+        kernel_events: of GPUs that the driver could not start or has lost, since boot and as far as the kernel log
+            was read.
         switch_errors: the last SXID of each NVSwitch, code and severity, likewise; None where the log is not read.
     """
 

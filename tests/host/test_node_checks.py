@@ -65,6 +65,14 @@ def test_a_gpu_that_is_on_the_bus_and_not_shown(
     assert (finding.state, finding.detail) == (state, detail)
 
 
+def test_a_gpu_with_an_xid_from_before_the_start_is_missing() -> None:
+    event = KernelEvent("xid", 79, NOW - 3600.0, ADDRESSES[2], text="79, GPU has fallen off the bus.")
+    for gpu in (C, WITHHELD):
+        finding = found("gpu_missing", NodeView(HostFacts(NOW, (A, B, gpu), kernel_events=(event,)), SHOWN[:2]))
+        assert finding is not None
+        assert (finding.state, finding.detail) == ("crit", f"{ADDRESSES[2]} (XID 79, GPU has fallen off the bus.)")
+
+
 def test_a_gpu_that_the_key_gpus_may_leave_out_is_not_missing() -> None:
     finding = found("gpu_missing", NodeView(HostFacts(NOW, (A, B, C)), SHOWN[:2], is_selected=True))
     assert finding == Finding("unknown")

@@ -95,6 +95,19 @@ def test_a_gpu_that_was_never_there_is_named_with_the_reason_of_the_kernel(
         assert [row["state"] for row in daemon.get("/health/gpus?checks=gpu_missing").json()] == ["ok"]
 
 
+@pytest.mark.parametrize("code", [62, 79, 119, 120])
+def test_a_gpu_that_failed_before_the_start_is_named_with_its_xid(
+    tmp_path: Path, standin: Standin, tree: HostTree, code: int
+) -> None:
+    now = time.time()
+    tree.log("NVRM: Xid (PCI:0000:5e:00): 31, pid=7, name=python", now)
+    tree.log(f"NVRM: Xid (PCI:0000:5e:00): {code}, pid=7, the GPU failed", now)
+    tree.log("NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)", now)
+    with serving(tmp_path, *flags(standin, tree)) as daemon:
+        until(lambda: state(daemon, "gpu_missing") == "crit")
+        assert f"00000000:5E:00.0 (XID {code}, pid=7, the GPU failed)" in problem(daemon, "gpu_missing")["message"]
+
+
 def test_a_dead_gpu_stays_until_it_is_forgotten(tmp_path: Path, standin: Standin, tree: HostTree) -> None:
     """Also over a restart, and with `auto` the number of GPUs that there were."""
     keys = {"health.expected_gpus": "auto", "state_dir": tmp_path / "state", "enable_lifecycle": "true"}
