@@ -19,7 +19,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
-from pulsed.server.connection_limits import Waiting, drop_unread, make_room, network_of
+from pulsed.server.connection_limits import ConnectionLimit, Waiting, drop_unread, network_of
 from pulsed.server.reloader import InForce
 from pulsed.server.request_parser import RequestParser
 from pulsed.server.settings import WebServerSettings
@@ -54,11 +54,16 @@ class ServerConnection(H11Protocol):
     conn: RequestParser
 
     def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, limits: WebServerSettings, web: InForce | None
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        limits: WebServerSettings,
+        limit: ConnectionLimit,
+        web: InForce | None,
     ) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
         self.conn = RequestParser()
-        self._limits, self._web = limits, web
+        self._limits, self._limit, self._web = limits, limit, web
         self._application, self.app = self.app, self._answer
         self.network = ""
         self.awaited_since = self.active = self._moved = time.monotonic()
@@ -90,7 +95,7 @@ class ServerConnection(H11Protocol):
         self.network = network_of(self.client[0] if self.client else "")
         transport.set_write_buffer_limits(PIECE_BYTES)
         self.connections.add(self)
-        make_room(self, all_connections(self.server_state), self._limits.max_connections)
+        self._limit.make_room(self, all_connections(self.server_state))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept requests, unless the client's certificate has the wrong name."""

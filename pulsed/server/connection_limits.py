@@ -7,10 +7,20 @@ its answer; then those that are idle after an answer. A scraper that finds its c
 from __future__ import annotations
 
 import ipaddress
+import logging
+import resource
+import time
 from collections import Counter
 from collections.abc import Collection
 from heapq import nsmallest
 from typing import NamedTuple, Protocol
+
+log = logging.getLogger(__name__)
+
+SHARE_OF_FILES = 3
+"""One of so many descriptors of the process may be a connection: sources, clients and files need the others."""
+
+LOG_SECONDS = 60.0
 
 MAX_PER_CLIENT = 32
 """Connections of one client. More are closed once they have waited for `PATIENCE_SECONDS`."""
@@ -60,6 +70,31 @@ class LimitedConnection(Protocol):
 
     def drop(self) -> None:
         """End it now; it no longer counts."""
+
+
+class ConnectionLimit:
+    """The number of connections, which the descriptors of the process limit, too.
+
+    Args:
+        max_connections: by the configuration.
+    """
+
+    def __init__(self, max_connections: int) -> None:
+        self.max_connections = min(max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES)
+        self._logged = -LOG_SECONDS
+
+    def make_room(self, newest: LimitedConnection, connections: Collection[LimitedConnection]) -> None:
+        """Close connections if the newest one is too many; that is logged once a minute."""
+        if len(connections) <= self.max_connections:
+            return
+        now = time.monotonic()
+        if now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            log.warning(
+                "as many connections as allowed: those that wait longest are closed",
+                extra={"connections": self.max_connections},
+            )
+        make_room(newest, connections, self.max_connections)
 
 
 def make_room(newest: LimitedConnection, connections: Collection[LimitedConnection], limit: int) -> None:

@@ -15,7 +15,7 @@ import uvicorn
 
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
-from pulsed.server.connection_limits import limit_clients
+from pulsed.server.connection_limits import ConnectionLimit, limit_clients
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
 
@@ -60,6 +60,7 @@ class Server(uvicorn.Server):
             )
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
+        self._limit = ConnectionLimit(limits.max_connections)
 
     @property
     def tls(self) -> bool:
@@ -103,7 +104,7 @@ class Server(uvicorn.Server):
     def _protocol(self, **_: object) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         web = self._live.now if self._live is not None else None
-        connection = ServerConnection(self.config, self.server_state, self._limits, web)
+        connection = ServerConnection(self.config, self.server_state, self._limits, self._limit, web)
         if web is None or web.context is None:
             return connection
         return TlsProtocol(asyncio.get_running_loop(), connection, web.context)

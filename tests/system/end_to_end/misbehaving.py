@@ -140,7 +140,7 @@ KINDS: Mapping[str, Misbehaviour] = {
     "chunks-cut": Misbehaviour("scrape_failed", _says(_CHUNKED + b"fff\r\n" + _PAGE.encode(), close=True)),
     "chunks-endless": Misbehaviour("scrape_failed", _endless(_CHUNKED, b"100000\r\n" + b"a" * 2**20 + b"\r\n")),
     "two-answers": Misbehaviour("", _says(_whole(_PAGE) * 2)),
-    "junk-after": Misbehaviour("", _says(_whole(_PAGE) + b"junk" * 1000)),
+    "junk-after": Misbehaviour("scrape_failed", _says(_whole(_PAGE) + b"junk" * 1000)),
     # Encodings
     "gzip-garbage": Misbehaviour("scrape_failed", _says(_whole(_BINARY, "Content-Encoding: gzip"))),
     "gzip-cut": Misbehaviour("scrape_failed", _says(_whole(_ZIPPED[:-9], "Content-Encoding: gzip"))),

@@ -231,7 +231,8 @@ def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> No
         assert done.stdout == f"forgotten: GPU 1 of {gethostname()} GPU-1\n"
         assert daemon.get("/gpus/1").status == 404
         assert daemon.get("/gpus/1/history").status == 404
-        assert [row["gpu"] for row in daemon.get("/health/gpus").json()] == ["0"]
+        rows = daemon.get("/health/gpus").json()  # with one of the node, if this machine has a stuck process
+        assert [row["gpu"] for row in rows if row["gpu"] is not None] == ["0"]
         assert daemon.get("/gpus/0/history").json()["time"]
         until(lambda: '"GPU-1"' not in file.read_text())
         page.write()
@@ -244,7 +245,8 @@ def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> No
         assert "forgotten by request" in daemon.log()
     with serving(tmp_path, *page.flags(state)) as daemon:
         poll(daemon, page, 3)
-        assert [row["gpu"] for row in daemon.get("/health/gpus").json()] == ["0"]
+        rows = daemon.get("/health/gpus").json()  # with one of the node, if this machine has a stuck process
+        assert [row["gpu"] for row in rows if row["gpu"] is not None] == ["0"]
         refused = pulsed("health", "--forget", "GPU-1", f"http://{daemon.address}")
         assert (refused.returncode, "--web.enable-lifecycle" in refused.stderr) == (1, True)
         page.gpus = 2
