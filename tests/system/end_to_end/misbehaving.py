@@ -33,7 +33,8 @@ class Misbehaviour:
     """One kind of misbehaving exporter.
 
     Attributes:
-        reason: of the counted error; empty if the page is accepted, in part or as a whole.
+        reason: of the counted error; empty if the page is accepted, in part or as a whole. Several where it depends on
+            whether bytes after the answer arrive together with it: then the answer is not valid HTTP.
         answer: what it does after it has received a request.
     """
 
@@ -113,7 +114,9 @@ _BINARY = _RANDOM.randbytes(50_000)
 KINDS: Mapping[str, Misbehaviour] = {
     # HTTP
     "half-a-page": Misbehaviour("scrape_failed", _says(_whole(_PAGE, length=100_000), close=True)),
-    "length-too-short": Misbehaviour("bad_page", _says(_whole(_PAGE, length=len(_PAGE) // 2), close=True)),
+    "length-too-short": Misbehaviour(
+        "bad_page|scrape_failed", _says(_whole(_PAGE, length=len(_PAGE) // 2), close=True)
+    ),
     "length-negative": Misbehaviour("scrape_failed", _says(_head("Content-Length: -5") + _PAGE.encode(), close=True)),
     "length-huge": Misbehaviour("scrape_failed", _says(_whole(_PAGE, length=10**12))),
     "two-lengths": Misbehaviour("scrape_failed", _says(_whole(_PAGE, "Content-Length: 7"), close=True)),
@@ -140,7 +143,7 @@ KINDS: Mapping[str, Misbehaviour] = {
     "chunks-cut": Misbehaviour("scrape_failed", _says(_CHUNKED + b"fff\r\n" + _PAGE.encode(), close=True)),
     "chunks-endless": Misbehaviour("scrape_failed", _endless(_CHUNKED, b"100000\r\n" + b"a" * 2**20 + b"\r\n")),
     "two-answers": Misbehaviour("", _says(_whole(_PAGE) * 2)),
-    "junk-after": Misbehaviour("scrape_failed", _says(_whole(_PAGE) + b"junk" * 1000)),
+    "junk-after": Misbehaviour("|scrape_failed", _says(_whole(_PAGE) + b"junk" * 1000)),
     # Encodings
     "gzip-garbage": Misbehaviour("scrape_failed", _says(_whole(_BINARY, "Content-Encoding: gzip"))),
     "gzip-cut": Misbehaviour("scrape_failed", _says(_whole(_ZIPPED[:-9], "Content-Encoding: gzip"))),
