@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from io import BytesIO
@@ -13,32 +11,19 @@ import aiohttp
 from pulsed.http.failure import MAX_SHOWN, HttpRequestFailed, failure_of
 from pulsed.printable import clean
 
-LARGE_BYTES = 2 * 2**20
-MAX_LARGE = 4
-"""Larger bodies that are read at once; others wait, within their deadline."""
-
 _PIECE_BYTES = 256 * 1024
 """Bytes that are unpacked at once: zlib needs twice the memory of its result."""
 
 
-async def read_body(response: aiohttp.ClientResponse, limit: int, large: asyncio.Semaphore) -> bytes:
-    """Return the whole body; raises `HttpRequestFailed`, also if it is larger than the limit when decompressed.
-
-    Args:
-        large: held while a body of more than `LARGE_BYTES` is read: together they would take too much memory.
-    """
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the whole body; raises `HttpRequestFailed`, also if it is larger than the limit when decompressed."""
     if (response.content_length or 0) > limit and _encoding(response) == "identity":
         raise _too_large(limit)
-    async with contextlib.AsyncExitStack() as stack:
-        content = stack.enter_context(BytesIO())  # gives its content without a copy, and no error keeps it
-        is_large = False
+    with BytesIO() as content:  # gives its content without a copy; closed, so that no error keeps it
         async for piece in _pieces(response):
             if content.tell() + len(piece) > limit:
                 raise _too_large(limit)
             content.write(piece)
-            if not is_large and content.tell() > LARGE_BYTES:
-                is_large = True
-                await stack.enter_async_context(large)
         return content.getvalue()
 
 

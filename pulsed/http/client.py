@@ -22,7 +22,7 @@ from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 
 from pulsed import __version__
-from pulsed.http.body import MAX_LARGE, read_body
+from pulsed.http.body import read_body
 from pulsed.http.connection import ClientConnection
 from pulsed.http.credentials import ClientTls, masked, may_have_credentials, without_login
 from pulsed.http.failure import (
@@ -108,7 +108,6 @@ class HttpClient:
         self._idle_seconds, self._refusal_bytes = idle_seconds, refusal_bytes
         self._max_redirects, self._uses_proxies = max_redirects, uses_proxies
         self._session: aiohttp.ClientSession | None = None
-        self._large = asyncio.Semaphore(MAX_LARGE)
 
     async def fetch(self, request: Request, limit: int, seconds: float) -> Answer:
         """Return the answer, after redirects.
@@ -191,10 +190,10 @@ class HttpClient:
     async def body(self, response: aiohttp.ClientResponse, limit: int = 0) -> bytes:
         """Return the body; of a refusal only if the client reads it, and it can be read. Raises `HttpRequestFailed`."""
         if response.status == 200:
-            return await read_body(response, limit, self._large)
+            return await read_body(response, limit)
         if self._refusal_bytes:
             with contextlib.suppress(HttpRequestFailed):
-                return await read_body(response, self._refusal_bytes, self._large)
+                return await read_body(response, self._refusal_bytes)
         return b""
 
     async def close(self) -> None:
