@@ -41,8 +41,8 @@ from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.text_format import accepts_gzip, choose_format
 from pulsed.server.fair_queue import FairQueue, QueueFull
 
-MOST_WAITING, PATIENCE_SECONDS = 128, 5.0
-"""How many requests may wait for their document to be made, and how long; others get 503."""
+MAX_WAITING, PATIENCE_SECONDS = 128, 5.0
+"""Number of requests that may wait for their document, and the seconds that they wait; others get 503."""
 
 
 class WholeAnswer(NamedTuple):
@@ -175,7 +175,7 @@ class DaemonApp:
         self._api = api
         self._count, self._route_prefix = count, route_prefix
         self._without_turn = frozenset(without_turn)
-        self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
+        self._turns = FairQueue(MAX_WAITING, PATIENCE_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -42,6 +42,7 @@ class OtlpPush(Feature):
         self._settings = OtlpSettings()
         self._exporter: OTLPMetricExporter | None = None
         self._is_changed = asyncio.Event()
+        self._refused = 0
         self.samples: Counter[str] | None = None
 
     def apply(self, config: Config) -> None:
@@ -54,7 +55,7 @@ class OtlpPush(Feature):
         if settings.enabled:
             from pulsed.present.otlp.exporter import exporter
 
-            self._exporter = exporter(settings)
+            self._exporter = exporter(settings, self._count_refused)
             self.samples = self.samples or Counter(sent=0, dropped=0)
         self._is_changed.set()
 
@@ -90,9 +91,15 @@ class OtlpPush(Feature):
             for scope in resource.scope_metrics
             for metric in scope.metrics
         )
+        self._refused = 0
         is_taken = exporter.export(data) is MetricExportResult.SUCCESS
+        dropped = self._refused if is_taken else samples
         if self.samples is not None:
-            self.samples["sent" if is_taken else "dropped"] += samples
+            self.samples.update(sent=samples - dropped, dropped=dropped)
+
+    def _count_refused(self, samples: int) -> None:
+        """Count samples that an answer of success refuses."""
+        self._refused += samples
 
     def _data(self, page: str) -> MetricsData:
         from pulsed.present.otlp.metrics_data import metrics_data

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 log = logging.getLogger(__name__)
 
 SHARE_OF_FILES = 3
-"""One of so many descriptors of the process may be a connection: sources, clients and files need the others."""
+"""At most this fraction (1/N) of the process's descriptors are connections; sources and files need the others."""
 
 LOG_SECONDS = 60.0
 
@@ -28,7 +28,7 @@ MAX_PER_CLIENT = 32
 PATIENCE_SECONDS = 1.0
 
 CLOSED_AT_ONCE = 16
-"""When all connections are in use one part of so many is closed, so that a flood does not cost a search for each."""
+"""When all connections are in use, this fraction (1/N) of them is closed at once: a flood costs few searches."""
 
 MAX_UNREAD_BYTES = 16 * 2**20
 """Bytes of answers that clients may leave unread, all together."""

@@ -123,7 +123,7 @@ async def test_streams_wait_for_nobody() -> None:
 
 
 async def test_too_many_requests_are_a_503_for_the_client_that_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 4)
+    monkeypatch.setattr(module, "MAX_WAITING", 4)
     app = daemon_app(Api())
     crowd = [asyncio.create_task(ask(app, "/history", "crowd")) for _ in range(10)]
     await asyncio.sleep(0)

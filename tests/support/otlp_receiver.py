@@ -8,6 +8,7 @@ from http.server import ThreadingHTTPServer
 from typing import NamedTuple
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
@@ -34,6 +35,7 @@ class OtlpReceiver(ThreadingHTTPServer):
         self.statuses = list(statuses)
         self.headers: list[dict[str, str]] = []
         self.requests: list[ExportMetricsServiceRequest] = []
+        self.refuses = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def points(self) -> list[Point]:
@@ -54,7 +56,8 @@ class _Handler(QuietHandler):
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if status == 200:
             self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
-        answer = ExportMetricsServiceResponse().SerializeToString()
+        refusal = ExportMetricsPartialSuccess(rejected_data_points=self.server.refuses, error_message="too old")
+        answer = ExportMetricsServiceResponse(partial_success=refusal).SerializeToString()
         self.send_response(status)
         self.send_header("Content-Type", headers["content-type"])
         self.send_header("Content-Length", str(len(answer)))

@@ -306,7 +306,7 @@ class TopApp(App[None]):
             self.action_move(pages * max(self.size.height - BARS - 1, 1))
 
     def action_prompt(self, kind: str) -> None:
-        """Ask for a command or a filter."""
+        """Show the prompt for a command or a filter."""
         self._prompt.value = kind + self._view.filter * (kind == "/")
         self._prompt.cursor_position = len(self._prompt.value)
         self._prompt.display, self.query_one(Footer).display = True, False

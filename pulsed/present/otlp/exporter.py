@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+from collections.abc import Callable
 
 import requests
 import urllib3
+from google.protobuf.message import DecodeError
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from pulsed.http.credentials import BadCredentials, read_token
 from pulsed.present.otlp.settings import OtlpSettings
+
+log = logging.getLogger(__name__)
 
 MAX_BATCH = 2000
 """Points of a request."""
 
 
-def exporter(settings: OtlpSettings) -> OTLPMetricExporter:
-    """Return an exporter; what is not set follows OpenTelemetry's variables of the environment."""
+def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPMetricExporter:
+    """Return an exporter; what is not set follows OpenTelemetry's variables of the environment.
+
+    Args:
+        on_refused: called with the number of points that the receiver refuses in an answer of success, which the
+            exporter itself does not count.
+    """
+
+    def read_answer(response: requests.Response, **_: object) -> None:
+        with contextlib.suppress(DecodeError):  # a receiver with an answer of its own has accepted all points
+            refusal = ExportMetricsServiceResponse.FromString(response.content if response.ok else b"").partial_success
+            if refusal.rejected_data_points:
+                log.warning("otlp: points are refused", extra={"error": refusal.error_message[:500]})
+                on_refused(refusal.rejected_data_points)
+
     session = requests.Session()
+    session.hooks["response"].append(read_answer)
     session.trust_env = False  # otherwise REQUESTS_CA_BUNDLE goes before `ca_file`, and .netrc before the token
     if settings.bearer_token_file is not None:
         session.auth = _BearerToken(settings.bearer_token_file)
