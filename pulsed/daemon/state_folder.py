@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
 from pulsed.pauses import aligned_sleep
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
 """Seconds until a change of a section's mark is written."""
@@ -31,6 +34,7 @@ class StateFolder(Feature):
         self._accounts = parts.feature(AccountsFeature)
         folder = parts.config.state_dir
         self._file = StateFile(Path(folder)) if folder else None
+        self._saved: dict[str, object] = {}
         self._written_marks: Sequence[object] = ()
         self._written_at = 0.0
 
@@ -43,6 +47,7 @@ class StateFolder(Feature):
             try:
                 if section.name in saved:
                     section.restore(saved[section.name])
+                    self._saved[section.name] = saved[section.name]
             except ValueError as error:
                 problems.append(f"{section.name}: {error}")
         if problems:
@@ -75,7 +80,15 @@ class StateFolder(Feature):
         return [section.mark() for section in self._sections()]
 
     def _draft(self, file: StateFile) -> Draft:
-        return file.draft({section.name: section.save() for section in self._sections()})
+        """Return all sections; one that fails, because of an error in pulsed, stays as it was and costs no other."""
+        for section in self._sections():
+            try:
+                self._saved[section.name] = section.save()
+            except Exception:
+                log.exception(
+                    "internal error in a section of the state; please report it", extra={"section": section.name}
+                )
+        return file.draft(dict(self._saved))
 
     def _write(self, file: StateFile, marks: Sequence[object], draft: Draft) -> None:
         if file.save(draft):

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from pulsed.daemon import accounts, ended_accounts, state_folder
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.ended_accounts import KEPT_DAYS, EndedFiles
 from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
-from tests.daemon.parts import features_before_restore
+from tests.daemon.parts import feature_parts, features_before_restore
 from tests.owners.accounting.streams import A, B, Node, seconds
 from tests.support.full_disk import file_size_limit, filled, small_disk
 from tests.support.tampering import tampered
@@ -126,6 +129,30 @@ def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     run.job_ends()
     run.stop()
     assert len(Run(tmp_path).ended) == 1
+
+
+def test_a_section_that_fails_stays_as_it_was_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Other(Feature):
+        name = "other"
+
+        def sections(self) -> Iterable[Section]:
+            yield Section("other", lambda: 0, lambda: {"kept": True}, lambda saved: None)
+
+    config = Config(state_dir=str(tmp_path))
+    state = StateFolder(feature_parts(TargetStore("node"), config, EventsFeature, AccountsFeature, Other))
+    state.save()
+
+    def fail(account: object) -> object:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(accounts, "dump_account", fail)
+    monkeypatch.setattr(OwnerAccounting, "unfinished", [1])
+    state.save()
+    saved = json.loads((tmp_path / "state.json").read_bytes())["sections"]
+    assert saved == {"accounts": [], "other": {"kept": True}}
+    assert caplog.text.count("internal error in a section of the state") == 1
 
 
 def test_old_days_are_removed(tmp_path: Path) -> None:
