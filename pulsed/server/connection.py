@@ -237,6 +237,8 @@ class TlsProtocol(sslproto.SSLProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: ServerConnection, context: ssl.SSLContext) -> None:
         super().__init__(loop, connection, context, None, server_side=True, ssl_shutdown_timeout=STUCK_SECONDS)  # type: ignore[arg-type] # without a waiter
+        # Otherwise 256 KiB of each client whose requests wait:
+        self._set_read_buffer_limits(PIECE_BYTES)  # type: ignore[attr-defined] # typeshed does not have it
         self._release = connection.release
         self._accept = connection.accept
 

@@ -37,7 +37,8 @@ def test_a_receiver_has_the_hardware_and_what_is_on_the_page(tmp_path: Path) -> 
             OTEL_METRIC_EXPORT_INTERVAL="500",
             OTEL_RESOURCE_ATTRIBUTES="k8s.cluster.name=a",
         ) as daemon:
-            until(lambda: {"hw.status", "pulsed.push.up"} <= {point.name for point in receiver.points()})
+            expected = {"hw.status", "pulsed.push.up", "pulsed.gpu.real_utilization_ratio"}
+            until(lambda: expected <= {point.name for point in receiver.points()})
             until(lambda: 'pulsed_push_samples_total{protocol="otlp"}' in daemon.get("/metrics").text)
             assert 'pulsed_push_dropped_samples_total{protocol="otlp"} 0' in daemon.get("/metrics").text
             assert daemon.stop() == 0
