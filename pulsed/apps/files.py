@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pulsed.cli.arguments import configuration
-from pulsed.config.configuration import check, web_config_file
+from pulsed.config.configuration import Config, check, web_config_file
 from pulsed.errors import ConfigError, PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
@@ -58,8 +58,8 @@ def run_check_config(options: argparse.Namespace) -> int:
     checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, check_web))
     for name, check_file in checks:
         try:
-            if name:
-                check_file(name)
+            if name and isinstance(checked := check_file(name), Config):
+                sys.stderr.writelines(f"warning: {line}\n" for line in checked.unused)
         except ConfigError as error:
             problems.append(str(error))
     if problems:

@@ -73,6 +73,7 @@ def configuration(options: argparse.Namespace) -> Config:
 
     config = load_config(options)
     log.setup(config.log.level, config.log.format)
+    config.log_unused()
     return config
 
 

@@ -6,14 +6,12 @@ module must not depend on how they are evaluated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from pulsed.config.settings import Factor, Ratio, Settings, setting
-from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import CLASSES
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io", "media"]
@@ -44,9 +42,6 @@ class ClassThresholds(Settings):
     `idle_media_ratio` and `memory_bound_saturated_dram_ratio`, which it does not have.
 
     A name is the class, then the input. A ratio above 1 is never reached.
-
-    Raises:
-        ConfigError: a threshold is negative, infinite or not a number.
     """
 
     idle_real_utilization_ratio: Ratio = setting(0.05, _use)
@@ -74,12 +69,6 @@ class ClassThresholds(Settings):
     low_utilization_graphics_engine_ratio: Ratio = setting(0.15, _use)
     low_utilization_sm_ratio: Ratio = setting(0.15, _use)
     low_utilization_dram_ratio: Ratio = setting(0.15, _use)
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"workload threshold {field.name} is {value}", "Give a number of 0 or more.")
 
 
 DEFAULT_THRESHOLDS = ClassThresholds()

@@ -7,14 +7,13 @@ handles ratios above 1. A rule that is in doubt keeps the reading.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
-from pulsed.config.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting
-from pulsed.errors import ConfigError
+from pulsed.config.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting, without
 from pulsed.model.vocabulary import QUANTITIES
 
 ACTIVITY = tuple(
@@ -67,9 +66,6 @@ class PlausibilitySettings(Settings):
         sm_clock_max_hertz: upper limit of SM and video clocks. Memory may be faster: GDDR7 is reported with 14 GHz.
         traffic_max_bytes_per_second: upper limit of traffic; 3.6e12 are announced for NVLink 6, both directions.
         memory_excess_ratio: used memory over its size, which may be rounded.
-
-    Raises:
-        ConfigError: a number is out of its range.
     """
 
     enabled: Switch = setting(True, "Look for implausible inputs.")
@@ -92,27 +88,25 @@ class PlausibilitySettings(Settings):
     traffic_max_bytes_per_second: float = 1e13
     memory_excess_ratio: float = 1.05
 
-    def __post_init__(self) -> None:
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield all limits while nothing is compared with them."""
+        if not self.enabled:
+            yield from without(self, "enabled")
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield numbers that are out of their ranges."""
         for field in fields(self)[1:]:  # all but the switch are numbers
             low, high = _ALLOWED.get(field.name, (0.0, math.inf))
             value = getattr(self, field.name)
             if not (math.isfinite(value) and low <= value <= high):
                 allowed = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-                raise ConfigError(f"{field.name} of plausibility is {value}", f"Give a number: {allowed}.")
+                yield field.name, f"is {value:g}; give a number: {allowed}"
         if self.temperature_min_celsius >= self.temperature_max_celsius:
-            raise ConfigError(
-                f"temperature_min_celsius of plausibility is {self.temperature_min_celsius}",
-                f"Give less than temperature_max_celsius, which is {self.temperature_max_celsius}.",
+            yield (
+                "temperature_min_celsius",
+                f"is {self.temperature_min_celsius:g}; give less than temperature_max_celsius, "
+                f"{self.temperature_max_celsius:g}",
             )
-
-    @classmethod
-    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield numbers that are out of their ranges."""
-        for name, value in given.items():
-            try:
-                cls(**{name: value})
-            except ConfigError as error:
-                yield name, f"is {value:g}; {error.remedy}"
 
 
 _ALLOWED = {

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
@@ -95,16 +97,17 @@ class RealUtilizationSettings(Settings):
         "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]`: none.",
     )
 
+    @model_validator(mode="before")
     @classmethod
-    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
-        """Return the arguments; weights that are given are meant, whatever the default preset is."""
-        return {"preset": "custom", **given} if "weights" in given else given
+    def choose_custom(cls, given: Any) -> Any:
+        """Add the preset `custom` to weights that are given without a preset."""
+        return {"preset": "custom", **given} if isinstance(given, dict) and "weights" in given else given
 
     def problems(self) -> Iterator[Problem]:
         """Find a preset that contradicts the weights."""
         if self.preset == "custom" and self.weights is None:
             yield "preset", "is custom, which needs weights; set compute.real_utilization.weights"
-        if self.preset != "custom" and self.weights is not None:
+        if self.preset != "custom" and isinstance(self.weights, Weights):
             yield "preset", f"is {self.preset}, but weights are given; write custom, or leave one of the two out"
 
     def chosen_weights(self) -> Weights:

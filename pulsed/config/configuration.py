@@ -5,9 +5,10 @@ docs/configuration.md and config.example.yaml are generated from it.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,8 @@ from pulsed.reader.settings import SourceSettings
 from pulsed.regular_file import why_not_writable
 from pulsed.server.settings import Addresses, WebServerSettings
 
+log = logging.getLogger(__name__)
+
 
 def _gpu_list(value: str) -> str:
     """Return a selection of GPUs."""
@@ -48,7 +51,11 @@ GpuList = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Config(Settings):
-    """The whole configuration."""
+    """The whole configuration.
+
+    Attributes:
+        unused: a line for each key that is given and has no effect together with the others.
+    """
 
     listen: Addresses = setting(
         (":9401",), "Addresses for HTTP. Without a host: all interfaces. Port 0: any free port."
@@ -83,6 +90,18 @@ class Config(Settings):
     publish: PublishSettings = setting(PublishSettings(), "What is published.")
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
     events: EventsSettings = setting(EventsSettings(), "Server-sent events, `/events`.")
+
+    unused: tuple[str, ...] = field(default=(), compare=False)
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield keys for another way to listen, or for another kind of source."""
+        if self.web.systemd_socket:
+            yield "listen", "web.systemd_socket replaces it"
+
+    def log_unused(self) -> None:
+        """Log a warning for each key that has no effect."""
+        for line in self.unused:
+            log.warning(line)
 
     def unusable(self) -> Iterator[Problem]:
         """Yield a folder for state in which files cannot be made."""
@@ -141,7 +160,11 @@ def load(
         *_flags(flags or {}, problems),
     ):
         given = _over(given, layer)
-    return _SCHEMA.validate(given, problems)
+    return _with_unused(_SCHEMA.validate(given, problems), given)
+
+
+def _with_unused(config: Config, given: Given) -> Config:
+    return replace(config, unused=tuple(_SCHEMA.without_effect(config, given)))
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -236,7 +259,8 @@ def check(file: Path, *, on_this_machine: bool = False) -> Config:
         on_this_machine: whether the files and folders that it names are checked, too.
     """
     problems: list[str] = []
-    return _SCHEMA.validate(_SCHEMA.read(file, problems), problems, on_this_machine=on_this_machine)
+    given = _SCHEMA.read(file, problems)
+    return _with_unused(_SCHEMA.validate(given, problems, on_this_machine=on_this_machine), given)
 
 
 def web_config_file(file: Path) -> Path | None:

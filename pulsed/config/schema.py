@@ -1,30 +1,23 @@
 """Reads a tree of settings from a document: pulsed's own configuration, or the web configuration.
 
-Every problem is a line: place, key, value, what is allowed. None repeats a secret, nor a list or mapping that could
-hold one. Independent of the keys.
+pydantic validates the values; its errors become lines: place, key, value, what is allowed. None repeats a secret, nor a
+list or mapping that could hold one. Independent of the keys.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
+from operator import getitem
 from pathlib import Path
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-from pulsed.config.settings import (
-    NOT_ALLOWED,
-    Key,
-    Kind,
-    ListKind,
-    Problem,
-    Settings,
-    Style,
-    TableKind,
-    all_keys,
-    keys_of,
-    one_of,
-)
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from pulsed.config.settings import NOT_ALLOWED, Key, Kind, Problem, Settings, Style, all_keys, keys_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
@@ -91,149 +84,173 @@ class Schema(Generic[_S]):
         Raises:
             ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
         """
-        reader = _Reader(self.keys, list(problems), on_this_machine)
-        found = reader.section(self._root, given, "")
-        if found is None or reader.problems:
-            raise ConfigError("\n".join(reader.problems))
-        return found
+        found = list(problems)
+        plain = _plain(self._root, given)
+        try:
+            settings = self._adapter.validate_python(plain)
+        except ValidationError as invalid:
+            errors = invalid.errors(include_url=False)
+            settings = self._without_invalid(plain, {self._field(error["loc"]) for error in errors})
+            names = {error["loc"][:-1] for error in errors if error["loc"][-1] == _NAME_OF_ENTRY}
+            found += [self._line(error, given) for error in errors if error["loc"] not in names]
+        found += self._sections(settings, given, (), on_this_machine)
+        if found:
+            raise ConfigError("\n".join(found))
+        return settings
 
+    def without_effect(self, settings: Settings, given: Given, path: KeyPath = ()) -> Iterator[str]:
+        """Yield a line for each key of a valid document that has no effect together with the others."""
+        keys = keys_of(type(settings))
+        idle = dict(settings.without_effect())
+        for name, inner in given.value.items() if isinstance(given.value, dict) else ():
+            if name in idle:
+                for key in _keys_within(keys[name], inner, (*path, name)):
+                    yield f"{inner.at(key[len(path) + 1 :]).origin}: {_dotted(key)}: has no effect; {idle[name]}"
+            elif isinstance(section := getattr(settings, keys[name].attribute), Settings):
+                yield from self.without_effect(section, inner, (*path, name))
 
-class _Reader:
-    """Turns what is given into settings.
+    @cached_property
+    def _adapter(self) -> TypeAdapter[_S]:
+        return TypeAdapter(self._root)
 
-    Attributes:
-        problems: a line each. What cannot be read is `_UNREAD`.
-    """
+    def _without_invalid(self, plain: Any, fields: Collection[KeyPath]) -> _S:
+        """Return the settings with `_UNREAD` in fields whose values are invalid, to check the others together."""
+        for *section, name in fields:
+            del reduce(getitem, section, plain)[name]
+        settings = self._adapter.validate_python(plain)
+        for *section, name in fields:
+            object.__setattr__(reduce(getattr, map(str, section), settings), str(name), _UNREAD)
+        return settings
 
-    def __init__(self, keys: Mapping[str, Key], problems: list[str], on_this_machine: bool) -> None:
-        self._keys, self.problems, self._on_this_machine = keys, problems, on_this_machine
+    def _field(self, location: KeyPath) -> KeyPath:
+        """Return the field of an error: the begin of its location."""
+        section: type[Settings] = self._root
+        for length, part in enumerate(location, start=1):
+            key = next(key for key in keys_of(section).values() if key.attribute == part)
+            if key.section is None or length == len(location):
+                return location[:length]
+            section = key.section
+        return location
 
-    def section(self, section: type[_S], given: Given, path: str) -> _S | None:
-        """Return the settings of a section, of which some may be `_UNREAD`; None if there are none.
-
-        Args:
-            path: that of its key, empty for the whole document.
-        """
+    def _sections(self, settings: Settings, given: Given, path: KeyPath, on_this_machine: bool) -> Iterator[str]:
+        """Yield a line for each unknown key of what is given, and for what is wrong with sections as a whole."""
         if not isinstance(given.value, dict):
-            self._report(given, path, f"{_plain(given)} {NOT_ALLOWED}; {self._keys_of(path)}")
-            return None
-        keys = keys_of(section)
-        values: dict[str, object] = {}
+            return
+        keys = keys_of(type(settings))
         for name, key in keys.items():
-            inner = given.value.get(name)
-            if inner is not None and inner.value is not None:  # a key that is given nothing has its default
-                values[key.attribute] = self._value(key, inner, _dotted(path, name))
-        for name, inner in given.value.items():
-            if name not in keys:
-                self._report(inner, _dotted(path, name), f"unknown key; {self._hint(path, name)}")
-        read = {name: value for name, value in values.items() if value is not _UNREAD}
-        refused = list(section.refused(read))
-        self._report_all(refused, given, path)
-        if refused:
-            return None
-        found = None
-        with contextlib.suppress(TypeError) if self.problems else contextlib.nullcontext():
-            found = section(**section.arguments(values))
-            if given.value.keys() <= keys.keys():  # a misspelt key is not missing
-                self._report_all(found.problems(), given, path)
-            if self._on_this_machine:
-                self._report_all(found.unusable(), given, path)
-        return found
+            inner = getattr(settings, key.attribute)
+            if name in given.value and isinstance(inner, Settings):
+                yield from self._sections(inner, given.value[name], (*path, name), on_this_machine)
+        unknown = [name for name in given.value if name not in keys]
+        for name in unknown:
+            yield _line(given, (name,), f"unknown key; {self._hint((*path, name))}", _dotted((*path, name)))
+        with contextlib.suppress(_UnreadError):
+            if not unknown:  # a misspelt key is not missing
+                yield from _together(settings.problems(), given, path)
+        with contextlib.suppress(_UnreadError):
+            if on_this_machine:
+                yield from _together(settings.unusable(), given, path)
 
-    def _report_all(self, problems: Iterable[Problem], given: Given, path: str) -> None:
-        for name, message in problems:
-            parts = [int(part) if part.isdecimal() else part for part in re.findall(r"\w+", name)]
-            self._report(given.at(parts), _dotted(path, name), message)
-
-    def _value(self, key: Key, given: Given, path: str) -> object:
+    def _line(self, error: ErrorDetails, given: Given) -> str:
+        """Return the line of an error of pydantic."""
+        location, value = error["loc"], error["input"]
+        path = self._written(location)
+        name = _dotted(self._written(self._field(location)))
+        key = self.keys[name]
         if key.section:
-            return self.section(key.section, given, path) or _UNREAD
-        kind = key.kind or Kind("", ", ".join(key.words), one_of(key.words))
-        if isinstance(kind, ListKind):
-            return self._list(kind, given, path)
-        return (
-            self._table(kind, given, path, kind.depth) if isinstance(kind, TableKind) else self._one(kind, given, path)
-        )
+            return _line(given, path, f"{_described(value)} {NOT_ALLOWED}; {self._keys_of(name)}")
+        kind = key.kind or Kind("", ", ".join(key.words), str)
+        cause = error.get("ctx", {}).get("error")
+        why = f"{cause if isinstance(cause, ValueError) else NOT_ALLOWED}; allowed: {kind.allowed}"
+        if path[-1] == _NAME_OF_ENTRY:
+            return _line(given, path[:-1], f"{'this name' if kind.secret else shown(path[-2])} {why}", name)
+        if isinstance(path[-1], int) and not isinstance(given.at(path[:-1]).value, list):
+            path = path[:-1]  # one value without brackets
+        return _line(given, path, f"{'this value' if kind.secret else _described(value)} {why}")
 
-    def _list(self, kind: ListKind, given: Given, path: str) -> object:
-        before = len(self.problems)
-        if isinstance(given.value, list):
-            items = [self._one(kind, item, f"{path}[{number}]") for number, item in enumerate(given.value)]
-        elif kind.words and isinstance(given.value, str):
-            items = [self._one(kind, Given(each, given.origin), path) for each in given.value.replace(",", " ").split()]
-        elif kind.single:
-            items = [self._one(kind, given, path)]
-        else:
-            self._refuse(kind, given, path, NOT_ALLOWED)
-            return _UNREAD
-        if len(items) < kind.least:
-            self._refuse(kind, given, path, NOT_ALLOWED)
-        if len(self.problems) > before:
-            return _UNREAD
-        try:
-            return kind.check(tuple(items))
-        except ValueError as error:
-            self._refuse(kind, given, path, str(error))
-            return _UNREAD
+    def _written(self, location: KeyPath) -> KeyPath:
+        """Return a location with the names of keys instead of those of fields."""
+        path: list[str | int] = []
+        section: type[Settings] | None = self._root
+        for part in location:
+            keys = keys_of(section) if section else {}
+            path.append(next((name for name, key in keys.items() if key.attribute == part), part))
+            section = keys[str(path[-1])].section if keys else None
+        return tuple(path)
 
-    def _table(self, kind: TableKind, given: Given, path: str, depth: int) -> object:
-        if not isinstance(given.value, dict):
-            self._refuse(kind, given, path, NOT_ALLOWED)
-            return _UNREAD
-        before = len(self.problems)
-        found: dict[object, object] = {}
-        for written, inner in given.value.items():
-            try:
-                name = kind.parse_name(written)
-            except ValueError as error:
-                shown_name = "this name" if kind.secret else shown(written)
-                self._report(inner, path, f"{shown_name} {error}; allowed: {kind.allowed}")
-                continue
-            entry = f"{path}.{written}"
-            found[name] = self._one(kind, inner, entry) if depth == 1 else self._table(kind, inner, entry, depth - 1)
-        return found if len(self.problems) == before else _UNREAD
-
-    def _one(self, kind: Kind, given: Given, path: str) -> object:
-        try:
-            if kind.style != "typed" and not _is_text(given.value):
-                raise ValueError(NOT_ALLOWED)
-            return kind.parse(given.value)
-        except ValueError as error:
-            self._refuse(kind, given, path, str(error))
-            return _UNREAD
-
-    def _refuse(self, kind: Kind, given: Given, path: str, why: str) -> None:
-        value = "this value" if kind.secret else _plain(given)
-        self._report(given, path, f"{value} {why}; allowed: {kind.allowed}")
-
-    def _report(self, given: Given, path: str, message: str) -> None:
-        self.problems.append(f"{given.origin}: {path}: {message}")
-
-    def _hint(self, section: str, name: str) -> str:
-        path = _dotted(section, name)
-        if path in self._keys:  # `source.kind: demo`
-            words = path.split(".")
+    def _hint(self, path: KeyPath) -> str:
+        name, section = _dotted(path), _dotted(path[:-1])
+        if name in self.keys:  # `source.kind: demo`
+            words = name.split(".")
             return f"write it nested, as in {{{': {'.join(words)}: ...{'}' * len(words)}"
-        others = [each for each in self._keys if not path.startswith(f"{each}.")]
-        return did_you_mean(path, others, self._keys_of(section))
+        others = [each for each in self.keys if not name.startswith(f"{each}.")]
+        return did_you_mean(name, others, self._keys_of(section))
 
     def _keys_of(self, section: str) -> str:
         prefix = f"{section}." if section else ""
-        names = [key[len(prefix) :] for key in self._keys if key.startswith(prefix) and "." not in key[len(prefix) :]]
+        names = [key[len(prefix) :] for key in self.keys if key.startswith(prefix) and "." not in key[len(prefix) :]]
         return f"{section or 'the configuration'} has the keys {', '.join(names)}"
 
 
+KeyPath = tuple[str | int, ...]
+"""Names of keys and of entries, and positions in lists."""
+
+_NAME_OF_ENTRY = "[key]"
+"""The end of the location of an error that is about the name of an entry."""
+
+
+def _plain(section: type[Settings] | None, given: Given) -> Any:
+    """Return what is given as plain values, by field, without unknown keys and those that are given nothing."""
+    if isinstance(given.value, list):
+        return [_plain(None, item) for item in given.value]
+    if not isinstance(given.value, dict):
+        return given.value
+    if section is None:
+        return {name: _plain(None, inner) for name, inner in given.value.items()}
+    return {
+        key.attribute: _plain(key.section, inner)
+        for name, key in keys_of(section).items()
+        if (inner := given.value.get(name)) is not None and inner.value is not None
+    }
+
+
+def _keys_within(key: Key, given: Given, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield the paths of the keys with values that are given for a key."""
+    if key.section is None or not isinstance(given.value, dict):
+        yield path
+        return
+    keys = keys_of(key.section)
+    for name, inner in given.value.items():
+        yield from _keys_within(keys[name], inner, (*path, name))
+
+
+def _together(problems: Iterable[Problem], given: Given, path: KeyPath) -> Iterator[str]:
+    """Yield a line for each problem of a section."""
+    for name, message in problems:
+        yield _line(given, _parts(name), message, _dotted((*path, name)))
+
+
+def _parts(name: str) -> KeyPath:
+    """Return the path of a key that a problem names, such as `exporter.timeout` or `targets[0]`."""
+    return tuple(int(part) if part.isdecimal() else part for part in re.findall(r"\w+", name))
+
+
+class _UnreadError(Exception):
+    """Ends a check that needs a value that is invalid."""
+
+
 class _Unread:
-    """Stands for a value that could not be read. It is not None; any other use raises TypeError, which ends checks."""
+    """Stands for an invalid value. It is not None; any other use raises `_UnreadError`."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise TypeError
+        raise _UnreadError
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise TypeError
+        raise _UnreadError
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
     __bool__ = __iter__ = __len__ = __contains__ = __getitem__ = __str__ = __format__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __fspath__ = __float__ = __index__ = _refuse
 
 
 _UNREAD = _Unread()
@@ -269,18 +286,24 @@ def shown(value: object) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def _plain(given: Given) -> str:
-    if isinstance(given.value, dict):
+def _described(value: object) -> str:
+    """Return a value as an error message may show it; a list or mapping, which may hold a secret, by its type."""
+    if isinstance(value, dict):
         return "a mapping"
-    if isinstance(given.value, list):
-        return "a list" if given.value else "an empty list"
-    return shown(given.value)
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return shown(value)
 
 
-def _dotted(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _line(given: Given, path: KeyPath, message: str, name: str = "") -> str:
+    """Return a line about what is given at a path.
+
+    Args:
+        name: of the key, if it is not the path.
+    """
+    return f"{given.at(path).origin}: {name or _dotted(path)}: {message}"
 
 
-def _is_text(value: object) -> bool:
-    """Return whether this is a text that can be written as UTF-8."""
-    return isinstance(value, str) and value == value.encode(errors="replace").decode()
+def _dotted(path: KeyPath) -> str:
+    """Return a path as it is written: `source.exporter.targets[0]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

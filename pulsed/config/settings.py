@@ -1,6 +1,7 @@
 """Settings: what a section of the configuration is, how its values are written, and the kinds of values of all layers.
 
-Each layer declares its settings as dataclasses; `pulsed.config` reads them. Must not import any layer.
+Each layer declares its settings as dataclasses; pydantic validates them, with the kinds of this module as validators.
+Must not import any layer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import urlsplit
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core import core_schema as schemas
 
 from pulsed.durations import duration, duration_or_none, is_number
 
@@ -34,27 +39,21 @@ class Settings:
     """Base of the dataclasses whose fields, as far as `setting` declares them, are keys of the configuration."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong between the keys of this section, each of which is right by itself."""
+        """Yield contradictions between the keys of this section, each of which is valid by itself."""
         yield from ()
 
     def unusable(self) -> Iterator[Problem]:
-        """Yield what this section names and this machine does not have, or not for this user: files and folders."""
+        """Yield the files and folders of this section that do not exist here, or that this user may not use."""
         yield from ()
 
-    @classmethod
-    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield what the class refuses of the values that are given, by field."""
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield keys that have no effect together with the others; they are reported if they are given."""
         yield from ()
-
-    @classmethod
-    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
-        """Return the arguments of the class for the values that are given, by field."""
-        return given
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How values of a kind are written and checked. It annotates the type of a field.
+    """How values of a kind are written and checked: the annotation of a field, which pydantic validates by it.
 
     Attributes:
         name: the placeholder of the documentation, without its angle brackets.
@@ -70,6 +69,19 @@ class Kind:
     parse: Callable[[Any], object]
     style: Style = "typed"
     secret: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the validator of values."""
+        return self.item_schema()
+
+    def item_schema(self) -> CoreSchema:
+        """Return the validator of one value."""
+        return schemas.no_info_plain_validator_function(self._parsed)
+
+    def _parsed(self, value: object) -> object:
+        if self.style != "typed" and not _is_text(value):
+            raise ValueError(NOT_ALLOWED)
+        return self.parse(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,26 @@ class ListKind(Kind):
     least: int = 0
     check: Callable[[tuple[Any, ...]], tuple[Any, ...]] = lambda items: items
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the validator of lists."""
+        items = schemas.tuple_variable_schema(self.item_schema())
+        whole = schemas.no_info_after_validator_function(self._checked, items)
+        return schemas.no_info_before_validator_function(self._listed, whole)
+
+    def _listed(self, value: object) -> object:
+        if isinstance(value, list):
+            return value
+        if self.words and isinstance(value, str):
+            return value.replace(",", " ").split()
+        if not self.single:
+            raise ValueError(NOT_ALLOWED)
+        return [value]
+
+    def _checked(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(items) < self.least:
+            raise ValueError(NOT_ALLOWED)
+        return self.check(items)
+
 
 @dataclass(frozen=True, slots=True)
 class TableKind(Kind):
@@ -100,6 +132,13 @@ class TableKind(Kind):
 
     parse_name: Callable[[str], object] = str
     depth: int = 1
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the validator of mappings."""
+        table = self.item_schema()
+        for _ in range(self.depth):
+            table = schemas.dict_schema(schemas.no_info_plain_validator_function(self.parse_name), table)
+        return table
 
 
 def setting(
@@ -192,6 +231,11 @@ def _parts(hint: object) -> Iterator[object]:
         yield from _parts(part)
 
 
+def without(section: Settings, needed: str) -> Iterator[Problem]:
+    """Yield all other keys of a section, which have no effect without one of them."""
+    return ((name, f"it needs {needed}") for name in keys_of(type(section)) if name != needed)
+
+
 def matching(pattern: str, problem: str) -> Callable[[str], str]:
     """Return a check that the whole of a text matches a regular expression."""
     compiled = re.compile(pattern)
@@ -243,6 +287,11 @@ def switch(value: object) -> bool:
     if word not in _SWITCH_WORDS:
         raise ValueError(NOT_ALLOWED)
     return _SWITCH_WORDS[word]
+
+
+def _is_text(value: object) -> bool:
+    """Return whether this is a text that can be written as UTF-8."""
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
 
 
 def not_empty(value: str) -> str:

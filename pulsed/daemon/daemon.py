@@ -158,6 +158,7 @@ class Daemon:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
+        config.log_unused()
         self._config = config
         self._pages.configure(config.page_settings())
         self._front.reconfigure(config.max_requests)

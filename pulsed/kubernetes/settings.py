@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -13,11 +14,13 @@ from pulsed.config.settings import (
     HttpPath,
     Kind,
     ListKind,
+    Problem,
     Settings,
     Switch,
     external_url,
     matching,
     setting,
+    without,
 )
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -130,6 +133,11 @@ class ConditionSettings(Settings):
     interval: Duration = setting(10.0, "Time between two looks for a change: the node is not patched more often.")
     heartbeat: Duration = setting(300.0, "Time after which unchanged conditions are written again.")
     events: Switch = setting(True, "Create an event of the node for each change.")
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield all other keys of conditions that are not enabled."""
+        if not self.enabled:
+            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ A share is of the observed time in which its input was present; None without any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pulsed.config.settings import Factor, Settings, Text, setting
+from pulsed.config.settings import Factor, Problem, Settings, Text, setting
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
@@ -96,6 +96,11 @@ class Prices(Settings):
     gpu_hour: Factor | None = setting(None, "Price of a GPU hour. Unset: none.", example=2.5)
     kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
     currency: Text = setting("EUR", "Currency of the prices.")
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield the currency of no price."""
+        if self.gpu_hour is None and self.kwh is None:
+            yield "currency", "it needs a price"
 
 
 NO_PRICES = Prices()

@@ -85,6 +85,13 @@ class SourceSettings(Settings):
         if section is not None and (lacking := section.lacks()):
             yield "kind", f"is {self.kind}, which needs {lacking}"
 
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield the sections of other kinds; `pulsed adapter` uses `exporter` whatever the kind is."""
+        for kind, section in SECTIONS.items():
+            is_read = section.is_candidate if self.kind == "auto" else kind == self.kind
+            if not is_read and kind != "exporter":
+                yield kind, f"source.kind is {self.kind}"
+
     def section(self, kind: str) -> SourceSection | None:
         """Return the section of a kind of source; None for `auto`."""
         section: SourceSection | None = None if kind == "auto" else getattr(self, kind)

@@ -12,7 +12,9 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from pulsed.config.schema import Schema, shown
 from pulsed.config.settings import (
@@ -184,10 +186,11 @@ class TlsServerSection(Settings):
     curve_preferences: Curves = setting(())
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
+    @model_validator(mode="before")
     @classmethod
-    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
-        """Return the arguments, with the names of the keys that are given."""
-        return {**given, "given": frozenset(given)}
+    def name_given_keys(cls, given: Any) -> Any:
+        """Add the names of the keys that are given."""
+        return {**given, "given": frozenset(given)} if isinstance(given, dict) else given
 
     @property
     def verifies_clients(self) -> bool:

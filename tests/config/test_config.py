@@ -287,16 +287,16 @@ source:
     with pytest.raises(ConfigError) as caught:
         check(file, on_this_machine=True)
     found = str(caught.value).replace(f"{tmp_path}/", "").splitlines()
-    assert [re.split(r"; | \[X509", line.removeprefix("pulsed.yaml:"))[0] for line in found] == [
+    assert sorted(re.split(r"; | \[X509", line.removeprefix("pulsed.yaml:"))[0] for line in found) == [
+        "10: source.replay.path: capture.txt does not exist",
+        "10: source.replay.speed: 'fast' is not allowed",
+        "2: state_dir: page.prom/state does not exist, and page.prom is not a folder",
         "5: source.exporter.targets[0]: gpu1 is not a file",
         "7: source.exporter.password_file: cannot read the password file password: No such file or directory",
         "8: source.exporter.ca_file: page.prom cannot be used:",
         "9: source.exporter.cert_file: none.pem cannot be used: No such file or directory",
-        "10: source.replay.speed: 'fast' is not allowed",
-        "10: source.replay.path: capture.txt does not exist",
-        "2: state_dir: page.prom/state does not exist, and page.prom is not a folder",
     ]
-    assert found[0].endswith("; for an exporter, write http://gpu1:9400/metrics")
+    assert found[1].endswith("; for an exporter, write http://gpu1:9400/metrics")
     with pytest.raises(ConfigError, match=r"^\S+: source.replay.speed: [^\n]+$"):
         check(file)
 
@@ -304,6 +304,45 @@ source:
 def test_every_good_fixture_loads() -> None:
     for file in FIXTURES.glob("*.good.yml"):
         check(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "unused"),
+    [
+        (
+            "source: {kind: exporter, exporter: {http: {url: http://a/targets}}}",
+            {"source.exporter.http.url": "it needs discovery: http"},
+        ),
+        (
+            "source: {kind: exporter, exporter: {discovery: http, http: {url: http://a/targets}}}",
+            {},
+        ),
+        (
+            "source: {kind: exporter, exporter: {discovery: dns, dns: {names: a, port: 9400}, targets: http://b}}",
+            {
+                "source.exporter.dns.port": "SRV records have ports of their own",
+                "source.exporter.targets": "it needs discovery: static, and that is dns",
+            },
+        ),
+        ("source: {kind: nvml, replay: {path: a}, dcgmi: {groups: [core]}}", None),
+        ("publish: {otlp: {interval: 5s}}", {"publish.otlp.interval": "it needs enabled"}),
+        ("publish: {otlp: {enabled: false}}", {}),
+        ("web: {systemd_socket: true}\nlisten: :9401", {"listen": "web.systemd_socket replaces it"}),
+        ("kubernetes: {conditions: {heartbeat: 1m}}", {"kubernetes.conditions.heartbeat": "it needs enabled"}),
+        ("attribution: {workloads: {pod_labels: team}}", {"attribution.workloads.pod_labels": "it needs enabled"}),
+        ("prices: {currency: USD}", {"prices.currency": "it needs a price"}),
+        ("prices: {currency: USD, kwh: 0.3}", {}),
+    ],
+)
+def test_keys_without_effect(tmp_path: Path, text: str, unused: Mapping[str, str] | None) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text(text)
+    found = check(file).unused
+    assert found == load(file, (), {}).unused
+    if unused is None:
+        unused = dict.fromkeys(("source.replay.path", "source.dcgmi.groups"), "source.kind is nvml")
+    lines = [line.removeprefix(f"{file}:").partition(": ")[2] for line in found]
+    assert sorted(lines) == sorted(f"{key}: has no effect; {reason}" for key, reason in unused.items())
 
 
 # Where values come from

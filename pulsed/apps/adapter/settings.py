@@ -18,6 +18,7 @@ from pulsed.config.settings import (
     Text,
     not_empty,
     setting,
+    without,
 )
 from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
@@ -49,6 +50,11 @@ class ServingSettings(Settings):
         "APIServices that get the authority of the certificate. Needs get and patch of them.",
         example=("v1beta2.custom.metrics.k8s.io",),
     )
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield what is kept in a folder that is not set."""
+        if self.folder is None:
+            yield from without(self, "folder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
@@ -25,7 +25,7 @@ from pulsed.config.settings import (
     one_of,
     setting,
 )
-from pulsed.errors import ConfigError, did_you_mean
+from pulsed.errors import did_you_mean
 from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.host.settings import ExpectedGpusKey
 from pulsed.model.health import RAISED_STATES, State
@@ -66,11 +66,7 @@ XidSeverities = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings(Settings):
-    """Whether the GPUs are in order. docs/health.md lists every check, with its thresholds.
-
-    Raises:
-        ConfigError: there is no such check, measure or state; the message names the nearest.
-    """
+    """Whether the GPUs are in order. docs/health.md lists every check, with its thresholds."""
 
     disabled: CheckIds = setting((), "Checks that are not evaluated and not published.")
     thresholds: CheckThresholds = setting(
@@ -104,24 +100,19 @@ class HealthSettings(Settings):
         0, "PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.", example=8
     )
 
-    def __post_init__(self) -> None:
-        for id_ in self.thresholds:
-            _look_up(id_, BY_ID, f"there is no check {id_}")
+    def problems(self) -> Iterator[Problem]:
+        """Yield checks and thresholds that do not exist, with the nearest that does."""
         for id_ in sorted(self.disabled):
-            _look_up(id_, dict.fromkeys((*BY_ID, *NODE_CHECK_IDS)), f"there is no check {id_}")
+            yield from _unknown("disabled", id_, (*BY_ID, *NODE_CHECK_IDS), f"there is no check {id_}")
         for id_, levels in self.thresholds.items():
-            known = threshold_keys(BY_ID[id_])
-            for key in levels:
-                _look_up(key, known, f"{id_} has no threshold {key}")
+            yield from _unknown("thresholds", id_, BY_ID, f"there is no check {id_}")
+            for key in levels if id_ in BY_ID else ():
+                yield from _unknown("thresholds", key, threshold_keys(BY_ID[id_]), f"{id_} has no threshold {key}")
 
-    @classmethod
-    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield checks and thresholds that do not exist."""
-        for name in ("disabled", "thresholds"):
-            try:
-                cls(**({name: given[name]} if name in given else {}))
-            except ConfigError as error:
-                yield name, f"cannot be used: {error}"
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield thresholds, if their checks are all disabled."""
+        if self.thresholds and self.thresholds.keys() <= set(self.disabled):
+            yield "thresholds", "the checks are disabled"
 
     def checks(self) -> tuple[Check, ...]:
         """Return the checks that are not disabled, with these thresholds."""
@@ -156,9 +147,11 @@ def threshold_keys(check: Check) -> Mapping[str, float]:
     return keys
 
 
-def _look_up(name: str, known: Mapping[str, object], problem: str) -> None:
+def _unknown(setting: str, name: str, known: Collection[str], problem: str) -> Iterator[Problem]:
+    """Yield the problem of a setting if a name is not one of those that are known."""
     if name not in known:
-        raise ConfigError(f"health: {problem}", did_you_mean(name, known, f"known are {', '.join(known)}"))
+        hint = did_you_mean(name, known, f"known are {', '.join(known)}")
+        yield setting, f"cannot be used: health: {problem}. {hint}"
 
 
 def _with(rule: Rule, thresholds: Mapping[str, float]) -> Rule:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pulsed.config.settings import Duration, Kind, ListKind, Settings, Switch, not_empty, setting
+from pulsed.config.settings import Duration, Kind, ListKind, Problem, Settings, Switch, not_empty, setting, without
 from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
 
 CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
@@ -70,6 +71,11 @@ class PodWorkloadSettings(Settings):
         "Labels of pods that `pulsed_gpu_owner_info` has as `label_NAME`, at most 16 a pod.",
         example=("team", "app.kubernetes.io/*"),
     )
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield all other keys of workloads that are not looked up."""
+        if not self.enabled:
+            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,18 @@ from importlib.util import find_spec
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import Duration, FileName, Kind, Problem, Settings, Switch, TableKind, matching, setting
+from pulsed.config.settings import (
+    Duration,
+    FileName,
+    Kind,
+    Problem,
+    Settings,
+    Switch,
+    TableKind,
+    matching,
+    setting,
+    without,
+)
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
 
 
@@ -125,6 +136,11 @@ class OtlpSettings(Settings):
                 _milliseconds(name)
             except ValueError as error:
                 yield "enabled", f"needs variables of the environment that can be used: {error}"
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield all other keys of an exporter that is not enabled."""
+        if not self.enabled:
+            yield from without(self, "enabled")
 
     def unusable(self) -> Iterator[Problem]:
         """Yield files that cannot be read."""

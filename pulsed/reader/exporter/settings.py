@@ -164,6 +164,15 @@ class ExporterSettings(SourceSection):
             for key in self.credentials:
                 yield key, "would be sent to any pod with the labels of an exporter; name kubernetes.namespaces"
 
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield what another way to find the targets would need."""
+        for kind in ("file", "http", "dns", "kubernetes"):
+            if self.discovery != kind:
+                yield kind, f"it needs discovery: {kind}"
+        if self.discovery != "static":
+            for key in ("targets", "own_node"):
+                yield key, f"it needs discovery: static, and that is {self.discovery}"
+
     def completed(self, interval: float | None, max_gpus: int) -> ExporterSettings:
         """Return the section with the settings of all kinds, without an interval that was given for another kind."""
         is_possible = interval is not None and interval >= self.least_interval

@@ -112,6 +112,11 @@ class DnsListSettings(Settings):
     port: Port | None = setting(None, "Port of the exporters, for A and AAAA.", example=9400)
     interval: Duration = setting(30.0, "Time between two look-ups.")
 
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield the port, which SRV records have themselves."""
+        if self.type == "SRV":
+            yield "port", "SRV records have ports of their own"
+
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings(Settings):
@@ -136,6 +141,11 @@ class ShardSettings(Settings):
         """Find an index outside of the number."""
         if self.index is not None and self.index >= self.of:
             yield "index", f"is {self.index}; allowed: 0..{self.of - 1}, as shard.of is {self.of}"
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield how the targets of one process would be divided."""
+        if self.of == 1:
+            yield "by", "it needs an `of` above 1"
 
     def check_index(self) -> None:
         """Raise `ConfigError` if the index is missing, which a daemon needs."""
