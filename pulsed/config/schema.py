@@ -216,6 +216,8 @@ def _plain(section: type[Settings] | None, given: Given) -> Any:
 
 def _keys_within(key: Key, given: Given, path: KeyPath) -> Iterator[KeyPath]:
     """Yield the paths of the keys with values that are given for a key."""
+    if given.value is None:
+        return
     if key.section is None or not isinstance(given.value, dict):
         yield path
         return

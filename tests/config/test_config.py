@@ -327,6 +327,7 @@ def test_every_good_fixture_loads() -> None:
         ("source: {kind: nvml, replay: {path: a}, dcgmi: {groups: [core]}}", None),
         ("publish: {otlp: {interval: 5s}}", {"publish.otlp.interval": "it needs enabled"}),
         ("publish: {otlp: {enabled: false}}", {}),
+        ("source: {kind: demo, nvml: , exporter: {dns: {names: }}}", {}),
         ("web: {systemd_socket: true}\nlisten: :9401", {"listen": "web.systemd_socket replaces it"}),
         ("kubernetes: {conditions: {heartbeat: 1m}}", {"kubernetes.conditions.heartbeat": "it needs enabled"}),
         ("attribution: {workloads: {pod_labels: team}}", {"attribution.workloads.pod_labels": "it needs enabled"}),
