@@ -263,7 +263,7 @@ async def test_a_subscriber_that_disconnects_makes_room_for_another(start: Start
 
 @pytest.mark.slow
 async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
-    """2,000 ticks of 50 GPUs, some 40 MB: one reader gets all of it, the other what fits, and is told."""
+    """600 ticks of 50 GPUs, some 12 MB: one reader gets all of it, the other what fits, and is told."""
     running = start(hub(patience=20 * SECONDS))  # a slow machine is not cut off
     slow, good = await running.client(), await running.client()
     behind, ahead = running.events.subscribers
@@ -272,34 +272,34 @@ async def test_a_slow_subscriber_delays_no_other(start: Start) -> None:
     count, most, most_bytes, got = 0, 0, 0, list[Event]()
 
     async def read() -> None:
-        while len(got) < 2020:
+        while len(got) < 606:
             await good.until(lambda: "\n\n" in good.text)
             whole, _, good.text = good.text.rpartition("\n\n")
             got.extend(parsed(whole))
 
     reading = asyncio.create_task(read())
-    for number in range(2000):
+    for number in range(600):
         change = ClassChange(number % 50, "idle", "memory_bound", TIME)
         running.events.publish(plain if number % 100 else changed(busy, change))
         count += 1
         most, most_bytes = max(most, behind.queued[0]), max(most_bytes, behind.queued[1])
         await eventually(lambda: ahead.queued[0] < 20)  # in step with the one that reads
     await asyncio.wait_for(reading, SECONDS)
-    assert [event.number for event in got] == list(range(1, 2021))
+    assert [event.number for event in got] == list(range(1, 607))
     assert (ahead.lost_ticks, ahead.lost_changes) == (0, 0)
-    assert count == 2000
+    assert count == 600
     assert most <= 256
     assert most_bytes <= MAX_QUEUED_BYTES
-    assert behind.lost_ticks > 1000
+    assert behind.lost_ticks > 200
     assert behind.lost_changes == 0, "changes go last"
 
-    await slow.until(lambda: bool(slow.events) and slow.events[-1].number == 2020)
+    await slow.until(lambda: bool(slow.events) and slow.events[-1].number == 606)
     (lag,) = [event for event in slow.events if event.kind == "lag"]
     others = [event for event in slow.events if event.kind != "lag"]
     numbers = [event.number for event in others if event.number is not None]
     assert numbers == sorted(set(numbers))
-    assert lag == ("lag", None, {"lost": 2020 - len(others), "ticks": 2020 - len(others), "changes": 0})
-    assert sum(event.kind == "workload_class" for event in others) == 20
+    assert lag == ("lag", None, {"lost": 606 - len(others), "ticks": 606 - len(others), "changes": 0})
+    assert sum(event.kind == "workload_class" for event in others) == 6
 
 
 async def test_a_reader_that_never_reads_is_cut_off(start: Start) -> None:
