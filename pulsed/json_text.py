@@ -9,30 +9,28 @@ import json
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import isfinite
-from typing import Any, TextIO
+from typing import Any
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+import orjson
 
 
-def json_text(document: object) -> str:
-    """Return a document as compact JSON; numbers that JSON cannot represent are null.
+def json_bytes(document: object) -> bytes:
+    """Return a document as compact JSON in UTF-8; numbers that JSON cannot represent are null.
 
-    Infinity, NaN and integers of thousands of digits are no measurements. One of them must not cost the whole answer.
+    Infinity, NaN and integers of thousands of digits are no measurements. One of them must not cost the whole answer,
+    and neither must half a surrogate pair, which UTF-8 does not have: it is escaped.
     """
     try:
-        return _encode(document)
-    except ValueError:
-        return _encode(_representable(document))
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        return _encode(document).encode()
 
 
-def write_json(document: object, file: TextIO) -> None:
-    """Write a document as JSON, part by part: other threads run meanwhile. Nothing else is in the file."""
+def _encode(document: object) -> str:
     try:
-        json.dump(document, file, separators=(",", ":"), allow_nan=False)
+        return json.dumps(document, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        file.seek(0)
-        file.truncate()
-        json.dump(_representable(document), file, separators=(",", ":"), allow_nan=False)
+        return json.dumps(_representable(document), separators=(",", ":"))
 
 
 def _representable(document: Any) -> Any:

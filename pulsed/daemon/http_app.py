@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.routing import BaseRoute
 
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.json_response import PlainRoute
 from pulsed.present.asgi import (
@@ -242,7 +242,7 @@ class DaemonApp:
 
 
 async def _busy(scope: Scope, send: Send) -> None:
-    body = json_text({"error": "too many requests at the same time; try again in a second"}).encode()
+    body = json_bytes({"error": "too many requests at the same time; try again in a second"})
     headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
     await respond(scope, send, 503, body, *headers, content_type=b"application/json")
 

@@ -6,7 +6,6 @@ them to disk and back, whole or not at all.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import threading
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsed.json_text import write_json
+from pulsed.json_text import json_bytes
 from pulsed.regular_file import FOLDER_MODE, FileTooLarge, NotRegular, read_regular, replace_file
 
 log = logging.getLogger(__name__)
@@ -120,10 +119,9 @@ class StateFile:
             if draft.number < self._written:
                 return True
             try:
-                content = io.StringIO()
-                write_json({"version": VERSION, "sections": draft.sections}, content)
+                content = json_bytes({"version": VERSION, "sections": draft.sections})
                 self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                replace_file(self._path, content.getvalue().encode())
+                replace_file(self._path, content)
             except OSError as error:
                 self.status.failed(error)
                 return False

@@ -13,7 +13,7 @@ import zlib
 from typing import Any
 
 from pulsed.errors import PulsedError
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.present.job_numbers import Account, mean
 from pulsed.present.job_report import job_line
 
@@ -57,7 +57,7 @@ def with_gpus(summary: str, account: Account) -> str:
                 node.setdefault(name, {}).setdefault(gpu["gpu"], value)
     document["gpus"] = document.get("gpus") or account["gpu_count"]
     document["pulsed"] = job_line(account).strip()
-    packed = gzip.compress(json_text(document).encode(), mtime=0)
+    packed = gzip.compress(json_bytes(document), mtime=0)
     return PREFIX + base64.b64encode(packed).decode()
 
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, ClusterPod
 from pulsed.apps.adapter.documents import OPENAPI, VERSIONS, Document, failure
 from pulsed.apps.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.exposition.telemetry import RequestCounts, build_info
@@ -154,7 +154,7 @@ class AdapterApp:
 
 
 def _encoded(document: Document) -> bytes:
-    return json_text(document).encode()
+    return json_bytes(document)
 
 
 def _route(path: str) -> str:

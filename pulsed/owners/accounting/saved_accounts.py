@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
@@ -199,7 +199,7 @@ class EndedAccounts:
 
     def add(self, account: OwnerAccount) -> bytes:
         """Keep an account that has ended, and drop the oldest ones beyond the limits; return it as a line of JSON."""
-        line = json_text(dump_account(account)).encode()
+        line = json_bytes(dump_account(account))
         self._keep(account, line)
         return line
 

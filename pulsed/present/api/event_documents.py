@@ -7,7 +7,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from pulsed.compute.health.xids import advice, xid_of
-from pulsed.json_text import json_text, rfc3339
+from pulsed.json_text import json_bytes, rfc3339
 from pulsed.model.computed_tick import ComputedTick, Removal, Result
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
@@ -166,4 +166,4 @@ def finite(value: str | Value) -> str | Value:
 def encoded(kind: str, document: Document, number: int | None = None) -> bytes:
     """Return an event as it is sent; `number` is its id."""
     head = "" if number is None else f"id: {number}\n"
-    return f"{head}event: {kind}\ndata: {json_text(document)}\n\n".encode()
+    return f"{head}event: {kind}\ndata: ".encode() + json_bytes(document) + b"\n\n"

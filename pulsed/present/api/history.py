@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
-from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields, json_numbers
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields
 from pulsed.present.api.schema import Member, Shape
 
 SECONDS = 600.0
@@ -228,22 +228,19 @@ class History:
             ring.ticks = deque(_Tick(shown[id(tick.devices)], tick.data) for tick in ring.ticks)
 
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
-        """Render a window as JSON, column by column; yields to the event loop after each piece.
+        """Render a window as JSON, piece by piece; yields to the event loop after each piece.
 
         The object begins with the keys and values of `head`.
         """
-        columns = self.columns
-        times: list[str] = []
-        texts: dict[str, list[str]] = {name: [] for name in fields}
+        times: list[float] = []
+        columns: dict[str, list[float | str | None]] = {name: [] for name in fields}
         for _, moments, rows in self.samples(window):
-            values = columns.transposed(rows)
-            times.append(json_numbers(moments, 3))
-            for name in fields:
-                texts[name].append(columns.text(name, values))
+            values = self.columns.transposed(rows)
+            times += [round(moment, 3) for moment in moments]
+            for name, column in columns.items():
+                column += self.columns.shown(name, values)
             await asyncio.sleep(0)
-        begin = "".join(f"{json_text(key)}:{json_text(value)}," for key, value in head.items())
-        written = ",".join(f"{json_text(name)}:[{','.join(parts)}]" for name, parts in texts.items())
-        return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
+        return json_bytes({**head, "time": times, "fields": columns})
 
     def samples(self, window: HistoryWindow) -> Iterator[HistorySamples]:
         """Yield the samples of a window, piece by piece, in the order of their arrival."""

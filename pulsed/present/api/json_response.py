@@ -1,24 +1,19 @@
-"""Responses of the JSON API: documents and errors, and what all of them pass through.
-
-JSON is compressed by Accept-Encoding as `/metrics` is: small documents are sent as they are; large ones are compressed
-in a thread.
-"""
+"""Responses of the JSON API: documents and errors, and what all of them pass through."""
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import Match, Route
 
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.present.api.schema import Document, Member, Shape
-from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, header_of
+from pulsed.present.asgi import App, Message, Receive, Scope, Send, header_of
 from pulsed.present.exposition.text_format import accepts_gzip
 
 MIN_BYTES = 1024
@@ -27,8 +22,7 @@ MIN_BYTES = 1024
 LEVEL = 3
 """Level 6 takes 3 times as long for documents a quarter smaller; level 1 is no faster than 3."""
 
-_INLINE_BYTES = 64 * 2**10
-"""Compressing so much takes less than 1 ms; more is compressed in a thread."""
+_TEXTS = ("text/*", "application/openmetrics-text")
 
 FAILURE = Shape("Failure", Member("error", str, "what is wrong and what to do", lambda message: message))
 
@@ -37,7 +31,7 @@ def json_response(
     document: Mapping[str, Any] | Sequence[Document], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
-    return Response(json_text(document), status, headers, media_type="application/json")
+    return Response(json_bytes(document), status, headers, media_type="application/json")
 
 
 class ApiError(HTTPException):
@@ -78,36 +72,21 @@ ERROR_HANDLERS: dict[Any, Any] = {HTTPException: failure, RequestValidationError
 """The handlers of an application's errors."""
 
 
-class JsonCompression:
-    """ASGI middleware that compresses complete JSON documents for clients that accept gzip."""
+class JsonCompression(GZipMiddleware):
+    """ASGI middleware that compresses JSON by the qualities of Accept-Encoding, as `/metrics` is compressed.
+
+    Texts are sent as they are: their routes compress them, or they are small.
+    """
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        super().__init__(app, MIN_BYTES, LEVEL, exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, *_TEXTS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        headers = [header for header in scope["headers"] if header[0] != b"accept-encoding"]
         is_accepted = accepts_gzip(header_of(scope["headers"], b"accept-encoding"))
-        start: Message | None = None
-
-        async def compress(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start":
-                if header_of(message["headers"], b"content-type") != "application/json":
-                    await send(message)
-                    return
-                message["headers"] = [*message["headers"], (b"vary", b"Accept-Encoding")]
-                start = message
-                return
-            if start is not None:
-                body = message.get("body", b"")
-                if is_accepted and len(body) >= MIN_BYTES and not message.get("more_body", False):
-                    message = {**message, "body": await _gzip(body)}
-                    start["headers"] = _compressed(start["headers"], len(message["body"]))
-                await send(start)
-                start = None
-            await send(message)
-
-        await self._app(scope, receive, compress)
+        scope["headers"] = [*headers, (b"accept-encoding", b"gzip" if is_accepted else b"identity")]
+        await super().__call__(scope, receive, send)
 
 
 class PlainRoute(Route):
@@ -140,15 +119,3 @@ class ResponseHeaders:
             await send(message)
 
         await self._app(scope, receive, add)
-
-
-async def _gzip(body: bytes) -> bytes:
-    if len(body) <= _INLINE_BYTES:
-        return gzip.compress(body, LEVEL, mtime=0)
-    return await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
-
-
-def _compressed(headers: list[Header], size: int) -> list[Header]:
-    """Return the headers of a compressed document."""
-    kept = [header for header in headers if header[0] != b"content-length"]
-    return [*kept, (b"content-length", str(size).encode()), (b"content-encoding", b"gzip")]

@@ -5,7 +5,6 @@ A sample is kept as one packed row, from which columns of JSON are made.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
@@ -150,24 +149,16 @@ class Columns:
         """Return the decimals to which the numbers of a column are exact; None for all."""
         return 6 if name in self._single else None
 
-    def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
-        """Return a column as JSON, without brackets."""
+    def shown(self, name: str, values: Sequence[tuple[Any, ...]]) -> Sequence[float | str | None]:
+        """Return a transposed column as the API shows it: rounded numbers, NaN where they are missing, or states."""
         column = self.column(name, values)
         if name in WORDS:
             words = WORDS[name].states
-            return json.dumps([words[code] if code != NO_STATE else None for code in column], separators=(",", ":"))[
-                1:-1
-            ]
-        return json_numbers(column, self.decimals(name))
+            return [words[code] if code != NO_STATE else None for code in column]
+        decimals = self.decimals(name)
+        return column if decimals is None else [round(value, decimals) for value in column]
 
 
 def _within(value: float) -> float:
     """Return a number in the range of single precision, or NaN."""
     return value if abs(value) < 3e38 else nan
-
-
-def json_numbers(column: Sequence[float], decimals: int | None) -> str:
-    """Return numbers as JSON, without brackets; infinity and NaN are null."""
-    values = column if decimals is None else [round(value, decimals) for value in column]
-    text = json.dumps(values, separators=(",", ":"))[1:-1]
-    return text.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")

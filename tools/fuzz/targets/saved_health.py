@@ -9,7 +9,7 @@ from typing import Any
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.saved_health import SavedHealth
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from tools.bench.ticks import raw_ticks
 from tools.fuzz.json_mutator import mutate_json
 from tools.fuzz.target import FuzzTarget
@@ -30,7 +30,7 @@ def _read(data: bytes) -> bytes | None:
     saved.restore(_TARGET, pipeline.health_evaluator, _NOW)
     for tick in _TICKS:
         pipeline.process(tick)
-    return json_text(saved.dump({_TARGET: pipeline.health_evaluator})).encode()
+    return json_bytes(saved.dump({_TARGET: pipeline.health_evaluator}))
 
 
 def _verify(data: bytes, outcome: Any) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from math import floor, inf, nan
+from math import floor, inf
 from types import GenericAlias
 from typing import Annotated, NamedTuple
 
@@ -21,7 +21,7 @@ from fastapi import APIRouter, Query, Response
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
 from pulsed.errors import did_you_mean
-from pulsed.json_text import json_text
+from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import find_all, matches
@@ -37,7 +37,7 @@ from pulsed.present.api.routing import (
     require_one,
     some_of,
 )
-from pulsed.present.api.sample_fields import FIELDS, NO_STATE, WORDS, json_numbers
+from pulsed.present.api.sample_fields import FIELDS, NO_STATE, WORDS
 from pulsed.present.api.schema import Member, Shape, ValueKind, listed
 
 CHART_FIELDS = (
@@ -219,6 +219,10 @@ HISTORY_POINTS = Shape(
 """Recent samples of several GPUs on one axis of time."""
 
 
+Points = Mapping[str, Sequence[float | None]] | Sequence[str | None]
+"""The points of a field: minimum, mean and maximum of numbers, or states."""
+
+
 async def write_points(
     history: History, windows: Sequence[HistoryWindow], fields: Sequence[str], count: int, seconds: float, here: str
 ) -> bytes:
@@ -231,27 +235,27 @@ async def write_points(
     axis = PointAxis.until(max((window.time for window in windows), default=0.0), seconds, count)
     gpus = []
     for window in windows:
-        head = json_text(_GPU.of(LocatedWindow.of(window, here)))
-        texts = []
-        for text in _fields(history, window, fields, axis):
-            texts.append(text)
+        points = {}
+        for name, values in _fields(history, window, fields, axis):
+            points[name] = values
             await asyncio.sleep(0)
-        gpus.append(f'{head[:-1]},"fields":{{{",".join(texts)}}}}}')
-    return f'{json_text(HISTORY_POINTS.of(axis))[:-1]},"gpus":[{",".join(gpus)}]}}'.encode()
+        gpus.append({**_GPU.of(LocatedWindow.of(window, here)), "fields": points})
+    return json_bytes({**HISTORY_POINTS.of(axis), "gpus": gpus})
 
 
-def _fields(history: History, window: HistoryWindow, fields: Sequence[str], axis: PointAxis) -> Iterator[str]:
-    """Yield the points of each field of a GPU as JSON."""
+def _fields(
+    history: History, window: HistoryWindow, fields: Sequence[str], axis: PointAxis
+) -> Iterator[tuple[str, Points]]:
+    """Yield the name and the points of each field of a GPU."""
     samples = list(history.samples(window))
     rows = _rows_by_point(window, [clock for each in samples for clock in each.clocks], axis)
     columns = history.columns.transposed(b"".join([each.rows for each in samples]))
     for name in fields:
         column = history.columns.column(name, columns) if columns else ()
         if name in WORDS:
-            text = _states(column, rows, axis.size, WORDS[name])
+            yield name, _states(column, rows, axis.size, WORDS[name])
         else:
-            text = _numbers(column, rows, axis.size, 3 if history.columns.decimals(name) is None else 4)
-        yield f"{json_text(name)}:{text}"
+            yield name, _numbers(column, rows, axis.size, 3 if history.columns.decimals(name) is None else 4)
 
 
 def _rows_by_point(window: HistoryWindow, clocks: Sequence[float], axis: PointAxis) -> Mapping[int, Sequence[int]]:
@@ -271,23 +275,24 @@ def _rows_by_point(window: HistoryWindow, clocks: Sequence[float], axis: PointAx
     return rows
 
 
-def _numbers(column: Sequence[float], rows: Mapping[int, Sequence[int]], size: int, decimals: int) -> str:
-    """Return minimum, mean and maximum per point as JSON; points without a value are null."""
-    lowest, means, highest = [nan] * size, [nan] * size, [nan] * size
+def _numbers(column: Sequence[float], rows: Mapping[int, Sequence[int]], size: int, decimals: int) -> Points:
+    """Return minimum, mean and maximum per point; None for points without a value."""
+    points: dict[str, list[float | None]] = {name: [None] * size for name in ("min", "mean", "max")}
     for point, those in rows.items():
         known = [value for row in those if -inf < (value := column[row]) < inf]  # neither is NaN
         if known:
-            lowest[point], means[point], highest[point] = min(known), sum(known) / len(known), max(known)
-    shown = {"min": lowest, "mean": means, "max": highest}
-    return f"{{{','.join(f'{json_text(name)}:[{json_numbers(each, decimals)}]' for name, each in shown.items())}}}"
+            points["min"][point] = round(min(known), decimals)
+            points["mean"][point] = round(sum(known) / len(known), decimals)
+            points["max"][point] = round(max(known), decimals)
+    return points
 
 
-def _states(column: Sequence[int], rows: Mapping[int, Sequence[int]], size: int, declared: DerivedState) -> str:
-    """Return the most frequent state per point as JSON, of ranked states the worst; points without one are null."""
+def _states(column: Sequence[int], rows: Mapping[int, Sequence[int]], size: int, declared: DerivedState) -> Points:
+    """Return the most frequent state per point, of ranked states the worst; None for points without one."""
     states: list[str | None] = [None] * size
     for point, those in rows.items():
         counts = Counter(code for row in those if (code := column[row]) != NO_STATE)
         if counts:
             code = max(counts) if declared.ranked else min(counts, key=lambda code: (-counts[code], code))
             states[point] = declared.states[code]
-    return json_text(states)
+    return states
