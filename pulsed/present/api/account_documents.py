@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainValidator
 
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.host import JobHostUsage
@@ -11,31 +13,16 @@ from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
 from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
+from pulsed.owners.accounting.balance import BALANCED, Balance
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.account_totals import coverage, with_totals
-from pulsed.present.api.gpu_matches import IDENTITY
-from pulsed.present.api.schema import (
-    TEXT,
-    TIME,
-    TIME_OR_NULL,
-    Document,
-    Member,
-    Shape,
-    ValueKind,
-    listed,
-    mapped,
-    optional,
-    shape_of,
-)
-from pulsed.present.job_advice import Advice
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
-    JobStatistic,
     TimelineNumbers,
     gpu_statistics,
     timeline_numbers,
@@ -112,89 +99,97 @@ def names_of_owner(owner: Owner) -> set[str]:
     return names - {""}
 
 
-SECONDS = ValueKind(lambda: float, observed)
+Seconds = Annotated[float, BeforeValidator(observed)]
 """Observed time, of counters."""
 
-OWNER = Shape(
-    "OwnerShape",
-    Member("kind", str, "slurm_job, pod, process, or nobody"),
-    Member("id", str),
-    Member("user", TEXT),
-    Member("user_id", TEXT),
-    Member("account", TEXT),
-    Member("partition", TEXT),
-    Member("cluster", TEXT),
-    Member("name", TEXT),
-    Member("namespace", TEXT),
-    Member("container", TEXT),
-    Member("uid", TEXT),
-    Member("workload", TEXT),
-    Member("workload_kind", TEXT),
-    Member("labels", ValueKind(lambda: dict[str, str], dict)),
-)
-"""A job, pod or process that has GPUs; unknown texts are null."""
 
-COUNTERS = ValueKind(lambda: dict[str, float | dict[str, float] | None], by_name)
+class OwnerShape(DocumentModel):
+    """A job, pod or process that has GPUs; unknown texts are null."""
 
-_COUNTED = Shape(
-    "CountedShape",
-    Member("gpu_seconds", SECONDS, "observed time, of a shared GPU an equal share", "estimate"),
-    Member("observed_seconds", float, "observed time, also of shared GPUs", "observed"),
-    Member("bridged_joules", float, "energy while pulsed did not run, by the GPU's own counter"),
-    Member("counters", COUNTERS, "counters of docs/metrics.md, with equal shares of shared GPUs", "estimate"),
-    Member("lower", COUNTERS, "at least: without shared time", "alone"),
-    Member("upper", COUNTERS, "at most: all of shared time, and of samples in which it began or ended"),
-)
-"""Counters over the time in which an owner had GPUs."""
-
-_PEAKS = Shape(
-    "PeaksShape",
-    Member("memory_used_bytes", float | None),
-    Member("power_watts", float | None),
-    Member("temperature_celsius", float | None),
-)
-"""The largest values of the samples."""
-
-_IDLE_RUNS = Shape(
-    "IdleRunsShape",
-    Member("longest_seconds", float, of="longest_idle"),
-    Member("last_seconds", float, "the run at the end; 0 if the last sample was not idle", "idle_run"),
-)
-"""Runs of idle samples."""
-
-_PAUSES = Shape(
-    "PausesShape",
-    Member("worked_seconds", float, "samples that are in no pause", "worked"),
-    Member("longest_seconds", float, "of those that ended, after the warm-up", "longest_pause"),
-    Member("last_seconds", float, "the pause at the end", "pause"),
-)
-"""Runs of samples with hardly any DRAM activity, idle or not: the time limit of `hang` follows the longest one."""
-
-_EVENT = Shape(
-    "OwnerEventShape",
-    Member("time", TIME),
-    Member(
-        "check", TEXT, "a health check or finding (`hang`, `straggler`, `leaked_memory`); null for the GPU as a whole"
-    ),
-    Member("before", str),
-    Member("after", str),
-    Member("message", str),
-    Member("remedy", str, "what to do; empty for findings and where a check is no longer raised"),
-)
-"""A change of a GPU's health while the owner had it, or of a finding."""
+    kind: str = Field(description="slurm_job, pod, process, or nobody")
+    id: str
+    user: Text
+    user_id: Text
+    account: Text
+    partition: Text
+    cluster: Text
+    name: Text
+    namespace: Text
+    container: Text
+    uid: Text
+    workload: Text
+    workload_kind: Text
+    labels: Annotated[dict[str, str], BeforeValidator(dict)]
 
 
-_CONDITION = Shape(
-    "GpuConditionShape",
-    Member("check", str, "a health check, `hang` or `straggler`"),
-    Member("state", str, "the worst"),
-    Member("since", TIME, "before the owner had the GPU if it was raised already"),
-    Member("until", TIME_OR_NULL, "null if it was raised until the end"),
-    Member("was_raised", bool, "when the owner got the GPU"),
-    Member("message", str),
-    Member("remedy", str, "what to do; empty for findings"),
-)
-"""What was wrong with a GPU while the owner had it, from its first to its last time."""
+Counters = Annotated[dict[str, float | dict[str, float] | None], PlainValidator(by_name)]
+
+
+class CountedShape(DocumentModel):
+    """Counters over the time in which an owner had GPUs."""
+
+    gpu_seconds: Seconds = at("account.estimate", "observed time, of a shared GPU an equal share")
+    observed_seconds: float = at("account.observed", "observed time, also of shared GPUs")
+    bridged_joules: float = at("account.bridged_joules", "energy while pulsed did not run, by the GPU's own counter")
+    counters: Counters = at("account.estimate", "counters of docs/metrics.md, with equal shares of shared GPUs")
+    lower: Counters = at("account.alone", "at least: without shared time")
+    upper: Counters = at("account.upper", "at most: all of shared time, and of samples in which it began or ended")
+
+
+class PeaksShape(DocumentModel):
+    """The largest values of the samples."""
+
+    memory_used_bytes: float | None
+    power_watts: float | None
+    temperature_celsius: float | None
+
+
+class IdleRunsShape(DocumentModel):
+    """Runs of idle samples."""
+
+    longest_seconds: float = at("longest_idle")
+    last_seconds: float = at("idle_run", "the run at the end; 0 if the last sample was not idle")
+
+
+class PausesShape(DocumentModel):
+    """Runs of samples with hardly any DRAM activity, idle or not: the time limit of `hang` follows the longest one."""
+
+    worked_seconds: float = at("worked", "samples that are in no pause")
+    longest_seconds: float = at("longest_pause", "of those that ended, after the warm-up")
+    last_seconds: float = at("pause", "the pause at the end")
+
+
+class OwnerEventShape(DocumentModel):
+    """A change of a GPU's health while the owner had it, or of a finding."""
+
+    time: Time
+    check: Text = Field(
+        description="a health check or finding (`hang`, `straggler`, `leaked_memory`); null for the GPU as a whole"
+    )
+    before: str
+    after: str
+    message: str
+    remedy: str = Field(description="what to do; empty for findings and where a check is no longer raised")
+
+
+class GpuConditionShape(DocumentModel):
+    """What was wrong with a GPU while the owner had it, from its first to its last time."""
+
+    check: str = Field(description="a health check, `hang` or `straggler`")
+    state: str = Field(description="the worst")
+    since: Time = Field(description="before the owner had the GPU if it was raised already")
+    until: TimeOrNull = Field(description="null if it was raised until the end")
+    was_raised: bool = Field(description="when the owner got the GPU")
+    message: str
+    remedy: str = Field(description="what to do; empty for findings")
+
+
+class GpuStatisticShape(DocumentModel):
+    """A quantity of a GPU, as `GpuStatistic`."""
+
+    mean: float
+    over_time: float
+    seconds: float
 
 
 class _OwnedGpu(NamedTuple):
@@ -227,6 +222,11 @@ class _OwnedGpu(NamedTuple):
         return coverage(self.account.observed, self.seconds)
 
     @property
+    def statistics(self) -> dict[str, GpuStatistic]:
+        """Mean and spread of its quantities."""
+        return gpu_statistics(self.account.moments, self.device)
+
+    @property
     def conditions(self) -> list[OwnerCondition]:
         """What was wrong with the GPU."""
         return list(self.account.conditions.values())
@@ -237,52 +237,57 @@ class _OwnedGpu(NamedTuple):
         return dict(zip(VIOLATIONS, self.account.violations, strict=True))
 
 
-_GPU = Shape(
-    "GpuAccountShape",
-    IDENTITY.members[-1],
-    *IDENTITY.members[:-1],
-    Member("model", TEXT, of="device.model"),
-    Member("memory_bytes", float | None, "size of its device memory", "account.memory_bytes"),
-    Member("shared_by", int, "most owners at a time; 1: not shared", "account.sharers"),
-    Member("held_seconds", float, of="seconds"),
-    Member("coverage", float | None),
-    Member("boundary_seconds", SECONDS, of="account.boundary"),
-    Member("samples", int, of="account.extremes.samples"),
-    *_COUNTED.via("account"),
-    Member(
-        "statistics",
-        mapped(shape_of("GpuStatisticShape", GpuStatistic)),
-        STATISTICS_HELP,
-        lambda gpu: gpu_statistics(gpu.account.moments, gpu.device),
-    ),
-    Member("peaks", _PEAKS, of="account.extremes"),
-    Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
-    Member("pauses", _PAUSES, of="account.extremes"),
-    Member("last_work_time", TIME_OR_NULL, "null if it worked for less than 5 minutes", "last_work"),
-    Member(
-        "media_active_seconds",
-        float,
-        "integral of the activity of the busiest media engine",
-        "account.extremes.media_active",
-    ),
-    Member("violations", dict[str, float | None]),
-    Member("events", listed(_EVENT), of="account.events"),
-    Member("conditions", listed(_CONDITION)),
-    first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),
-)
-"""What an owner got out of one GPU."""
+class _GpuHead(DocumentModel):
+    node: str
+    gpu: str = at("device.entity.gpu")
+    uuid: Text = at("device.entity.uuid")
+    mig_id: Text = at("device.entity.mig_id")
+    model: Text = at("device.model")
+    memory_bytes: float | None = at("account.memory_bytes", "size of its device memory")
+    shared_by: int = at("account.sharers", "most owners at a time; 1: not shared")
+    held_seconds: float = at("seconds")
+    coverage: float | None
+    boundary_seconds: Seconds = at("account.boundary")
+    samples: int = at("account.extremes.samples")
 
-_COST = Shape(
-    "CostShape",
-    Member("currency", str),
-    Member("per_gpu_hour", float | None),
-    Member("per_kwh", float | None),
-    Member("gpu_time", float, "of `total.gpu_seconds`"),
-    Member("energy", float | None, "null if the energy is unknown"),
-    Member("total", float | None),
-    Member("unknown", TEXT, "why energy and total are null"),
-)
-"""Cost by the prices of the configuration, in `currency`."""
+
+class GpuAccountShape(CountedShape, _GpuHead):
+    """What an owner got out of one GPU."""
+
+    statistics: dict[str, GpuStatisticShape] = Field(description=STATISTICS_HELP)
+    peaks: PeaksShape = at("account.extremes")
+    idle_runs: IdleRunsShape = at("account.extremes")
+    pauses: PausesShape = at("account.extremes")
+    last_work_time: TimeOrNull = at("last_work", "null if it worked for less than 5 minutes")
+    media_active_seconds: float = at(
+        "account.extremes.media_active", "integral of the activity of the busiest media engine"
+    )
+    violations: dict[str, float | None]
+    events: list[OwnerEventShape] = at("account.events")
+    conditions: list[GpuConditionShape]
+
+
+class CostShape(DocumentModel):
+    """Cost by the prices of the configuration, in `currency`."""
+
+    currency: str
+    per_gpu_hour: float | None
+    per_kwh: float | None
+    gpu_time: float = Field(description="of `total.gpu_seconds`")
+    energy: float | None = Field(description="null if the energy is unknown")
+    total: float | None
+    unknown: Text = Field(description="why energy and total are null")
+
+
+class BalanceShape(DocumentModel):
+    """Sums of a quantity, as `BalanceSums`."""
+
+    seconds: float
+    integral: float
+    working_seconds: float
+    working_integral: float
+    waiting_seconds: float
+    waiting_integral: float
 
 
 class _Host(NamedTuple):
@@ -291,26 +296,21 @@ class _Host(NamedTuple):
     balance: Balance
 
 
-_HOST = Shape(
-    "JobHostShape",
-    Member("node", str),
-    Member("cpu_seconds", float | None, of="usage.cpu_seconds"),
-    Member("memory_peak_bytes", float | None, "with page cache", "usage.memory_peak_bytes"),
-    Member("memory_limit_bytes", float | None, "null without a limit", "usage.memory_limit_bytes"),
-    Member(
-        "balance",
-        mapped(shape_of("BalanceShape", BalanceSums)),
-        f"{', '.join(BALANCED)}; absent if never known. Per second of a GPU, and of the host for its network",
+class JobHostShape(DocumentModel):
+    """What a job or pod has used of a host, by its control group, and what happened there meanwhile."""
+
+    node: str
+    cpu_seconds: float | None = at("usage.cpu_seconds")
+    memory_peak_bytes: float | None = at("usage.memory_peak_bytes", "with page cache")
+    memory_limit_bytes: float | None = at("usage.memory_limit_bytes", "null without a limit")
+    balance: dict[str, BalanceShape] = at(
         "balance.sums",
-    ),
-    Member(
-        "network_shared_seconds",
-        float,
-        "of those with a known network, the ones in which another owner had GPUs of the host, too",
+        f"{', '.join(BALANCED)}; absent if never known. Per second of a GPU, and of the host for its network",
+    )
+    network_shared_seconds: float = at(
         "balance.shared_seconds",
-    ),
-)
-"""What a job or pod has used of a host, by its control group, and what happened there meanwhile."""
+        "of those with a known network, the ones in which another owner had GPUs of the host, too",
+    )
 
 
 class _Shown(NamedTuple):
@@ -326,43 +326,72 @@ class _Shown(NamedTuple):
         return [_Host(self.here, usage or JobHostUsage(), balance)] if usage is not None or balance.sums else []
 
     @property
+    def timeline(self) -> TimelineNumbers:
+        """Its real utilization."""
+        return timeline_numbers(self.account.timeline)
+
+    @property
     def state(self) -> str:
         """Whether it goes on."""
         return "running" if self.account.end is None else "ended"
 
 
-ACCOUNT = Shape(
-    "AccountShape",
-    Member("owner", OWNER, of="account.owner"),
-    Member("state", str, "running or ended"),
-    Member("begin", TIME, of="account.begin"),
-    Member("end", TIME_OR_NULL, of="account.end"),
-    Member("last_sample_time", TIME, of="account.last_seen"),
-    Member("elapsed_seconds", float, of="account.elapsed"),
-    Member(
-        "timeline",
-        shape_of("TimelineShape", TimelineNumbers),
-        "real utilization since `begin`, in at most 64 buckets: known GPU seconds, and its integral over them",
-        lambda shown: timeline_numbers(shown.account.timeline),
-    ),
-    Member("hosts", listed(_HOST), "what it used of them; empty if nothing is known"),
-    # What follows is of `with_totals`.
-    Member("gpu_count", int, of=None),
-    Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
-    Member("boundary_seconds", float, "samples in which it began or ended; not in counters, but in upper", None),
-    Member("total", _COUNTED, of=None),
-    Member("statistics", mapped(shape_of("JobStatisticShape", JobStatistic)), STATISTICS_HELP, None),
-    Member("gpus", listed(_GPU), of=None),
-    Member("cost", optional(_COST), "null without prices", None),
-    Member("advice", listed(shape_of("AdviceShape", Advice)), "empty without enough observed time", None),
-)
-"""What an owner got out of its GPUs."""
+class TimelineShape(DocumentModel):
+    """Real utilization over the life of an owner, as `TimelineNumbers`."""
+
+    bucket_seconds: float
+    gpu_seconds: list[float]
+    real_utilization_seconds: list[float]
+
+
+class JobStatisticShape(DocumentModel):
+    """A quantity of all GPUs, as `JobStatistic`."""
+
+    mean: float
+    over_time: float
+    over_gpus: float | None
+    seconds: float
+
+
+class AdviceShape(DocumentModel):
+    """An advice about a job, as `Advice`."""
+
+    id: str
+    evidence: str
+    text: str
+
+
+class _AccountHead(DocumentModel):
+    owner: OwnerShape = at("account.owner")
+    state: str = Field(description="running or ended")
+    begin: Time = at("account.begin")
+    end: TimeOrNull = at("account.end")
+    last_sample_time: Time = at("account.last_seen")
+    elapsed_seconds: float = at("account.elapsed")
+    timeline: TimelineShape = Field(
+        description="real utilization since `begin`, in at most 64 buckets: known GPU seconds, "
+        "and its integral over them"
+    )
+    hosts: list[JobHostShape] = Field(description="what it used of them; empty if nothing is known")
+
+
+class AccountShape(_AccountHead):
+    """What an owner got out of its GPUs. `with_totals` adds the members of this class."""
+
+    gpu_count: int
+    coverage: float | None = Field(description="share of the time with its GPUs in which they were observed")
+    boundary_seconds: float = Field(description="samples in which it began or ended; not in counters, but in upper")
+    total: CountedShape
+    statistics: dict[str, JobStatisticShape] = Field(description=STATISTICS_HELP)
+    gpus: list[GpuAccountShape]
+    cost: CostShape | None = Field(description="null without prices")
+    advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     gpus = [
-        _GPU.of(_OwnedGpu(each, node_of(each.device, here), account.now, account.last_seen))
+        GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now, account.last_seen))
         for each in account.gpus.values()
     ]
-    return with_totals(ACCOUNT.of(_Shown(account, here)), gpus, prices)
+    return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)

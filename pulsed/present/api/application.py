@@ -93,6 +93,8 @@ def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | No
         title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
     )
     _remove_422(document)
+    for schema in document["components"]["schemas"].values():
+        schema.pop("description", None)  # a docstring, which `python -OO` does not have
     document["paths"] |= _front_paths(telemetry_path)
     if external_path is not None:
         document["servers"] = [{"url": external_path or "/"}]

@@ -6,11 +6,11 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, create_model
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.summary import limited_to
@@ -21,7 +21,7 @@ from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.account_documents import COUNTERS, OWNER
+from pulsed.present.api.account_documents import Counters, OwnerShape
 from pulsed.present.api.gpu_matches import (
     SECTIONS,
     Derived,
@@ -33,21 +33,10 @@ from pulsed.present.api.gpu_matches import (
     matches,
     silence_of,
 )
-from pulsed.present.api.schema import (
-    TEXT,
-    TIME,
-    TIME_OR_NULL,
-    Document,
-    Member,
-    Shape,
-    ValueKind,
-    listed,
-    optional,
-    shape_of,
-)
+from pulsed.present.api.schema import Document, DocumentModel, Numbers, Text, Time, TimeOrNull, at
 
 
-class SourceSummary(NamedTuple):
+class SourceShape(DocumentModel):
     """One source of data."""
 
     kind: str
@@ -57,26 +46,28 @@ class SourceSummary(NamedTuple):
     interval_seconds: float
     last_sample_time: str | None
     demo: bool
-    kernel_log_error: Annotated[
-        str | None, Field(description="why XIDs are not read from the kernel log; null: they are, or off")
-    ]
+    kernel_log_error: str | None = Field(
+        description="why XIDs are not read from the kernel log; null: they are, or off"
+    )
 
 
-class Sources(NamedTuple):
-    """All sources of a node, at a Unix time."""
+class SourcesShape(DocumentModel):
+    """The state of all sources of a node."""
 
     node: str
-    time: float
-    sources: Sequence[SourceSummary]
+    time: str
+    source: SourceShape
+    sources: list[SourceShape]
 
 
-def sources_of(store: TargetStore, now: float, wall_time: float) -> Sources:
+def sources_of(store: TargetStore, now: float, wall_time: float) -> SourcesShape:
     """Return the state of all sources at `now` monotonic seconds, which is `wall_time`."""
-    return Sources(store.node, wall_time, [_state_of(target, now) for target in store.targets])
+    states = [_state_of(target, now) for target in store.targets]
+    return SourcesShape(node=store.node, time=rfc3339(wall_time), source=_all_sources(states), sources=states)
 
 
-def _state_of(target: Target, now: float) -> SourceSummary:
-    return SourceSummary(
+def _state_of(target: Target, now: float) -> SourceShape:
+    return SourceShape(
         kind=target.kind,
         target=target.name,
         up=target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
@@ -88,7 +79,7 @@ def _state_of(target: Target, now: float) -> SourceSummary:
     )
 
 
-def _all_sources(states: Sequence[SourceSummary]) -> SourceSummary:
+def _all_sources(states: Sequence[SourceShape]) -> SourceShape:
     """Return the summary of all sources: up only if all of them are, with the first error."""
     if len(states) == 1:
         return states[0]
@@ -96,7 +87,7 @@ def _all_sources(states: Sequence[SourceSummary]) -> SourceSummary:
     error = next((state.error for state in down if state.error), None)
     if len(down) > 1:
         error = f"{len(down)} of {len(states)} sources are down" + (f"; the first: {error}" if error else "")
-    return SourceSummary(
+    return SourceShape(
         kind=",".join(dict.fromkeys(state.kind for state in states)),
         target=f"{len(states)} targets",
         up=bool(states) and not down,
@@ -108,105 +99,112 @@ def _all_sources(states: Sequence[SourceSummary]) -> SourceSummary:
     )
 
 
-_SOURCE = shape_of("SourceShape", SourceSummary)
+class MigInstance(DocumentModel):
+    """What a device is in addition to a GPU."""
 
-SOURCES = Shape(
-    "SourcesShape",
-    Member("node", str),
-    Member("time", TIME),
-    Member("source", _SOURCE, of=lambda sources: _all_sources(sources.sources)),
-    Member("sources", listed(_SOURCE)),
-)
-"""The state of all sources."""
+    id: str = at("entity.mig_id")
+    profile: Text = at("entity.mig_profile")
+    uuid: Text = at("mig_uuid")
 
-_MIG = Shape(
-    "MigInstance",
-    Member("id", str, of="entity.mig_id"),
-    Member("profile", TEXT, of="entity.mig_profile"),
-    Member("uuid", TEXT, of="mig_uuid"),
-)
-MIG = ValueKind(lambda: _MIG.model | None, lambda device: _MIG.of(device) if device and device.entity.mig_id else None)
-"""What a device is besides a GPU."""
 
-_EVIDENCE = ValueKind(
-    lambda: dict[str, float | None],
-    lambda pairs: {name: value if isfinite(value) else None for name, value in pairs},
-)
+def _mig_of(device: object) -> Device | None:
+    return device if isinstance(device, Device) and device.entity.mig_id else None
 
-CHECK = Shape(
-    "HealthCheck",
-    Member("id", str),
-    Member("state", str, "unknown (inputs are absent), ok, info, warn, hot or crit"),
-    Member("since", TIME_OR_NULL),
-    Member("last_event", TIME_OR_NULL, "time of the last event that raised it"),
-    Member("covered", bool, "whether its inputs are present; a latched state outlives them"),
-    Member("message", str),
-    Member("evidence", _EVIDENCE, "the values that decided"),
-    Member("remedy", str),
-)
-"""One check of a GPU's health."""
 
-_XID = Shape(
-    "LastXid",
-    Member("code", int),
-    Member("description", str),
-    Member("time", TIME_OR_NULL, "null if it is older than pulsed's first sample"),
-)
+Mig = Annotated[MigInstance | None, BeforeValidator(_mig_of)]
+"""The MIG instance that a device is, if it is one."""
 
-_HEALTH = Shape(
-    "HealthShape",
-    *SECTIONS["health"].members,
-    Member("checks", listed(CHECK), of=lambda derived: [each for each in derived.result.health.checks if each.applies]),
-    Member("last_xid", optional(_XID), of="result.health.xid_last"),
-    first=("checks", "last_xid"),
-)
+
+def _finite(pairs: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+    return {name: value if isfinite(value) else None for name, value in pairs}
+
+
+Evidence = Annotated[Numbers, BeforeValidator(_finite)]
+"""Finite numbers by name; others are null."""
+
+
+class HealthCheck(DocumentModel):
+    """One check of a GPU's health."""
+
+    id: str
+    state: str = Field(description="unknown (inputs are absent), ok, info, warn, hot or crit")
+    since: TimeOrNull
+    last_event: TimeOrNull = Field(description="time of the last event that raised it")
+    covered: bool = Field(description="whether its inputs are present; a latched state outlives them")
+    message: str
+    evidence: Evidence = Field(description="the values that decided")
+    remedy: str
+
+
+class LastXid(DocumentModel):
+    """The last XID of a GPU."""
+
+    code: int
+    description: str
+    time: TimeOrNull = Field(description="null if it is older than pulsed's first sample")
+
+
+class _HealthDetails(DocumentModel):
+    checks: list[HealthCheck]
+    last_xid: LastXid | None
+
+
+_HEALTH = create_model("HealthShape", __base__=(_HealthDetails, SECTIONS["health"].model))
 
 LINK_STATES: Mapping[float, str] = {0.0: "down", 1.0: "up", 2.0: "sleep"}
 """By the state as DCGM numbers it."""
 
-_NVLINK = Shape(
-    "NvlinkShape",
-    Member("link", int),
-    Member(
-        "state",
-        str | None,
-        "up, down or sleep; null if it is not read",
-        lambda link: None if link.state is None else LINK_STATES.get(link.state, "unknown"),
-    ),
-    Member("is_down", bool, "whether it is not up and should be"),
-    Member("counters", _EVIDENCE, "errors and recoveries by kind, since the driver was loaded"),
-)
 
-_POD = Shape(
-    "PodShape", Member("namespace", str), Member("pod", str, of="name"), Member("container", str), Member("uid", str)
-)
+class NvlinkShape(DocumentModel):
+    """An NVLink of a GPU."""
 
-_ATTRIBUTION = Shape(
-    "AttributionShape",
-    Member(
-        "known", bool, "whether its owners are known; without any it is then free", lambda gpu: gpu.owners is not None
-    ),
-    Member("owners", listed(OWNER), "several share it", lambda gpu: gpu.owners or ()),
-    Member("pods", listed(_POD), of=lambda gpu: _owners_of(gpu, "pod")),
-    Member("slurm_job", TEXT, of=lambda gpu: ",".join(owner.id for owner in _owners_of(gpu, "slurm_job"))),
-    Member(
-        "processes",
-        list[int],
-        "leaders of process groups, with attribution.process_owners",
-        lambda gpu: [int(owner.id) for owner in _owners_of(gpu, "process") if owner.id.isdecimal()],
-    ),
-)
+    link: int
+    state: Annotated[
+        str | None, BeforeValidator(lambda state: None if state is None else LINK_STATES.get(state, "unknown"))
+    ] = Field(description="up, down or sleep; null if it is not read")
+    is_down: bool = Field(description="whether it is not up and should be")
+    counters: Evidence = Field(description="errors and recoveries by kind, since the driver was loaded")
+
+
+class PodShape(DocumentModel):
+    """A container of a pod."""
+
+    namespace: str
+    pod: str = at("name")
+    container: str
+    uid: str
+
+
+class AttributionShape(DocumentModel):
+    """The owners of a GPU."""
+
+    known: bool = Field(description="whether its owners are known; without any it is then free")
+    owners: list[OwnerShape] = Field(description="several share it")
+    pods: list[PodShape]
+    slurm_job: Text
+    processes: list[int] = Field(description="leaders of process groups, with attribution.process_owners")
+
+
+def _attribution(device: Device) -> dict[str, object]:
+    """Return the values of `AttributionShape`."""
+    return {
+        "known": device.owners is not None,
+        "owners": device.owners or (),
+        "pods": _owners_of(device, "pod"),
+        "slurm_job": ",".join(owner.id for owner in _owners_of(device, "slurm_job")),
+        "processes": [int(owner.id) for owner in _owners_of(device, "process") if owner.id.isdecimal()],
+    }
 
 
 def _owners_of(device: Device, kind: str) -> Sequence[Owner]:
     return [owner for owner in device.owners or () if owner.kind == kind]
 
 
-_ACCOUNTING = Shape(
-    "AccountingShape",
-    Member("since", TIME_OR_NULL, "time of the first sample; null before it", "created"),
-    Member("counters", COUNTERS, "counters of docs/metrics.md without prefix; states that are 0 are absent", "values"),
-)
+class AccountingShape(DocumentModel):
+    """Time and energy of a GPU by class."""
+
+    since: TimeOrNull = at("created", "time of the first sample; null before it")
+    counters: Counters = at("values", "counters of docs/metrics.md without prefix; states that are 0 are absent")
 
 
 def _metrics(reading: Reading) -> dict[str, float | None]:
@@ -221,49 +219,58 @@ def _metrics(reading: Reading) -> dict[str, float | None]:
     return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
 
 
-class Shown(NamedTuple):
-    """A GPU at monotonic seconds, and what has its derived values at that time."""
+class _GpuIdentity(DocumentModel):
+    gpu: str
+    uuid: Text
+    node: str
+    model: Text
+    mig: Mig
+    time: Time
+    age_seconds: float
+    stale: bool
 
-    match: Match
-    now: float
-    derived: Derived
+
+class _GpuDetails(DocumentModel):
+    metrics: Numbers = Field(description="every quantity; null without a reading")
+    nvlinks: list[NvlinkShape] = Field(description="NVLinks that the source has one by one")
+    accounting: AccountingShape = Field(description="time and energy by class, since pulsed was started")
+    attribution: AttributionShape = Field(description="owners of the GPU")
 
 
-GPU = Shape(
-    "Gpu",
-    Member("gpu", str, of="match.device.entity.gpu"),
-    Member("uuid", TEXT, of="match.device.entity.uuid"),
-    Member("node", str, of="match.node"),
-    Member("model", TEXT, of="match.device.model"),
-    Member("mig", MIG, of="match.device"),
-    Member("time", TIME, of="match.time"),
-    Member("age_seconds", float, of=lambda shown: round(age(shown.match, shown.now), 3)),
-    Member("stale", bool, of=lambda shown: is_stale(shown.match, shown.now)),
-    *(Member(name, _HEALTH if name == "health" else shape, of="derived") for name, shape in SECTIONS.items()),
-    Member(
-        "metrics",
-        ValueKind(lambda: dict[str, float | None], _metrics),
-        "every quantity; null without a reading",
-        "match.reading",
-    ),
-    Member("nvlinks", listed(_NVLINK), "NVLinks that the source has one by one", "match.result.health.nvlinks"),
-    Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.counters"),
-    Member("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
-)
+_sections: Any = {name: (_HEALTH if name == "health" else section.model, ...) for name, section in SECTIONS.items()}
+
+GPU = create_model("Gpu", __base__=(_GpuDetails, create_model("_GpuSections", __base__=_GpuIdentity, **_sections)))
 """The current state of one GPU or MIG instance."""
 
-GPUS = Shape("Gpus", *SOURCES.via("sources"), Member("gpus", listed(GPU)))
-"""The current state of all GPUs."""
-
-
-def shown(match: Match, now: float, preset: str) -> Shown:
-    """Return a GPU at monotonic seconds; `preset` is the name of the weights of real utilization."""
-    return Shown(match, now, Derived(match.reading, current_result(match, now), preset))
+GPUS = create_model("Gpus", __base__=SourcesShape, gpus=(list[GPU], ...))  # type: ignore[valid-type] # made of a table
 
 
 def gpu_document(match: Match, now: float, preset: str) -> Document:
     """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
-    return GPU.of(shown(match, now, preset))
+    device, result = match.device, current_result(match, now)
+    derived, health = Derived(match.reading, result, preset), result.health
+    sections = {name: section.values(derived) for name, section in SECTIONS.items()}
+    sections["health"] |= {
+        "checks": [check for check in health.checks if check.applies],
+        "last_xid": health.xid_last,
+    }
+    return GPU.of(
+        {
+            "gpu": device.entity.gpu,
+            "uuid": device.entity.uuid,
+            "node": match.node,
+            "model": device.model,
+            "mig": device,
+            "time": match.time,
+            "age_seconds": round(age(match, now), 3),
+            "stale": is_stale(match, now),
+            **sections,
+            "metrics": _metrics(match.reading),
+            "nvlinks": match.result.health.nvlinks,
+            "accounting": match.result.counters,
+            "attribution": _attribution(device),
+        }
+    )
 
 
 def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str) -> Document:
@@ -271,55 +278,26 @@ def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str)
     return all_gpus(sources_of(store, now, wall_time), list(matches(store, now)), now, preset)
 
 
-def all_gpus(sources: Sources, gpus: Sequence[Match], now: float, preset: str) -> Document:
+def all_gpus(sources: SourcesShape, gpus: Sequence[Match], now: float, preset: str) -> Document:
     """Return the document of GPUs and sources; may be called in a thread."""
-    return GPUS.of(_Gpus(sources, [shown(match, now, preset) for match in gpus]))
+    return {**sources.model_dump(), "gpus": [gpu_document(match, now, preset) for match in gpus]}
 
 
-class _Gpus(NamedTuple):
-    """All sources and GPUs."""
-
-    sources: Sources
-    gpus: Sequence[Shown]
-
-
-class _GpuHealth(NamedTuple):
-    """Health of one GPU, of a target that does not deliver, or of this host."""
+class GpuHealthShape(DocumentModel):
+    """Health of one GPU, of a target that does not deliver, or of this host, for scripts."""
 
     node: str
-    device: Device | None
-    target: str
+    gpu: str | None = Field(description="index; null for a target that does not deliver, and for the node itself")
+    uuid: Text
+    mig: Mig
+    model: Text
+    target: str = Field(description="the source that it was read from; empty for the node itself")
     stale: bool
-    health: Health
-    problems: Sequence[CheckState]
-
-
-GPU_HEALTH = Shape(
-    "GpuHealthShape",
-    Member("node", str),
-    Member(
-        "gpu",
-        str | None,
-        "index; null for a target that does not deliver, and for the node itself",
-        lambda row: row.device and row.device.entity.gpu,
-    ),
-    Member("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
-    Member("mig", MIG, of="device"),
-    Member("model", TEXT, of=lambda row: row.device and row.device.model),
-    Member("target", str, "the source that it was read from; empty for the node itself"),
-    Member("stale", bool),
-    Member("state", str, of="health.state"),
-    Member("severity", int, of="health.severity"),
-    Member("coverage", float, of="health.coverage"),
-    Member(
-        "last_reset",
-        TIME_OR_NULL,
-        "last reset of the GPU, its driver or its node; null if none was seen",
-        "health.last_reset",
-    ),
-    Member("problems", listed(CHECK), "checks that are worse than ok"),
-)
-"""Health of one GPU, of a target that does not deliver, or of this host, for scripts."""
+    state: str
+    severity: int
+    coverage: float
+    last_reset: TimeOrNull = Field(description="last reset of the GPU, its driver or its node; null if none was seen")
+    problems: list[HealthCheck] = Field(description="checks that are worse than ok")
 
 
 def health_document(store: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
@@ -334,7 +312,7 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
     """
     node = [] if store.node_health is None else _node_health(store.node, store.node_health, checks)
     if checks and set(checks) <= set(NODE_CHECK_IDS):
-        return [GPU_HEALTH.of(row) for row in node]
+        return node
     shown = list(matches(store, now))
     seen = {id(match.target) for match in shown}
     rows = [_gpu_health(match, now, checks) for match in shown]
@@ -343,10 +321,31 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
             rows.append(_source_health(target, store.node, f"No GPU has been read: {target.error or 'no data yet'}"))
         elif id(target) in seen and not target.fresh(now):
             rows.append(_source_health(target, store.node, silence_of(target)))
-    return [GPU_HEALTH.of(row) for row in (*rows, *node)]
+    return [*rows, *node]
 
 
-def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list[_GpuHealth]:
+def _health_row(
+    node: str, device: Device | None, target: str, stale: bool, health: Health, problems: Sequence[CheckState]
+) -> Document:
+    return GpuHealthShape.of(
+        {
+            "node": node,
+            "gpu": device and device.entity.gpu,
+            "uuid": device and device.entity.uuid,
+            "mig": device,
+            "model": device and device.model,
+            "target": target,
+            "stale": stale,
+            "state": health.state,
+            "severity": health.severity,
+            "coverage": health.coverage,
+            "last_reset": health.last_reset,
+            "problems": problems,
+        }
+    )
+
+
+def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list[Document]:
     """Return the row of this host, if a check of it is raised or asked for."""
     states = tuple([check for check in health.checks if not checks or check.id in checks])
     known = [check for check in states if check.state != "unknown"]
@@ -354,17 +353,17 @@ def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list
     if not problems and not set(checks) & set(NODE_CHECK_IDS):
         return []
     of_host = Health(NodeHealth(states).state, len(known) / len(states) if states else 0.0, states)
-    return [_GpuHealth(node, None, "", False, of_host, problems)]
+    return [_health_row(node, None, "", False, of_host, problems)]
 
 
-def _gpu_health(match: Match, now: float, checks: Collection[str]) -> _GpuHealth:
+def _gpu_health(match: Match, now: float, checks: Collection[str]) -> Document:
     health = health_of(match, now)
     health = limited_to(health, checks) if checks else health
     problems = [check for check in health.checks if check.severity > 0]
-    return _GpuHealth(match.node, match.device, match.target.name, is_stale(match, now), health, problems)
+    return _health_row(match.node, match.device, match.target.name, is_stale(match, now), health, problems)
 
 
-def _source_health(target: Target, node: str, message: str) -> _GpuHealth:
+def _source_health(target: Target, node: str, message: str) -> Document:
     """Return the row of a target that does not deliver, with the reason as its problem."""
     check = CheckState("telemetry", "unknown", message=message, remedy=BY_ID["telemetry"].remedy)
-    return _GpuHealth(node, None, target.name, True, Health("unknown", 0.0, ()), [check])
+    return _health_row(node, None, target.name, True, Health("unknown", 0.0, ()), [check])

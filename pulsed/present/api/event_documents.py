@@ -13,8 +13,8 @@ from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.findings.findings import FindingChange
-from pulsed.present.api.account_documents import OWNER
-from pulsed.present.api.gpu_matches import IDENTITY, Identity
+from pulsed.present.api.account_documents import OwnerShape
+from pulsed.present.api.gpu_matches import Identity, NamedGpu
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document
 
@@ -96,14 +96,14 @@ def _xids(tick: ComputedTick) -> Iterator[Change]:
 
 def owner_change(change: OwnerChange) -> Change:
     """Return the change of an owner that is new on a GPU, or that had it and has ended."""
-    return Change("owner", change.device, change.time, {"change": change.kind, "owner": OWNER.of(change.owner)})
+    return Change("owner", change.device, change.time, {"change": change.kind, "owner": OwnerShape.of(change.owner)})
 
 
 def finding_change(change: FindingChange) -> Change:
     """Return the change of a finding about an owner's GPU."""
     state = "suspected" if change.is_active else "ok"
     document = {"finding": change.name, "state": state, "message": change.message or None}
-    return Change("finding", change.device, change.time, {**document, "owner": OWNER.of(change.owner)})
+    return Change("finding", change.device, change.time, {**document, "owner": OwnerShape.of(change.owner)})
 
 
 def removal_change(removal: Removal) -> Change:
@@ -139,12 +139,12 @@ KINDS: tuple[str, ...] = (TICK, *CHANGE_KINDS)
 
 def change_document(change: Change, here: str) -> Document:
     """Return the document of a change; `here` is this process's node, for GPUs whose source does not name one."""
-    return {"time": rfc3339(change.time), **IDENTITY.of(Identity.of(change.device, here)), **change.document}
+    return {"time": rfc3339(change.time), **NamedGpu.of(Identity.of(change.device, here)), **change.document}
 
 
 def tick_row(device: Device, reading: Reading, result: Result, here: str) -> Document:
     """Return the part of a tick event about one GPU; `here` is this process's node."""
-    row = IDENTITY.of(Identity.of(device, here))
+    row = NamedGpu.of(Identity.of(device, here))
     for name, get in _GETTERS:
         row[name] = finite(get(reading, result))
     return row

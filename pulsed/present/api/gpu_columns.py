@@ -6,86 +6,75 @@ A twentieth of the size of the GPUs' documents, and a client with the roster nee
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import Field
 
 from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.gpu import Device, names_of
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Value
-from pulsed.present.api.documents import SOURCES, Sources
+from pulsed.present.api.documents import SourcesShape
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
 from pulsed.present.api.gpu_matches import Match, current_result, is_stale, matches
 from pulsed.present.api.sample_fields import getter
-from pulsed.present.api.schema import Document, Member, Shape, ValueKind
+from pulsed.present.api.schema import Document, DocumentModel
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
 """Fields of a summary by default."""
 
 
-class GpuColumns(NamedTuple):
-    """Some GPUs at monotonic seconds, with their current results, and the names of fields."""
+class RosterShape(DocumentModel):
+    """The identities of GPUs; those that are unknown are null."""
 
-    gpus: Sequence[Match]
-    results: Sequence[Result]
-    fields: Sequence[str]
-    now: float
-
-    @classmethod
-    def of(cls, gpus: Sequence[Match], fields: Sequence[str], now: float) -> GpuColumns:
-        """Return the columns of these fields."""
-        return cls(gpus, [current_result(gpu, now) for gpu in gpus], fields, now)
+    node: list[str]
+    gpu: list[str]
+    uuid: list[str | None]
+    mig_id: list[str | None]
+    mig_profile: list[str | None]
+    model: list[str | None]
 
 
-def _column(name: str, kind: Any, path: str) -> Member:
-    """Return the key of a column of identities; those that are unknown are null."""
-    get = attrgetter(path)
-    return Member(name, kind, of=lambda gpus: [get(gpu) or None for gpu in gpus])
+class _GpuColumns(SourcesShape):
+    roster: str = Field(description="identifies the list of GPUs; another one if GPUs come or go")
+    gpus: RosterShape
+    owners: list[list[str] | None] = Field(description="`kind:id` of each owner; null if they are not known")
+    class_since: list[float | None] = Field(description="Unix seconds of the first sample of the class")
+    candidates: list[list[str]] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    problem: list[str | None] = Field(description="message of the worst raised health check, or why there is no sample")
 
 
-_ROSTER = Shape(
-    "RosterShape",
-    _column("node", list[str], "node"),
-    _column("gpu", list[str], "device.entity.gpu"),
-    _column("uuid", list[str | None], "device.entity.uuid"),
-    _column("mig_id", list[str | None], "device.entity.mig_id"),
-    _column("mig_profile", list[str | None], "device.entity.mig_profile"),
-    _column("model", list[str | None], "device.model"),
-)
-"""The identities of GPUs."""
+class GpuColumnsShape(_GpuColumns):
+    """The state of all GPUs as columns, in the order of the roster. The members of this class change with samples."""
 
-_STATE = Shape(
-    "GpuRow",
-    Member(
-        "sample_time",
-        list[float],
-        "Unix seconds of each GPU's sample",
-        lambda columns: [round(gpu.time, 3) for gpu in columns.gpus],
-    ),
-    Member("stale", list[bool], of=lambda columns: [is_stale(gpu, columns.now) for gpu in columns.gpus]),
-    Member(
-        "fields",
-        dict[str, list[float | str | None]],
-        "one list per field; ratios have four decimals",
-        lambda columns: {name: list(_values(name, columns)) for name in columns.fields},
-    ),
-)
-"""What changes with every sample."""
+    sample_time: list[float] = Field(description="Unix seconds of each GPU's sample")
+    stale: list[bool]
+    fields: dict[str, list[float | str | None]] = Field(description="one list per field; ratios have four decimals")
 
 
-class _Summary(NamedTuple):
-    sources: Sources
-    roster: Document
-    columns: GpuColumns
+def _roster(gpus: Sequence[Match]) -> Document:
+    devices = [gpu.device for gpu in gpus]
+    return {
+        "node": [gpu.node for gpu in gpus],
+        "gpu": [device.entity.gpu for device in devices],
+        "uuid": [device.entity.uuid or None for device in devices],
+        "mig_id": [device.entity.mig_id or None for device in devices],
+        "mig_profile": [device.entity.mig_profile or None for device in devices],
+        "model": [device.model or None for device in devices],
+    }
 
 
-def _each(type: Any, convert: Callable[[Any], object]) -> ValueKind:
-    """Return the kind of a column: a value for each of a list."""
-    return ValueKind(lambda: type, lambda each: list(map(convert, each)))
+def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[str], now: float) -> Document:
+    """Return what changes with every sample, at monotonic seconds."""
+    return {
+        "sample_time": [round(gpu.time, 3) for gpu in gpus],
+        "stale": [is_stale(gpu, now) for gpu in gpus],
+        "fields": {name: list(_values(name, gpus, results)) for name in fields},
+    }
 
 
 def _owners(gpu: Match) -> list[str] | None:
@@ -103,53 +92,24 @@ def _problem(result: Result) -> str | None:
     return max(told, key=lambda check: check.severity).message if told else None
 
 
-GPU_COLUMNS = Shape(
-    "GpuColumnsShape",
-    *SOURCES.via("sources"),
-    Member(
-        "roster",
-        str,
-        "identifies the list of GPUs; another one if GPUs come or go",
-        lambda summary: _roster_id(summary.roster),
-    ),
-    Member("gpus", ValueKind(lambda: _ROSTER.model), of="roster"),
-    Member(
-        "owners",
-        _each(list[list[str] | None], _owners),
-        "`kind:id` of each owner; null if they are not known",
-        "columns.gpus",
-    ),
-    Member(
-        "class_since",
-        _each(list[float | None], _class_since),
-        "Unix seconds of the first sample of the class",
-        "columns.results",
-    ),
-    Member(
-        "candidates",
-        _each(list[list[str]], lambda result: list(result.workload.candidates)),
-        "classes that raw_class may be while it is unknown; else empty",
-        "columns.results",
-    ),
-    Member(
-        "problem",
-        _each(list[str | None], _problem),
-        "message of the worst raised health check, or why there is no sample",
-        "columns.results",
-    ),
-    *_STATE.via("columns"),
-)
-"""The state of all GPUs as columns, in the order of the roster."""
-
-
-def summary_document(sources: Sources, gpus: Sequence[Match], fields: Sequence[str], now: float) -> Document:
+def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Sequence[str], now: float) -> Document:
     """Return the roster of some GPUs and their state; `now` is monotonic seconds."""
-    return GPU_COLUMNS.of(_Summary(sources, _ROSTER.of(gpus), GpuColumns.of(gpus, fields, now)))
+    roster, results = _roster(gpus), [current_result(gpu, now) for gpu in gpus]
+    return {
+        **sources.model_dump(),
+        "roster": _roster_id(roster),
+        "gpus": roster,
+        "owners": [_owners(gpu) for gpu in gpus],
+        "class_since": [_class_since(result) for result in results],
+        "candidates": [list(result.workload.candidates) for result in results],
+        "problem": [_problem(result) for result in results],
+        **_state(gpus, results, fields, now),
+    }
 
 
-def _values(name: str, columns: GpuColumns) -> Iterator[str | Value]:
+def _values(name: str, gpus: Sequence[Match], results: Sequence[Result]) -> Iterator[str | Value]:
     get, is_ratio = getter(name), name.endswith("_ratio")
-    for gpu, result in zip(columns.gpus, columns.results, strict=True):
+    for gpu, result in zip(gpus, results, strict=True):
         value = finite(get(gpu.reading, result))
         yield round(value, 4) if is_ratio and isinstance(value, float) else value
 
@@ -205,7 +165,8 @@ class ColumnReader:
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}
-            parts.append(encoded("columns", {**head, **_STATE.of(GpuColumns.of(shown, self._fields, now))}))
+            results = [current_result(gpu, now) for gpu in shown]
+            parts.append(encoded("columns", {**head, **_state(shown, results, self._fields, now)}))
         return b"".join(parts)
 
     def _has_new_layout(self, now: float) -> bool:
@@ -232,7 +193,7 @@ class ColumnReader:
             rows = list(group)
             self._rows.append((rows[0].target, [match.position for match in rows], first))
             first += len(rows)
-        gpus = _ROSTER.of(shown)
+        gpus = _roster(shown)
         before, self._roster = self._roster, _roster_id(gpus)
         if before == self._roster:
             return b""

@@ -7,7 +7,10 @@ declarations of the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, create_model
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
@@ -18,16 +21,16 @@ from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Member, Shape, ValueKind
+from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull, at
 
-IDENTITY = Shape(
-    "NamedGpu",
-    Member("gpu", str, of="device.entity.gpu"),
-    Member("uuid", TEXT, of="device.entity.uuid"),
-    Member("mig_id", TEXT, of="device.entity.mig_id"),
-    Member("node", str),
-)
-"""What identifies a GPU or MIG instance, of a source with `device` and `node`."""
+
+class NamedGpu(DocumentModel):
+    """What identifies a GPU or MIG instance, of a source with `device` and `node`."""
+
+    gpu: str = at("device.entity.gpu")
+    uuid: Text = at("device.entity.uuid")
+    mig_id: Text = at("device.entity.mig_id")
+    node: str
 
 
 class Identity(NamedTuple):
@@ -163,7 +166,39 @@ class Derived(NamedTuple):
     preset: str
 
 
-def _members(value: DerivedValue) -> Iterator[Member]:
+Getter = Callable[[Derived], object]
+
+
+class DerivedSection(NamedTuple):
+    """A section of derived values: its model, and the functions that return its members."""
+
+    model: type[DocumentModel]
+    getters: Mapping[str, Getter]
+
+    def values(self, derived: Derived) -> dict[str, object]:
+        """Return the values of its members, of which the model makes the document."""
+        return {name: get(derived) for name, get in self.getters.items()}
+
+    def of(self, derived: Derived) -> Document:
+        """Return the document of the section."""
+        return self.model.of(self.values(derived))
+
+
+def _section(name: str, members: Sequence[_Member]) -> DerivedSection:
+    title = "".join(word.capitalize() for word in name.split("_"))
+    fields: Any = {member.name: (member.type, Field(description=member.help)) for member in members}
+    model = create_model(f"{title}Shape", __base__=DocumentModel, **fields)
+    return DerivedSection(model, {member.name: member.get for member in members})
+
+
+class _Member(NamedTuple):
+    name: str
+    type: Any
+    help: str
+    get: Getter
+
+
+def _members(value: DerivedValue) -> Iterator[_Member]:
     key = value.json.partition(".")[2]
     if isinstance(value, DerivedVector):
         for position, name in enumerate(value.keys):
@@ -174,36 +209,32 @@ def _members(value: DerivedValue) -> Iterator[Member]:
     elif isinstance(value, DerivedState):
         yield _member(key, str, value, value.get)
     elif value.kind == "setting":
-        yield Member(key, str, value.help, "preset")
+        yield _Member(key, str, value.help, attrgetter("preset"))
     else:
         yield _member(key, _DETAILS[value.kind], value, value.get)
 
 
-def _member(name: str, kind: Any, value: DerivedValue, get: Callable[[Reading, Result], object]) -> Member:
-    return Member(name, kind, value.help, lambda derived: get(derived[0], derived[1]))
+def _member(name: str, kind: Any, value: DerivedValue, get: Callable[[Reading, Result], object]) -> _Member:
+    return _Member(name, kind, value.help, lambda derived: get(derived.reading, derived.result))
 
 
 _DETAILS: Mapping[str, Any] = {
     "ratio": float | None,
-    "ratios": ValueKind(lambda: dict[str, float | None], dict),
-    "names": ValueKind(lambda: list[str], list),
-    "time": TIME_OR_NULL,
+    "ratios": Annotated[dict[str, float | None], BeforeValidator(dict)],
+    "names": list[str],
+    "time": TimeOrNull,
     "flag": bool | None,
 }
-"""Kinds of details in JSON."""
+"""Types of details in JSON."""
 
 
-def _sections() -> Mapping[str, Shape]:
-    members: dict[str, list[Member]] = {}
+def _sections() -> Mapping[str, DerivedSection]:
+    members: dict[str, list[_Member]] = {}
     for value in DERIVED_VALUES:
         if value.json:
             members.setdefault(value.json.partition(".")[0], []).extend(_members(value))
-    return {name: Shape(f"{_title(name)}Shape", *members[name]) for name in ordered(members, FIRST_SECTIONS)}
+    return {name: _section(name, members[name]) for name in ordered(members, FIRST_SECTIONS)}
 
 
-def _title(section: str) -> str:
-    return "".join(word.capitalize() for word in section.split("_"))
-
-
-SECTIONS: Mapping[str, Shape] = _sections()
-"""The shapes of all sections of derived values, in the order of the document."""
+SECTIONS: Mapping[str, DerivedSection] = _sections()
+"""All sections of derived values, in the order of the document."""

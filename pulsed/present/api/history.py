@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from pydantic import Field
+
 from pulsed.json_text import json_bytes
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
-from pulsed.present.api.gpu_matches import IDENTITY, Identity
+from pulsed.present.api.gpu_matches import Identity, NamedGpu
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields
-from pulsed.present.api.schema import Member, Shape
+from pulsed.present.api.schema import Document
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20
@@ -109,37 +111,25 @@ class HistoryWindow(NamedTuple):
     ticks: Sequence[tuple[_Tick, int]] = ()
 
 
-class LocatedWindow(NamedTuple):
-    """A window, and whose it is."""
+class HistoryHead(NamedGpu):
+    """Whose history it is."""
 
-    window: HistoryWindow
-    identity: Identity
-
-    @classmethod
-    def of(cls, window: HistoryWindow, here: str) -> LocatedWindow:
-        """Return a window of this process's node, unless its source names another one."""
-        return cls(window, Identity.of(window.device, here))
+    interval_seconds: float = Field(description="nominal time between two samples; 0 without samples")
 
 
-HISTORY_HEAD = (
-    *IDENTITY.via("identity"),
-    Member("interval_seconds", float, "nominal time between two samples; 0 without samples", "window.interval"),
-)
-"""Whose history it is."""
+class HistoryShape(HistoryHead):
+    """Recent samples of a GPU as columns, oldest first."""
 
-HISTORY = Shape(
-    "HistoryShape",
-    *HISTORY_HEAD,
-    Member("seconds", float, "length of the window", "window.seconds"),
-    Member("time", list[float], "Unix seconds of each sample, oldest first", None),
-    Member(
-        "fields",
-        dict[str, list[float | str | None]],
-        "one list per field, as long as time; null without a reading",
-        None,
-    ),
-)
-"""Recent samples of a GPU as columns, oldest first."""
+    seconds: float = Field(description="length of the window")
+    time: list[float] = Field(description="Unix seconds of each sample, oldest first")
+    fields: dict[str, list[float | str | None]] = Field(
+        description="one list per field, as long as time; null without a reading"
+    )
+
+
+def history_head(window: HistoryWindow, here: str) -> Document:
+    """Return the members of `HistoryHead`; `here` is this process's node."""
+    return {**NamedGpu.of(Identity.of(window.device, here)), "interval_seconds": window.interval}
 
 
 class History:

@@ -7,12 +7,13 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import Match, Route
 
 from pulsed.json_text import json_bytes
-from pulsed.present.api.schema import Document, Member, Shape
+from pulsed.present.api.schema import Document, DocumentModel
 from pulsed.present.asgi import App, Message, Receive, Scope, Send, header_of
 from pulsed.present.exposition.text_format import accepts_gzip
 
@@ -24,7 +25,11 @@ LEVEL = 3
 
 _TEXTS = ("text/*", "application/openmetrics-text")
 
-FAILURE = Shape("Failure", Member("error", str, "what is wrong and what to do", lambda message: message))
+
+class Failure(DocumentModel):
+    """The document of an error."""
+
+    error: str = Field(description="what is wrong and what to do")
 
 
 def json_response(
@@ -32,6 +37,11 @@ def json_response(
 ) -> Response:
     """Return a document as JSON."""
     return Response(json_bytes(document), status, headers, media_type="application/json")
+
+
+def failure_response(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error as JSON."""
+    return json_response({"error": message}, status, headers)
 
 
 class ApiError(HTTPException):
@@ -44,13 +54,13 @@ async def failure(request: Request, error: Exception) -> Response:
     A path with a slash too many redirects, by a relative address: the client's Host is not part of any answer.
     """
     if isinstance(error, ApiError):
-        return json_response(FAILURE.of(error.detail), error.status_code, error.headers)
+        return failure_response(error.detail, error.status_code, error.headers)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404 and (location := _without_slash(request)):
         return Response(status_code=307, headers={"location": location})
     message = error.detail if isinstance(error, HTTPException) else "internal error"
     headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
-    return json_response(FAILURE.of(f"{request.url.path}: {message}"), status, headers)
+    return failure_response(f"{request.url.path}: {message}", status, headers)
 
 
 def _without_slash(request: Request) -> str:
@@ -65,7 +75,7 @@ async def refusal(request: Request, error: Exception) -> Response:
     """Return the error for invalid parameters."""
     found = error.errors() if isinstance(error, RequestValidationError) else ()
     message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
-    return json_response(FAILURE.of(f"{request.url.path}: {message}"), 400)
+    return failure_response(f"{request.url.path}: {message}", 400)
 
 
 ERROR_HANDLERS: dict[Any, Any] = {HTTPException: failure, RequestValidationError: refusal}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import Path, Query
 
 from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.errors import UsageError
+from pulsed.json_text import rfc3339
 from pulsed.model.gpu import Device
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.gpu_matches import Match, find
-from pulsed.present.api.json_response import FAILURE, ApiError
+from pulsed.present.api.json_response import ApiError, Failure
 from pulsed.present.api.sample_fields import check_fields
-from pulsed.present.api.schema import TIME, Member, Shape
+from pulsed.present.api.schema import Document, DocumentModel
 
 
 @dataclass(slots=True)
@@ -44,28 +45,30 @@ class ApiParts:
         self.config, self.settings = config, settings
 
 
-class NodeAnswer(NamedTuple):
-    """Items of this process's node."""
+class NodeAnswer(DocumentModel):
+    """Of which daemon an answer is, and when it was given."""
 
     node: str
-    items: Iterable[object]
+    time: str
 
 
-NODE_ANSWER = Shape("NodeAnswer", Member("node", str), Member("time", TIME, of=lambda answer: time.time()))
-"""Of which daemon an answer is, and when it was given."""
+def node_answer(node: str) -> Document:
+    """Return the members of `NodeAnswer` for an answer of this node that is given now."""
+    return {"node": node, "time": rfc3339(time.time())}
+
 
 Responses = dict[int | str, dict[str, Any]]
 """Responses of a route besides its document, for its documentation."""
 
-REFUSED: Responses = {400: {"model": FAILURE.model}}
+REFUSED: Responses = {400: {"model": Failure}}
 """The response for invalid parameters."""
 
-NOT_FOUND: Responses = {404: {"model": FAILURE.model}}
+NOT_FOUND: Responses = {404: {"model": Failure}}
 
 GpuPath = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
 NodeQuery = Annotated[str | None, Query(description="node, if several have a GPU of that index")]
 
-NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": FAILURE.model}}
+NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": Failure}}
 """The errors of `require_one`."""
 
 

@@ -16,9 +16,10 @@ from pulsed.compute.workload import MEASURED_BY
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.present.api.gpu_matches import Match
-from pulsed.present.api.routes.gpus import CLASS_REASON, class_document
+from pulsed.present.api.routes.gpus import ClassReasonShape, class_document
 from tests.present.api.test_application import Known
 from tests.present.boards import Gpu, gpu, mig, target, tick
+from tests.support.documents import has_shape
 
 SETTINGS = (
     DEFAULT_SETTINGS,
@@ -46,7 +47,7 @@ def explained(made: Gpu, reading: Reading, settings: ComputeSettings = DEFAULT_S
     made_tick = tick([made._replace(reading=reading, result=result)])
     match = Match.of(target("a", made_tick), made_tick, 0, "here")
     document = class_document(match, settings)
-    CLASS_REASON.model.model_validate(document, strict=True)
+    assert has_shape(ClassReasonShape, document)
     return document
 
 
@@ -104,4 +105,4 @@ async def test_the_route(name: str, status: int) -> None:
     found, document, _ = await Known([gpu(0)]).get(f"/gpus/{name}/class")
     assert found == status
     if status == 200:
-        CLASS_REASON.model.model_validate(document, strict=True)
+        assert has_shape(ClassReasonShape, document)

@@ -9,7 +9,7 @@ import pytest
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api.documents import SOURCES, gpu_document, gpus_document, health_document, sources_of
+from pulsed.present.api.documents import gpu_document, gpus_document, health_document, sources_of
 from pulsed.present.api.gpu_matches import find
 from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, gpu, mig, store_of, target, tick
 
@@ -200,7 +200,7 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
 def test_a_source_has_the_error_of_its_kernel_log() -> None:
     first, second = target("a", tick([gpu(0)])), target("b", tick([gpu(1)]))
     first.kernel_log_error, second.kernel_log_error = "", "kern.log: No such file"
-    found = SOURCES.of(sources_of(store_of(first, second), NOW, WALL))
+    found = sources_of(store_of(first, second), NOW, WALL).model_dump()
     assert [each["kernel_log_error"] for each in found["sources"]] == [None, "kern.log: No such file"]
     assert found["source"]["kernel_log_error"] == "kern.log: No such file"
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload
 from pulsed.model.health import Health
 from pulsed.present.api.history import History
-from pulsed.present.api.routes.history import HISTORY_POINTS, write_points
+from pulsed.present.api.routes.history import HistoryPointsShape, write_points
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
+from tests.support.documents import has_shape
 from tests.support.examples import examples
 
 FIELDS = ("power_watts", "workload_class", "health_state")
@@ -119,7 +120,7 @@ async def test_several_gpus_share_one_axis() -> None:
     known.goes_on(0, [gpu(0, power_watts=3.0), gpu(1), mig(2, 7)])
     status, document, _ = await known.get("/history?seconds=10&points=10")
     assert status == 200
-    assert HISTORY_POINTS.model.model_validate(document, strict=True).model_dump() == document
+    assert has_shape(HistoryPointsShape, document)
     assert [(each["node"], each["gpu"], each["mig_id"]) for each in document["gpus"]] == [
         ("node1", "0", None),
         ("node1", "1", None),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
+from pydantic import Field, create_model
 
 from pulsed.errors import NumberUnknown, did_you_mean
 from pulsed.model.computed_tick import Result
@@ -15,52 +16,62 @@ from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, pods_of, without_split_boards
-from pulsed.present.api.json_response import FAILURE, ApiError, json_response
-from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, Responses, chosen, some_of
+from pulsed.present.api.json_response import ApiError, Failure, json_response
+from pulsed.present.api.routing import REFUSED, ApiParts, NodeAnswer, Responses, chosen, node_answer, some_of
 from pulsed.present.api.sample_fields import GAUGES, getter
-from pulsed.present.api.schema import TIME, Member, Shape, listed, shape_of
-from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, PodGpu, WorkloadKey, workload_number
+from pulsed.present.api.schema import DocumentModel, Time, at
+from pulsed.present.autoscale import (
+    GPUS_ROUTE,
+    POD_GPU_FIELDS,
+    POD_KIND,
+    ROUTES,
+    Aggregate,
+    How,
+    PodGpu,
+    WorkloadKey,
+    workload_number,
+)
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
 
 _METRICS: list[Any] = [*GAUGES, *(name.removesuffix("_ratio") for name in GAUGES if name.endswith("_ratio"))]
 
 _UNKNOWN: Responses = {
-    404: {"model": FAILURE.model, "description": "No such workload here; a sum is 0 instead"},
-    503: {"model": FAILURE.model, "description": "No current value; keep the replicas"},
+    404: {"model": Failure, "description": "No such workload here; a sum is 0 instead"},
+    503: {"model": Failure, "description": "No current value; keep the replicas"},
 }
 
 
-POD_GPUS = Shape("PodGpus", *NODE_ANSWER.members, Member("gpus", listed(shape_of("PodGpuShape", PodGpu)), of="items"))
+PodGpuShape = create_model("PodGpuShape", __base__=DocumentModel, **POD_GPU_FIELDS)
+
+POD_GPUS = create_model("PodGpus", __base__=NodeAnswer, gpus=(list[PodGpuShape], ...))  # type: ignore[valid-type] # of a table
 """The GPUs of pods."""
 
-SCALE_NUMBER = Shape(
-    "ScaleNumber",
-    Member("value", float),
-    Member("gpus", int),
-    Member("pods", int),
-    Member("shares", float, "GPUs, shared ones in part: a sum over nodes divided by that of shares is a mean"),
-    Member("timestamp", TIME, "time of the oldest sample", "time"),
-    Member("stale", bool, "GPUs without a current value were left out; never in a sum"),
-)
-"""A number of a workload."""
+
+class ScaleNumber(DocumentModel):
+    """A number of a workload."""
+
+    value: float
+    gpus: int
+    pods: int
+    shares: float = Field(description="GPUs, shared ones in part: a sum over nodes divided by that of shares is a mean")
+    timestamp: Time = at("time", "time of the oldest sample")
+    stale: bool = Field(description="GPUs without a current value were left out; never in a sum")
 
 
 def autoscale_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/autoscale/v1/gpus` and `/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}`."""
     router, store = APIRouter(prefix=ROUTES), parts.store
 
-    @router.get(
-        GPUS_ROUTE, response_model=POD_GPUS.model, responses=REFUSED, summary="GPUs of pods, with values to scale on"
-    )
+    @router.get(GPUS_ROUTE, response_model=POD_GPUS, responses=REFUSED, summary="GPUs of pods, with values to scale on")
     async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
         wanted = chosen("fields", fields, GAUGES, _not_a_number)
         found = pod_gpus(store, time.monotonic(), wanted)
-        return json_response(POD_GPUS.of(NodeAnswer(store.node, found)))
+        return json_response({**node_answer(store.node), "gpus": [gpu._asdict() for gpu in found]})
 
     @router.get(
         "/{how}/{namespace}/{kind}/{name}/{metric}",
-        response_model=SCALE_NUMBER.model,
+        response_model=ScaleNumber,
         responses=REFUSED | _UNKNOWN,
         summary="One number of a workload on this node",
     )
@@ -86,7 +97,7 @@ def autoscale_router(parts: ApiParts) -> APIRouter:
             found = Aggregate(0.0, 0, 0, 0.0, time.time(), False)
         if found is None:
             raise ApiError(404, f"{workload} has no GPU on node {store.node}")
-        return json_response(SCALE_NUMBER.of(found))
+        return json_response(ScaleNumber.of(found))
 
     return router
 

@@ -14,7 +14,9 @@ from math import isfinite
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field, create_model
 
+from pulsed.json_text import rfc3339
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import POSITION, Value
@@ -30,7 +32,7 @@ from pulsed.present.api.gpu_matches import (
     without_split_boards,
 )
 from pulsed.present.api.routing import REFUSED, ApiParts
-from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
+from pulsed.present.api.schema import Document, DocumentModel
 from pulsed.present.asgi import HEAD_ONLY
 
 PATH = "/container/metrics"
@@ -93,71 +95,71 @@ _QUANTITIES: tuple[_RowNumber, ...] = (
 """The numbers of a row, in their order."""
 
 
-class _ContainerRow(NamedTuple):
-    """A GPU or MIG instance, its board, and a container that has it; `missing` is in place of numbers.
-
-    Attributes:
-        derived: what has the derived results; None: the row has none.
-    """
-
-    match: Match
-    board: Match
-    owner: Owner
-    missing: Value
-    derived: Derived | None
-
-    def number(self, field: _RowNumber) -> Value:
-        """Return a number in the units of DCGM."""
-        position = POSITION[field.quantity]
-        value = self.match.reading[position]
-        if value is None and field.is_of_board:
-            value = self.board.reading[position]
-        if value is None or not isfinite(value):
-            return self.missing
-        # Without the error of a conversion there and back.
-        return value if field.factor == 1.0 else float(f"{value * field.factor:.12g}")
+class _RowIdentity(DocumentModel):
+    node_name: str
+    model_name: str
+    device: str
+    device_id: str
+    device_uuid: str
+    mig_profile: str = Field("", description="absent if unknown")
+    mig_instance_id: str = Field("", description="absent if unknown")
+    pod: str
+    container: str
+    namespace: str
+    workload_name: str = Field("", description="absent if unknown")
+    workload_kind: str = Field("", description="absent if unknown")
 
 
-def _text(key: str, path: str) -> Member:
-    """Return a text that a row has only if it is known."""
-    return Member(key, str, "absent if unknown", path, "")
+_MEMBERS: dict[str, Any] = {
+    **{field.key: (float | None, Field(description=field.quantity)) for field in _QUANTITIES},
+    "timestamp": (str, ...),
+    **{name: (dict[str, Any], Field({}, description="with `derived`, as in /gpus")) for name in SECTIONS},
+}
 
-
-def _number(field: _RowNumber) -> Member:
-    return Member(field.key, float | None, field.quantity, lambda row: row.number(field))
-
-
-def _section(name: str, shape: Shape) -> Member:
-    kind = ValueKind(lambda: dict[str, Any], lambda derived: derived and shape.of(derived))
-    return Member(name, kind, "with `derived`, as in /gpus", "derived", {})
-
-
-_ROW = Shape(
-    "ContainerRow",
-    Member("node_name", str, of="match.node"),
-    Member("model_name", str, of="match.device.model"),
-    Member("device", str, of=lambda row: row.match.device.device or row.board.device.device),
-    Member("device_id", str, of="match.device.entity.gpu"),
-    Member("device_uuid", str, of="match.device.entity.uuid"),
-    _text("mig_profile", "match.device.entity.mig_profile"),
-    _text("mig_instance_id", "match.device.entity.mig_id"),
-    Member("pod", str, of="owner.name"),
-    Member("container", str, of="owner.container"),
-    Member("namespace", str, of="owner.namespace"),
-    _text("workload_name", "owner.workload"),
-    _text("workload_kind", "owner.workload_kind"),
-    *map(_number, _QUANTITIES),
-    Member("timestamp", TIME, of="match.time"),
-    *(_section(name, shape) for name, shape in SECTIONS.items()),
-    first=("node_name", "model_name", "device", "device_id", "device_uuid", "pod", "container", "namespace"),
-)
+CONTAINER_ROW = create_model("ContainerRow", __base__=_RowIdentity, **_MEMBERS)
 """A GPU or MIG instance, and a container that has it."""
 
-_OPTIONAL = frozenset(member.name for member in _ROW.members if member.default is not REQUIRED)
+_OPTIONAL = frozenset(name for name, field in CONTAINER_ROW.model_fields.items() if not field.is_required())
 
 
-def _document(row: _ContainerRow) -> Document:
-    return {key: value for key, value in _ROW.of(row).items() if value or key not in _OPTIONAL}
+def _document(match: Match, board: Match, owner: Owner, missing: Value, derived: Derived | None) -> Document:
+    """Return the row of a GPU or MIG instance with its board, and of a container that has it.
+
+    Args:
+        missing: in place of numbers that are missing.
+        derived: what has the derived results; None: the row has none.
+    """
+    device, entity = match.device, match.device.entity
+    row = {
+        "node_name": match.node,
+        "model_name": device.model,
+        "device": device.device or board.device.device,
+        "device_id": entity.gpu,
+        "device_uuid": entity.uuid,
+        "mig_profile": entity.mig_profile,
+        "mig_instance_id": entity.mig_id,
+        "pod": owner.name,
+        "container": owner.container,
+        "namespace": owner.namespace,
+        "workload_name": owner.workload,
+        "workload_kind": owner.workload_kind,
+        **{field.key: _number(field, match, board, missing) for field in _QUANTITIES},
+        "timestamp": rfc3339(match.time),
+        **({name: section.of(derived) for name, section in SECTIONS.items()} if derived else {}),
+    }
+    return {key: value for key, value in row.items() if value or key not in _OPTIONAL}
+
+
+def _number(field: _RowNumber, match: Match, board: Match, missing: Value) -> Value:
+    """Return a number in the units of DCGM."""
+    position = POSITION[field.quantity]
+    value = match.reading[position]
+    if value is None and field.is_of_board:
+        value = board.reading[position]
+    if value is None or not isfinite(value):
+        return missing
+    # Without the error of a conversion there and back.
+    return value if field.factor == 1.0 else float(f"{value * field.factor:.12g}")
 
 
 def container_router(parts: ApiParts) -> APIRouter:
@@ -166,7 +168,7 @@ def container_router(parts: ApiParts) -> APIRouter:
 
     @router.get(
         PATH,
-        response_model=listed(_ROW).type(),
+        response_model=list[CONTAINER_ROW],  # type: ignore[valid-type] # made of a table
         responses=REFUSED | {500: {"description": "No source has ever been read", "content": {"text/plain": {}}}},
         summary="Metrics of every GPU and container, in the JSON of zxporter",
     )
@@ -258,7 +260,7 @@ def container_rows(
         board, missing = boards.get(board_of(match), match), None if null else 0.0
         derived = None if preset is None else Derived(match.reading, current_result(match, now), preset)
         rows += [
-            _document(_ContainerRow(match, board, owner, missing, derived))
+            _document(match, board, owner, missing, derived)
             for owner in pods_of(match) or [_NO_POD]
             if wanted.matches(match.node, owner)
         ]

@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, NamedTuple
 
 import psutil
 from fastapi import APIRouter, Request, Response
@@ -18,10 +17,10 @@ from starlette.exceptions import HTTPException
 from pulsed import __version__
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.owners.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
-from pulsed.present.api.documents import CHECK
+from pulsed.present.api.documents import HealthCheck
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Document, Member, Shape, ValueKind, listed, shape_of
+from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull
 from pulsed.present.exposition.text_format import accepts_gzip
 from pulsed.present.table import table
 from pulsed.present.web import CONTENT_SECURITY_POLICY, Asset, Assets
@@ -29,114 +28,90 @@ from pulsed.present.web import CONTENT_SECURITY_POLICY, Asset, Assets
 WINDOW_SECONDS = 1.0
 """The shortest time over which the CPU is measured; requests in between get the result before."""
 
-VERSION = Shape(
-    "Version",
-    Member("version", str, of=lambda python: __version__),
-    Member("python", str, of=lambda python: python.python_version()),
-)
-"""The version of pulsed and Python."""
+
+class Version(DocumentModel):
+    """The version of pulsed and Python."""
+
+    version: str
+    python: str
 
 
-class Host(NamedTuple):
+class HostShape(DocumentModel):
     """CPU and memory of the host, also from inside a container, and of pulsed; None where it is unknown."""
 
     cpu_count: int | None
-    cpu_busy_ratio: Annotated[
-        float | None, Field(description="since the request before, or at least 1 s; null at the first")
-    ]
-    load_average: Annotated[float, Field(description="over one minute")]
+    cpu_busy_ratio: float | None = Field(description="since the request before, or at least 1 s; null at the first")
+    load_average: float = Field(description="over one minute")
     memory_bytes: int
-    memory_used_bytes: Annotated[int, Field(description="without what programs can get: caches and free memory")]
-    pulsed_cpu_seconds: Annotated[float, Field(description="CPU time of pulsed since its start")]
-    pulsed_memory_bytes: Annotated[int, Field(description="resident memory of pulsed")]
+    memory_used_bytes: int = Field(description="without what programs can get: caches and free memory")
+    pulsed_cpu_seconds: float = Field(description="CPU time of pulsed since its start")
+    pulsed_memory_bytes: int = Field(description="resident memory of pulsed")
+    problems: list[HealthCheck] = Field(description="checks of the node that are worse than ok")
 
 
-_HOST = Shape(
-    "HostShape",
-    *shape_of("Host", Host).members,
-    Member("problems", listed(CHECK), "checks of the node that are worse than ok", of=None),
-)
+class ProcessGpu(DocumentModel):
+    """A GPU or MIG instance that a process uses."""
+
+    gpu: str
+    uuid: str
+    mig_id: Text
+    memory_bytes: int | None
+    sm_utilization_ratio: float | None = Field(description="share of time with kernels, in the last sampling period")
+    mean_utilization_ratio: float | None = Field(description="the same since its start, in accounting mode")
+    peak_memory_bytes: int | None = Field(description="since its start, in accounting mode")
 
 
-class _Process(NamedTuple):
-    """A process whose control group belongs to a job or pod, or that uses a GPU.
-
-    Attributes:
-        found: None: it is hidden, or has just ended.
-        gpus: what it uses; None where the source does not list it.
-    """
+class ProcessRow(DocumentModel):
+    """A process whose control group belongs to a job or pod, or that uses a GPU."""
 
     pid: int
-    found: ListedProcess | None
-    gpus: Sequence[GpuProcess] | None
-
-    def owner(self, kind: str) -> str | None:
-        """Return the id of its owner, if that is of a kind."""
-        owner = self.found.owner if self.found is not None else None
-        return owner.id if owner is not None and owner.kind == kind else None
-
-
-class _Processes(NamedTuple):
-    published: bool
-    visible: bool | None
-    processes: Sequence[_Process]
+    slurm_job: str | None
+    pod_uid: str | None
+    user: str | None = Field(description="null, like the rest, of a process that uses a GPU and cannot be seen")
+    memory_bytes: int | None = Field(description="resident")
+    start: TimeOrNull
+    command: str | None = Field(description="without what looks like a secret; at most 256 characters")
+    gpus: list[ProcessGpu] | None = Field(description="the GPUs that it uses; null where the source does not list them")
 
 
-_GPU = Shape(
-    "ProcessGpu",
-    Member("gpu", str),
-    Member("uuid", str),
-    Member("mig_id", TEXT),
-    Member("memory_bytes", int | None),
-    Member("sm_utilization_ratio", float | None, "share of time with kernels, in the last sampling period"),
-    Member("mean_utilization_ratio", float | None, "the same since its start, in accounting mode"),
-    Member("peak_memory_bytes", int | None, "since its start, in accounting mode"),
-)
-"""A GPU or MIG instance that a process uses."""
+class Processes(DocumentModel):
+    """Processes of jobs and pods, and with the source nvml those that use a GPU."""
 
-_GPUS = ValueKind(
-    lambda: listed(_GPU).type() | None, lambda gpus: None if gpus is None else [_GPU.of(each) for each in gpus]
-)
+    published: bool = Field(description="the key attribution.processes")
+    visible: bool | None = Field(description="whether all processes of the host can be seen, not with hidepid; or null")
+    processes: list[ProcessRow]
 
-_PROCESS = Shape(
-    "ProcessRow",
-    Member("pid", int),
-    Member("slurm_job", str | None, of=lambda process: process.owner("slurm_job")),
-    Member("pod_uid", str | None, of=lambda process: process.owner("pod")),
-    Member(
-        "user",
-        str | None,
-        "null, like the rest, of a process that uses a GPU and cannot be seen",
-        lambda process: process.found and process.found.user,
-    ),
-    Member("memory_bytes", int | None, "resident", lambda process: process.found and process.found.memory_bytes),
-    Member("start", TIME_OR_NULL, of=lambda process: process.found and process.found.start),
-    Member(
-        "command",
-        str | None,
-        "without what looks like a secret; at most 256 characters",
-        lambda process: process.found and process.found.command,
-    ),
-    Member("gpus", _GPUS, "the GPUs that it uses; null where the source does not list them"),
-)
-"""A process whose control group belongs to a job or pod, or that uses a GPU."""
 
-_PROCESSES = Shape(
-    "Processes",
-    Member("published", bool, "the key attribution.processes"),
-    Member("visible", bool | None, "whether all processes of the host can be seen, not with hidepid; or null"),
-    Member("processes", listed(_PROCESS)),
-)
-"""Processes of jobs and pods, and with the source nvml those that use a GPU."""
+def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess] | None) -> dict[str, object]:
+    """Return the values of `ProcessRow`.
+
+    Args:
+        process: None: it is hidden, or has just ended.
+        gpus: what it uses; None where the source does not list it.
+    """
+    if process is None:
+        unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "start", "command")
+        return {"pid": pid, **dict.fromkeys(unknown), "gpus": gpus}
+    owner = process.owner
+    return {
+        "pid": pid,
+        "slurm_job": owner.id if owner is not None and owner.kind == "slurm_job" else None,
+        "pod_uid": owner.id if owner is not None and owner.kind == "pod" else None,
+        "user": process.user,
+        "memory_bytes": process.memory_bytes,
+        "start": process.start,
+        "command": process.command,
+        "gpus": gpus,
+    }
 
 
 def daemon_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/version` and `/config`."""
     router = APIRouter()
 
-    @router.get("/version", response_model=VERSION.model, summary="Version of pulsed and Python")
+    @router.get("/version", response_model=Version, summary="Version of pulsed and Python")
     async def version() -> Response:
-        return json_response(VERSION.of(platform))
+        return json_response({"version": __version__, "python": platform.python_version()})
 
     @router.get("/config", summary="Configuration in force, with secrets masked")
     async def configuration() -> Response:
@@ -149,20 +124,20 @@ def host_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes`."""
     router, usage = APIRouter(), HostUsage()
 
-    @router.get("/host", response_model=_HOST.model, summary="CPU and memory of the host, and what is wrong with it")
+    @router.get("/host", response_model=HostShape, summary="CPU and memory of the host, and what is wrong with it")
     async def host() -> Response:
         health = parts.store.node_health
-        problems = [CHECK.of(check) for check in (health.problems if health is not None else ())]
+        problems = [HealthCheck.of(check) for check in (health.problems if health is not None else ())]
         return json_response(usage.document() | {"problems": problems})
 
     @router.get(
         "/processes",
-        response_model=_PROCESSES.model,
+        response_model=Processes,
         summary="Processes of jobs and pods on this host, and those that use its GPUs",
     )
     async def processes() -> Response:
         if not parts.config["attribution"]["processes"]:
-            return json_response(_PROCESSES.of(_Processes(False, None, ())))
+            return json_response({"published": False, "visible": None, "processes": []})
         return json_response(await asyncio.to_thread(processes_document, parts.processes.current))
 
     return router
@@ -185,21 +160,20 @@ class HostUsage:
         self._busy: float | None = None
 
     def document(self) -> Document:
-        """Return the host's load. In a container it is that of the node."""
+        """Return the members of `HostShape` but its problems. In a container it is that of the node."""
         now = self._clock()
         if now - self._measured >= WINDOW_SECONDS:
             self._busy, self._measured = self._cpu_percent() / 100, now
         memory, own = psutil.virtual_memory(), psutil.Process().cpu_times()
-        usage = Host(
-            cpu_count=psutil.cpu_count(),
-            cpu_busy_ratio=self._busy,
-            load_average=psutil.getloadavg()[0],
-            memory_bytes=memory.total,
-            memory_used_bytes=memory.total - memory.available,
-            pulsed_cpu_seconds=own.user + own.system,
-            pulsed_memory_bytes=psutil.Process().memory_info().rss,
-        )
-        return _HOST.of(usage)
+        return {
+            "cpu_count": psutil.cpu_count(),
+            "cpu_busy_ratio": self._busy,
+            "load_average": psutil.getloadavg()[0],
+            "memory_bytes": memory.total,
+            "memory_used_bytes": memory.total - memory.available,
+            "pulsed_cpu_seconds": own.user + own.system,
+            "pulsed_memory_bytes": psutil.Process().memory_info().rss,
+        }
 
 
 def processes_document(on_gpus: Sequence[GpuProcess] | None) -> Document:
@@ -217,9 +191,9 @@ def processes_document(on_gpus: Sequence[GpuProcess] | None) -> Document:
         uses.setdefault(use.pid, []).append(use)
     known = {process.pid: process for process in listed_processes(uses.keys() if is_visible else ())}
     is_joined = is_visible and on_gpus is not None
-    rows = [_Process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in known.items()]
-    rows += [_Process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in known)]
-    return _PROCESSES.of(_Processes(True, is_visible, rows))
+    rows = [_process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in known.items()]
+    rows += [_process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in known)]
+    return Processes.of({"published": True, "visible": is_visible, "processes": rows})
 
 
 IMMUTABLE = "private, max-age=31536000, immutable"

@@ -6,29 +6,23 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
-from pulsed.present.api.json_response import FAILURE, json_response
+from pulsed.present.api.json_response import Failure, failure_response, json_response
 from pulsed.present.api.kept_events import MAX_CHANGES
-from pulsed.present.api.routing import NODE_ANSWER, REFUSED, NodeAnswer, chosen, chosen_fields, some_of
+from pulsed.present.api.routing import REFUSED, NodeAnswer, chosen, chosen_fields, node_answer, some_of
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.api.schema import Member, Shape, ValueKind
 from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send
 
-RECENT_CHANGES = Shape(
-    "RecentChangesShape",
-    *NODE_ANSWER.members,
-    Member(
-        "changes",
-        ValueKind(lambda: list[dict[str, Any]]),
-        "`id` and `event` as in /events, and its data",
-        "items",
-    ),
-)
-"""The last changes, the newest first."""
+
+class RecentChangesShape(NodeAnswer):
+    """The last changes, the newest first."""
+
+    changes: list[dict[str, Any]] = Field(description="`id` and `event` as in /events, and its data")
 
 
 class EventStreamResponse(Response):
@@ -56,7 +50,7 @@ class EventStreamResponse(Response):
                 await self._events.serve(subscriber, receive, send, self._columns)
         except TooManySubscribers:
             message = "/events: too many subscribers; increase events.max_subscribers"
-            await json_response(FAILURE.of(message), 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
+            await failure_response(message, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
 
 
 def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
@@ -67,7 +61,7 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
         EVENTS,
         status_code=200,
         response_class=EventStreamResponse,
-        responses=REFUSED | {503: {"model": FAILURE.model, "description": "Too many clients"}},
+        responses=REFUSED | {503: {"model": Failure, "description": "Too many clients"}},
         summary="Server-sent events: every sample, and every change of class or health",
     )
     async def stream(
@@ -89,7 +83,7 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
 
     @router.get(
         "/events/recent",
-        response_model=RECENT_CHANGES.model,
+        response_model=RecentChangesShape,
         responses=REFUSED,
         summary="The last changes of class, health, owners and expected GPUs, and XIDs, the newest first",
     )
@@ -104,6 +98,6 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
         )
         found = events.recent.find(wanted, gpu, since, limit)
         documents = [each.document(store.node) for each in found]
-        return json_response(RECENT_CHANGES.of(NodeAnswer(store.node, documents)))
+        return json_response({**node_answer(store.node), "changes": documents})
 
     return router

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -22,10 +22,11 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.errors import did_you_mean
 from pulsed.host.node_checks import NODE_CHECK_IDS
+from pulsed.json_text import rfc3339
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
-from pulsed.present.api.documents import GPU, GPU_HEALTH, GPUS, all_gpus, gpu_document, health_document, sources_of
-from pulsed.present.api.gpu_columns import GPU_COLUMNS, SUMMARY_FIELDS, summary_document
-from pulsed.present.api.gpu_matches import IDENTITY, Match, matches
+from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
+from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
+from pulsed.present.api.gpu_matches import Match, NamedGpu, matches
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import (
     NOT_ONE_GPU,
@@ -39,7 +40,7 @@ from pulsed.present.api.routing import (
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.api.schema import TEXT, TIME, Document, Member, Shape, ValueKind, listed, mapped, shape_of
+from pulsed.present.api.schema import Document, DocumentModel, Text
 from pulsed.present.counters_file import counters_line
 from pulsed.present.health_report import health_line
 from pulsed.translate.fields import sources
@@ -54,9 +55,7 @@ def gpu_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/gpus` and `/gpus/{gpu}`."""
     router, store = APIRouter(), parts.store
 
-    @router.get(
-        "/gpus", response_model=GPUS.model | GPU_COLUMNS.model, responses=REFUSED, summary="Current state of every GPU"
-    )
+    @router.get("/gpus", response_model=GPUS | GpuColumnsShape, responses=REFUSED, summary="Current state of every GPU")
     async def gpus(
         view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
         fields: str = some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
@@ -74,7 +73,7 @@ def gpu_router(parts: ApiParts) -> APIRouter:
 
     @router.get(
         "/gpus/{gpu}",
-        response_model=GPU.model,
+        response_model=GPU,
         responses=NOT_ONE_GPU,
         summary="Current state of one GPU or MIG instance",
     )
@@ -92,7 +91,7 @@ def health_router(parts: ApiParts) -> APIRouter:
 
     @router.get(
         "/health/gpus",
-        response_model=listed(GPU_HEALTH).type(),
+        response_model=list[GpuHealthShape],
         responses=REFUSED | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         summary="Health problems of every GPU, for scripts",
     )
@@ -113,149 +112,132 @@ def _unknown_check(name: str) -> str:
 
 Comparison = Literal["<", ">="]
 
-_RULE = Shape(
-    "ClassRuleShape",
-    Member("class", str, of="rule.name"),
-    Member("bottleneck", str, of="rule.bottleneck"),
-    Member("reason", TEXT, of="rule.reason"),
-    Member("conditions", list[tuple[str, Comparison, float]], "variable, comparison, threshold"),
-)
-"""A row of the class table: the first whose conditions all hold gives the class."""
+
+class ClassRuleShape(DocumentModel):
+    """A row of the class table: the first whose conditions all hold gives the class."""
+
+    name: str = Field(serialization_alias="class")
+    bottleneck: str
+    reason: Text
+    conditions: list[tuple[str, Comparison, float]] = Field(description="variable, comparison, threshold")
 
 
-class _Rule(NamedTuple):
-    rule: ClassRule
-    thresholds: Mapping[str, float]
+class DcgmFieldShape(DocumentModel):
+    """A DCGM field that fills a quantity."""
 
-    @property
-    def conditions(self) -> list[tuple[Variable, Comparison, float]]:
-        """Its conditions with their thresholds."""
-        return [(each.variable, each.comparison, self.thresholds[each.threshold]) for each in self.rule.conditions]
+    id: int
+    name: str
 
 
-_FIELD = Shape(
-    "DcgmFieldShape",
-    Member("id", int),
-    Member("name", str, of=lambda field: field.names[0] if field.names else field.short),
-)
-"""A DCGM field that fills a quantity."""
+class QuantityShape(DocumentModel):
+    """The meaning of a quantity of `metrics`, and how a source provides it."""
 
-_QUANTITY = Shape(
-    "QuantityShape",
-    Member("meaning", str, of=lambda name: QUANTITIES[name].meaning),
-    Member("group", str, of=lambda name: QUANTITIES[name].group),
-    Member("fields", listed(_FIELD), "the preferred one first; empty if it is computed", sources),
-    Member(
-        "counters_line", str | None, "its line in a counters file of dcgm-exporter", lambda name: _counters_line(name)
-    ),
-)
-"""The meaning of a quantity of `metrics`, and how a source provides it; by its name."""
+    meaning: str
+    group: str
+    fields: list[DcgmFieldShape] = Field(description="the preferred one first; empty if it is computed")
+    counters_line: str | None = Field(description="its line in a counters file of dcgm-exporter")
 
 
-def _counters_line(name: str) -> str | None:
-    return next((counters_line(each, each.names[0]) for each in sources(name) if each.names), None)
+def _quantity(name: str) -> Document:
+    quantity, fields = QUANTITIES[name], sources(name)
+    lines = (counters_line(field, field.names[0]) for field in fields if field.names)
+    return {
+        "meaning": quantity.meaning,
+        "group": quantity.group,
+        "fields": [{"id": field.id, "name": field.names[0] if field.names else field.short} for field in fields],
+        "counters_line": next(lines, None),
+    }
 
 
-_CHECK = Shape(
-    "CheckShape",
-    Member("title", str),
-    Member("rule", str),
-    Member("inputs", list[str], of=lambda check: [name for name in check.inputs if name not in FACTS]),
-)
-"""A health check: what is wrong when it is raised, when that is, and its inputs."""
+class CheckShape(DocumentModel):
+    """A health check: what is wrong when it is raised, when that is, and its inputs."""
 
-_CATALOG = Shape(
-    "CatalogShape",
-    Member("classes", list[str], of=lambda settings: list(WORKLOAD_CLASSES)),
-    Member("rules", listed(_RULE), of=lambda settings: _rules(settings)),
-    Member(
-        "variables",
-        dict[str, list[str]],
-        "the quantities that determine each variable of the rules",
-        lambda settings: _inputs(settings),
-    ),
-    Member(
-        "weights",
-        ValueKind(lambda: dict[str, float], asdict),
-        "of real utilization",
-        lambda settings: settings.real_utilization.chosen_weights(),
-    ),
-    Member("quantities", mapped(_QUANTITY), of=lambda settings: {name: name for name in QUANTITIES}),
-    Member("checks", mapped(_CHECK), of=lambda settings: BY_ID),
-)
-"""The tables behind class and health of a GPU, with profile, thresholds and weights of some settings."""
+    title: str
+    rule: str
+    inputs: list[str]
 
 
-def _rules(settings: ComputeSettings) -> list[_Rule]:
-    thresholds = asdict(settings.workload.thresholds)
-    return [_Rule(rule, thresholds) for rule in rules_of(settings.workload.profile)]
+class CatalogShape(DocumentModel):
+    """The tables behind class and health of a GPU, with profile, thresholds and weights of some settings."""
+
+    classes: list[str]
+    rules: list[ClassRuleShape]
+    variables: dict[str, list[str]] = Field(description="the quantities that determine each variable of the rules")
+    weights: dict[str, float] = Field(description="of real utilization")
+    quantities: dict[str, QuantityShape]
+    checks: dict[str, CheckShape]
 
 
-def _inputs(settings: ComputeSettings) -> dict[str, list[str]]:
-    return {variable: list(names) for variable, names in inputs_of_variables(settings.workload.profile).items()}
+def _catalog(settings: ComputeSettings) -> Document:
+    inputs = inputs_of_variables(settings.workload.profile)
+    return {
+        "classes": WORKLOAD_CLASSES,
+        "rules": [_rule(rule, settings) for rule in rules_of(settings.workload.profile)],
+        "variables": {variable: list(names) for variable, names in inputs.items()},
+        "weights": asdict(settings.real_utilization.chosen_weights()),
+        "quantities": {name: _quantity(name) for name in QUANTITIES},
+        "checks": {
+            name: {
+                "title": check.title,
+                "rule": check.rule,
+                "inputs": [each for each in check.inputs if each not in FACTS],
+            }
+            for name, check in BY_ID.items()
+        },
+    }
 
 
-class TriedCondition(NamedTuple):
+def _rule(rule: ClassRule, settings: ComputeSettings) -> Document:
+    thresholds = settings.workload.thresholds
+    return {
+        "class": rule.name,
+        "bottleneck": rule.bottleneck,
+        "reason": rule.reason or None,
+        "conditions": [
+            (each.variable, each.comparison, getattr(thresholds, each.threshold)) for each in rule.conditions
+        ],
+    }
+
+
+class TriedConditionShape(DocumentModel):
     """A condition of a rule, with the bounds of its variable."""
 
     variable: str
-    inputs: Annotated[list[str], Field(description="the quantities that determine it; empty for real utilization")]
+    inputs: list[str] = Field(description="the quantities that determine it; empty for real utilization")
     comparison: Comparison
     threshold: float
     low: float | None
-    high: Annotated[float | None, Field(description="null: unlimited")]
-    holds: Annotated[bool | None, Field(description="null: open, by missing inputs")]
+    high: float | None = Field(description="null: unlimited")
+    holds: bool | None = Field(description="null: open, by missing inputs")
 
 
-class TriedRule(NamedTuple):
+class TriedRuleShape(DocumentModel):
     """A row of the class table for a GPU; it holds, does not, or is open."""
 
-    rule: ClassRule
-    holds: bool | None
-    conditions: Sequence[TriedCondition]
+    name: str = Field(serialization_alias="class")
+    reason: str | None
+    holds: bool | None = Field(description="null: the inputs allow this rule and others")
+    conditions: list[TriedConditionShape]
 
 
-class ClassReason(NamedTuple):
-    """Why a GPU has its class."""
+class ClassReasonShape(NamedGpu):
+    """Why a GPU has the class of its newest sample."""
 
-    gpu: Match
-    rules: Sequence[TriedRule]
-    deciding_inputs: Mapping[str, str]
-
-
-_TRIED_RULE = Shape(
-    "TriedRuleShape",
-    Member("class", str, of="rule.name"),
-    Member("reason", TEXT, of="rule.reason"),
-    Member("holds", bool | None, "null: the inputs allow this rule and others"),
-    Member("conditions", listed(shape_of("TriedConditionShape", TriedCondition))),
-)
-
-CLASS_REASON = Shape(
-    "ClassReasonShape",
-    *IDENTITY.via("gpu"),
-    Member("time", TIME, of="gpu.time"),
-    Member("class", str, of="gpu.result.held.workload_class"),
-    Member("raw_class", str, "the class of the newest sample alone", "gpu.result.workload.raw_class"),
-    Member(
-        "candidates",
-        ValueKind(lambda: list[str], list),
-        "classes that raw_class may be while it is unknown; else empty",
-        "gpu.result.workload.candidates",
-    ),
-    Member("rules", listed(_TRIED_RULE), "up to the last one that the inputs allow"),
-    Member("deciding_inputs", mapped(_QUANTITY), "missing inputs that would decide an unknown class"),
-)
-"""Why a GPU has the class of its newest sample."""
+    time: str
+    workload_class: str = Field(serialization_alias="class")
+    raw_class: str = Field(description="the class of the newest sample alone")
+    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    rules: list[TriedRuleShape] = Field(description="up to the last one that the inputs allow")
+    deciding_inputs: dict[str, QuantityShape] = Field(description="missing inputs that would decide an unknown class")
 
 
 def catalog_router(parts: ApiParts) -> APIRouter:
     """Return the route `/catalog`."""
     router = APIRouter()
 
-    @router.get("/catalog", response_model=_CATALOG.model, summary="Class rules, quantities and health checks")
+    @router.get("/catalog", response_model=CatalogShape, summary="Class rules, quantities and health checks")
     async def catalog() -> Response:
-        return json_response(_CATALOG.of(parts.settings))
+        return json_response(_catalog(parts.settings))
 
     return router
 
@@ -266,7 +248,7 @@ def class_router(parts: ApiParts) -> APIRouter:
 
     @router.get(
         "/gpus/{gpu}/class",
-        response_model=CLASS_REASON.model,
+        response_model=ClassReasonShape,
         responses=NOT_ONE_GPU,
         summary="Why a GPU has its class: the rules that were tried, with bounds of their variables",
     )
@@ -298,17 +280,29 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
         for variable, names in inputs_of_variables(settings.workload.profile).items()
     }
     table = rules_of(settings.workload.profile)
-    rules = [
-        TriedRule(
-            rule,
-            (None if len(allowed) > 1 else True) if rule in allowed else False,
-            [_condition(each, settings, ranges, inputs) for each in rule.conditions],
-        )
+    tried = {
+        rule: [_condition(each, settings, ranges, inputs) for each in rule.conditions]
         for rule in table[: table.index(allowed[-1]) + 1]
+    }
+    rules = [
+        TriedRuleShape(
+            name=rule.name,
+            reason=rule.reason or None,
+            holds=(None if len(allowed) > 1 else True) if rule in allowed else False,
+            conditions=conditions,
+        )
+        for rule, conditions in tried.items()
     ]
-    tried = {each.rule: each.conditions for each in rules}
     deciding = dict.fromkeys(_deciding(match, [tried[rule] for rule in allowed])) if result.workload.candidates else ()
-    return CLASS_REASON.of(ClassReason(match, rules, {name: name for name in deciding}))
+    return {
+        **NamedGpu.of(match),
+        "time": rfc3339(match.time),
+        "class": result.held.workload_class,
+        "raw_class": result.workload.raw_class,
+        "candidates": list(result.workload.candidates),
+        "rules": [rule.model_dump(by_alias=True) for rule in rules],
+        "deciding_inputs": {name: _quantity(name) for name in deciding},
+    }
 
 
 def _condition(
@@ -316,23 +310,23 @@ def _condition(
     settings: ComputeSettings,
     ranges: Mapping[Variable, tuple[float, float]],
     inputs: Mapping[Variable, Sequence[str]],
-) -> TriedCondition:
+) -> TriedConditionShape:
     """Return a condition with the bounds of its variable; it is open if it holds for a part of them."""
     low, high = ranges[condition.variable]
     threshold: float = getattr(settings.workload.thresholds, condition.threshold)
     is_open = low < threshold <= high
-    return TriedCondition(
-        condition.variable,
-        list(inputs[condition.variable]),
-        condition.comparison,
-        threshold,
-        low if isfinite(low) else None,
-        high if isfinite(high) else None,
-        None if is_open else (high < threshold) == (condition.comparison == "<"),
+    return TriedConditionShape(
+        variable=condition.variable,
+        inputs=list(inputs[condition.variable]),
+        comparison=condition.comparison,
+        threshold=threshold,
+        low=low if isfinite(low) else None,
+        high=high if isfinite(high) else None,
+        holds=None if is_open else (high < threshold) == (condition.comparison == "<"),
     )
 
 
-def _deciding(match: Match, rules: Sequence[Sequence[TriedCondition]]) -> Iterator[str]:
+def _deciding(match: Match, rules: Sequence[Sequence[TriedConditionShape]]) -> Iterator[str]:
     """Yield the quantities without a reading that open conditions of some rules are about."""
     for conditions in rules:
         for condition in conditions:

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import floor, inf
-from types import GenericAlias
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
@@ -25,7 +25,7 @@ from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import find_all, matches
-from pulsed.present.api.history import HISTORY, HISTORY_HEAD, History, HistoryWindow, LocatedWindow
+from pulsed.present.api.history import History, HistoryHead, HistoryShape, HistoryWindow, history_head
 from pulsed.present.api.json_response import ApiError
 from pulsed.present.api.routing import (
     NOT_FOUND,
@@ -38,7 +38,7 @@ from pulsed.present.api.routing import (
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS, NO_STATE, WORDS
-from pulsed.present.api.schema import Member, Shape, ValueKind, listed
+from pulsed.present.api.schema import DocumentModel
 
 CHART_FIELDS = (
     "workload_class",
@@ -81,7 +81,7 @@ def history_router(store: TargetStore, history: History) -> APIRouter:
 
     @router.get(
         "/gpus/{gpu}/history",
-        response_model=HISTORY.model,
+        response_model=HistoryShape,
         responses=REFUSED | NOT_ONE_GPU,
         summary="Recent samples of a GPU, also of one that is gone",
     )
@@ -99,12 +99,12 @@ def history_router(store: TargetStore, history: History) -> APIRouter:
         window = history.window(*places[0], seconds)
         if (count := len(window.ticks) * len(wanted)) > MAX_SAMPLE_VALUES:
             raise ApiError(400, f"{count} values are more than {MAX_SAMPLE_VALUES}; choose fewer fields or seconds")
-        head = HISTORY.of(LocatedWindow.of(window, store.node))
+        head = {**history_head(window, store.node), "seconds": window.seconds}
         return Response(await history.write(window, wanted, head), media_type="application/json")
 
     @router.get(
         "/history",
-        response_model=HISTORY_POINTS.model,
+        response_model=HistoryPointsShape,
         responses=REFUSED | NOT_FOUND,
         summary="Recent samples of several GPUs as points of equal length",
     )
@@ -189,34 +189,29 @@ class PointAxis(NamedTuple):
         return floor(time / self.step) - self.first
 
 
-_NUMBER = Shape(
-    "NumberPointsShape",
-    Member("min", list[float | None], of=None),
-    Member("mean", list[float | None], "of the samples", None),
-    Member("max", list[float | None], of=None),
-)
-"""Minimum, mean and maximum of a number per point."""
+class NumberPointsShape(DocumentModel):
+    """Minimum, mean and maximum of a number per point."""
 
-_GPU = Shape(
-    "GpuPointsShape",
-    *HISTORY_HEAD,
-    Member(
-        "fields",
-        ValueKind(lambda: GenericAlias(dict, (str, _NUMBER.model | list[str | None]))),
-        "by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading",
-        None,
-    ),
-)
-"""The points of one GPU."""
+    min: list[float | None]
+    mean: list[float | None] = Field(description="of the samples")
+    max: list[float | None]
 
-HISTORY_POINTS = Shape(
-    "HistoryPointsShape",
-    Member("seconds", float, "length of the window, which ends with the newest sample"),
-    Member("step_seconds", float, "length of a point", "step"),
-    Member("time", list[float], "Unix seconds at which each point begins, oldest first", "times"),
-    Member("gpus", listed(_GPU), of=None),
-)
-"""Recent samples of several GPUs on one axis of time."""
+
+class GpuPointsShape(HistoryHead):
+    """The points of one GPU."""
+
+    fields: dict[str, NumberPointsShape | list[str | None]] = Field(
+        description="by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading"
+    )
+
+
+class HistoryPointsShape(DocumentModel):
+    """Recent samples of several GPUs on one axis of time."""
+
+    seconds: float = Field(description="length of the window, which ends with the newest sample")
+    step_seconds: float = Field(description="length of a point")
+    time: list[float] = Field(description="Unix seconds at which each point begins, oldest first")
+    gpus: list[GpuPointsShape]
 
 
 Points = Mapping[str, Sequence[float | None]] | Sequence[str | None]
@@ -239,8 +234,8 @@ async def write_points(
         for name, values in _fields(history, window, fields, axis):
             points[name] = values
             await asyncio.sleep(0)
-        gpus.append({**_GPU.of(LocatedWindow.of(window, here)), "fields": points})
-    return json_bytes({**HISTORY_POINTS.of(axis), "gpus": gpus})
+        gpus.append({**history_head(window, here), "fields": points})
+    return json_bytes({"seconds": axis.seconds, "step_seconds": axis.step, "time": axis.times, "gpus": gpus})
 
 
 def _fields(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field, create_model
 
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.present.api.account_documents import (
-    ACCOUNT,
     AccountFilter,
     Accounts,
+    AccountShape,
     account_document,
     accounts_named,
     ended_accounts,
@@ -24,8 +25,8 @@ from pulsed.present.api.account_documents import (
 )
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
-from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED
-from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
+from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
+from pulsed.present.api.schema import Document, DocumentModel
 from pulsed.present.owner_totals import (
     FAMILIES,
     GROUPS,
@@ -34,9 +35,7 @@ from pulsed.present.owner_totals import (
     AccountTotals,
     GroupLabels,
     GroupName,
-    GroupSums,
     Owned,
-    OwnerFamily,
     families_of,
     fresh_owners,
     rows_of,
@@ -46,85 +45,37 @@ from pulsed.present.owner_totals import (
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
 
-_ACCOUNTS = Shape(
-    "AccountsShape",
-    *NODE_ANSWER.members,
-    Member("running", int, "owners that match and have a GPU, on all pages"),
-    Member("idle_gpus", int, "GPUs that they hold and do not use"),
-    Member("jobs", ValueKind(listed(ACCOUNT).type)),
-)
-"""Accounts of owners."""
+
+class AccountsShape(NodeAnswer):
+    """Accounts of owners."""
+
+    running: int = Field(description="owners that match and have a GPU, on all pages")
+    idle_gpus: int = Field(description="GPUs that they hold and do not use")
+    jobs: list[AccountShape]
 
 
-class _Accounts(NamedTuple):
-    node: str
-    running: int
-    idle_gpus: int
-    jobs: Sequence[Document]
-
-
-class _OwnerRow(NamedTuple):
-    """What a pod, workload, job or user does with its GPUs on this node."""
-
-    sums: GroupSums
-    scale_target: float
-
-
-def _family_member(family: OwnerFamily) -> Member:
-    default = None if family.groups else REQUIRED
-    return Member(family.key, _NUMBER, family.help, lambda row: family.get(row.sums), default)
-
-
-_NUMBER = ValueKind(lambda: float | None, lambda number: None if number is None else finite(number))
-
-_CLASSES = Member("classes", dict[str, float], "GPUs by workload class, shared ones in part", "sums.classes")
-
-_SCALE_HINT = Member(
-    "scale_hint",
-    int | None,
-    "1: more replicas are needed, -1: fewer, 0: neither",
-    lambda row: row.sums.scale_hint(row.scale_target),
-    None,
-)
-
-_ROWS: Mapping[GroupName, Shape] = {
-    name: Shape(
-        "WorkloadShape",
-        _CLASSES,
-        *map(_family_member, families_of(name)),
-        *([_SCALE_HINT] if group is WORKLOAD else ()),
-    )
-    for name, group in GROUPS.items()
+_FAMILIES: Any = {
+    family.key: (float | None, Field(None if family.groups else ..., description=family.help)) for family in FAMILIES
 }
-"""The values of a row of each group, by the names of their metrics; null where they are unknown."""
 
-_ANY_ROW: Sequence[Member] = (
-    *(Member(label, str | None, of=None, default=None) for group in GROUPS.values() for label in group.labels),
-    _CLASSES,
-    *map(_family_member, FAMILIES),
-    Member("gpus", float, "of workloads and users, shared ones in part"),
-    Member("pods", int, default=0),
-    _SCALE_HINT,
-)
-"""The keys of all groups, for the schema."""
+_ROW_MEMBERS: Any = {
+    **{label: (str | None, None) for group in GROUPS.values() for label in group.labels},
+    "classes": (dict[str, float], Field(description="GPUs by workload class, shared ones in part")),
+    **_FAMILIES,
+    "gpus": (float, Field(description="of workloads and users, shared ones in part")),
+    "pods": (int, 0),
+    "scale_hint": (int | None, Field(None, description="1: more replicas are needed, -1: fewer, 0: neither")),
+}
 
-_WORKLOAD = Shape("WorkloadShape", *{member.name: member for member in _ANY_ROW}.values())
-
-WORKLOADS = Shape(
-    "WorkloadsShape",
-    Member("node", str),
-    Member("time", TIME),
-    Member("by", str),
-    Member("workloads", ValueKind(listed(_WORKLOAD).type)),
-)
-"""What pods, workloads, jobs or users do now; the keys of a row are those of its group only."""
+OWNER_ROW = create_model("OwnerRow", __base__=DocumentModel, **_ROW_MEMBERS)
+"""What a pod, workload, job or user does with its GPUs on this node; a row has the members of its group only."""
 
 
-class _Workloads(NamedTuple):
-    node: str
-    time: float
-    by: GroupName
-    workloads: Sequence[Document]
+class WorkloadsShape(NodeAnswer):
+    """What pods, workloads, jobs or users do now."""
+
+    by: str
+    workloads: list[OWNER_ROW]  # type: ignore[valid-type] # made of a table
 
 
 def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerAccount, frozenset[GpuKey]]:
@@ -148,7 +99,7 @@ def owner_router(
 
     @router.get(
         "/jobs",
-        response_model=_ACCOUNTS.model,
+        response_model=AccountsShape,
         responses=REFUSED,
         summary="Running and ended owners of GPUs with their accounts",
     )
@@ -177,11 +128,12 @@ def owner_router(
             lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
         )
         idle_gpus = len(frozenset().union(*idle.values()))
-        return json_response(_ACCOUNTS.of(_Accounts(store.node, len(running), idle_gpus, shown)))
+        head = {**node_answer(store.node), "running": len(running), "idle_gpus": idle_gpus}
+        return json_response({**head, "jobs": shown})
 
     @router.get(
         "/jobs/{id:path}",
-        response_model=ACCOUNT.model | listed(ACCOUNT).type(),
+        response_model=AccountShape | list[AccountShape],
         responses=REFUSED | NOT_FOUND,
         summary="Account of one owner: the newest with this id",
     )
@@ -196,7 +148,7 @@ def owner_router(
 
     @router.get(
         "/workloads",
-        response_model=WORKLOADS.model,
+        response_model=WorkloadsShape,
         responses=REFUSED,
         summary="Pods, workloads, jobs or users with GPUs on this node: utilization, classes, memory, energy",
     )
@@ -205,7 +157,7 @@ def owner_router(
     ) -> Response:
         owned = fresh_owners(store, accounts.running, time.monotonic())
         rows = list(_workloads(accounts, owned, by, scale_target()))
-        return json_response(WORKLOADS.of(_Workloads(store.node, time.time(), by, rows)))
+        return json_response({**node_answer(store.node), "by": by, "workloads": rows})
 
     return router
 
@@ -223,4 +175,6 @@ def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: fl
         totals = accounts.workloads.sums
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))
-        yield {**dict(labels), **_ROWS[by].of(_OwnerRow(sums, scale_target))}
+        values = {family.key: finite(family.get(sums)) for family in families_of(by)}
+        hint = {"scale_hint": sums.scale_hint(scale_target)} if group is WORKLOAD else {}
+        yield {**dict(labels), "classes": sums.classes, **values, **hint}
