@@ -14,7 +14,7 @@ from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.findings.findings import FindingChange
 from pulsed.present.api.account_documents import OwnerShape
-from pulsed.present.api.gpu_matches import Identity, NamedGpu
+from pulsed.present.api.gpu_matches import identity_of
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.api.schema import Document
 
@@ -139,12 +139,12 @@ KINDS: tuple[str, ...] = (TICK, *CHANGE_KINDS)
 
 def change_document(change: Change, here: str) -> Document:
     """Return the document of a change; `here` is this process's node, for GPUs whose source does not name one."""
-    return {"time": rfc3339(change.time), **NamedGpu.of(Identity.of(change.device, here)), **change.document}
+    return {"time": rfc3339(change.time), **identity_of(change.device, here), **change.document}
 
 
 def tick_row(device: Device, reading: Reading, result: Result, here: str) -> Document:
     """Return the part of a tick event about one GPU; `here` is this process's node."""
-    row = NamedGpu.of(Identity.of(device, here))
+    row = identity_of(device, here)
     for name, get in _GETTERS:
         row[name] = finite(get(reading, result))
     return row

@@ -39,18 +39,15 @@ class RosterShape(DocumentModel):
     model: list[str | None]
 
 
-class _GpuColumns(SourcesShape):
+class GpuColumnsShape(SourcesShape):
+    """The state of all GPUs as columns, in the order of the roster."""
+
     roster: str = Field(description="identifies the list of GPUs; another one if GPUs come or go")
     gpus: RosterShape
     owners: list[list[str] | None] = Field(description="`kind:id` of each owner; null if they are not known")
     class_since: list[float | None] = Field(description="Unix seconds of the first sample of the class")
     candidates: list[list[str]] = Field(description="classes that raw_class may be while it is unknown; else empty")
     problem: list[str | None] = Field(description="message of the worst raised health check, or why there is no sample")
-
-
-class GpuColumnsShape(_GpuColumns):
-    """The state of all GPUs as columns, in the order of the roster. The members of this class change with samples."""
-
     sample_time: list[float] = Field(description="Unix seconds of each GPU's sample")
     stale: list[bool]
     fields: dict[str, list[float | str | None]] = Field(description="one list per field; ratios have four decimals")

@@ -21,28 +21,27 @@ from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull, at
+from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull
 
 
 class NamedGpu(DocumentModel):
-    """What identifies a GPU or MIG instance, of a source with `device` and `node`."""
+    """What identifies a GPU or MIG instance."""
 
-    gpu: str = at("device.entity.gpu")
-    uuid: Text = at("device.entity.uuid")
-    mig_id: Text = at("device.entity.mig_id")
+    gpu: str
+    uuid: Text
+    mig_id: Text
     node: str
 
 
-class Identity(NamedTuple):
-    """A GPU or MIG instance, and its node."""
-
-    device: Device
-    node: str
-
-    @classmethod
-    def of(cls, device: Device, here: str) -> Identity:
-        """Return the identity of a device; `here` is this process's node."""
-        return cls(device, node_of(device, here))
+def identity_of(device: Device, here: str) -> Document:
+    """Return the members of `NamedGpu`; `here` is this process's node."""
+    entity = device.entity
+    return {
+        "gpu": entity.gpu,
+        "uuid": entity.uuid or None,
+        "mig_id": entity.mig_id or None,
+        "node": node_of(device, here),
+    }
 
 
 class Match(NamedTuple):

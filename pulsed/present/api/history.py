@@ -25,7 +25,7 @@ from pydantic import Field
 from pulsed.json_text import json_bytes
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
-from pulsed.present.api.gpu_matches import Identity, NamedGpu
+from pulsed.present.api.gpu_matches import NamedGpu, identity_of
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields
 from pulsed.present.api.schema import Document
 
@@ -129,7 +129,7 @@ class HistoryShape(HistoryHead):
 
 def history_head(window: HistoryWindow, here: str) -> Document:
     """Return the members of `HistoryHead`; `here` is this process's node."""
-    return {**NamedGpu.of(Identity.of(window.device, here)), "interval_seconds": window.interval}
+    return {**identity_of(window.device, here), "interval_seconds": window.interval}
 
 
 class History:

@@ -26,7 +26,7 @@ from pulsed.json_text import rfc3339
 from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
-from pulsed.present.api.gpu_matches import Match, NamedGpu, matches
+from pulsed.present.api.gpu_matches import Match, NamedGpu, identity_of, matches
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import (
     NOT_ONE_GPU,
@@ -295,7 +295,7 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     ]
     deciding = dict.fromkeys(_deciding(match, [tried[rule] for rule in allowed])) if result.workload.candidates else ()
     return {
-        **NamedGpu.of(match),
+        **identity_of(device, match.node),
         "time": rfc3339(match.time),
         "class": result.held.workload_class,
         "raw_class": result.workload.raw_class,
