@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -143,6 +145,47 @@ def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
         assert daemon.get(asked).status == 200, path
     assert daemon.get("/-/reload", method="POST").status == 403
     assert daemon.get("/events", method="HEAD").status == 200
+
+
+OPENAPI = ROOT / "tests/golden/expected/openapi.txt"
+
+
+def test_openapi_describes_what_it_did_before(daemon: Daemon) -> None:
+    """After a wanted change: UPDATE_GOLDEN=1, and review the difference."""
+    text = "".join(f"{line}\n" for line in described(daemon.get("/openapi.json").json()))
+    if os.environ.get("UPDATE_GOLDEN"):
+        OPENAPI.write_text(text, encoding="utf-8")
+    assert text == OPENAPI.read_text(encoding="utf-8")
+
+
+def described(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each operation, parameter, response and property of an OpenAPI schema, whatever their order."""
+    for path, methods in sorted(schema["paths"].items()):
+        for method, operation in sorted(methods.items()):
+            yield f"{method} {path}"
+            for each in sorted(operation.get("parameters", ()), key=lambda each: str(each["name"])):
+                optional = "" if each["required"] else ", optional"
+                yield f"  {each['in']} {each['name']}: {meaning(each['schema'])}{optional}"
+            for status, response in sorted(operation["responses"].items()):
+                for kind, content in sorted(response.get("content", {}).items()):
+                    yield f"  {status} {kind}: {meaning(content.get('schema', {}))}"
+    for name, model in sorted(schema["components"]["schemas"].items()):
+        yield name
+        for key, value in sorted(model.get("properties", {}).items()):
+            yield f"  {key}: {meaning(value)}{'' if key in model.get('required', ()) else ', optional'}"
+
+
+def meaning(schema: dict[str, Any]) -> str:
+    """Return the type of a schema."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(sorted(meaning(each) for each in schema["anyOf"]))
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        return f"[{meaning(schema.get('items', {}))}]"
+    inner = schema.get("additionalProperties")
+    return f"{{{meaning(inner)}}}" if kind == "object" and isinstance(inner, dict) else kind
 
 
 def test_metrics_md_has_the_families_of_every_page_and_no_others(daemon: Daemon) -> None:
