@@ -91,7 +91,8 @@ pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter
 OWNERS_HEAD = """
 ## Owners
 
-`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`), all labels below,
+`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `container`,
+`process`), all labels below,
 and `attribution.workloads.pod_labels` as `label_NAME`. Join it:
 `pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio`.
 

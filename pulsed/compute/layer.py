@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.bounds import media_of
+from pulsed.compute.dead_counters import without_unmeasured
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
@@ -133,6 +134,7 @@ class ComputeLayer:
             standby=duplicates,
             anomalies=anomalies,
             passing=tick.passing,
+            uses=tick.uses,
             changes=tuple(changes),
             lost=lost,
             health_changes=health.changes,
@@ -143,6 +145,7 @@ class ComputeLayer:
 
     def _filter(self, state: GpuState, reading: Reading, *, is_counted: bool) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading of a sample without its implausible inputs, and the reasons."""
+        reading = without_unmeasured(reading, state.device.model)
         if not is_counted:  # what takes time to prove is proven by the samples of the other target
             return PlausibilityFilter(self.table.settings.plausibility).apply(reading, 0.0, "present")
         seconds = state.decision.continued(self.table.settings.workload.hold)  # a short gap clears no proven reason

@@ -63,8 +63,10 @@ class Partitioning(NamedTuple):
 
 
 # NVIDIA MIG user guide, and `nvidia-smi mig -lgip`. A100: 14 of 108 SMs a slice, and DCGM's own value of a board is
-# that of sevenths. H100: 16 of 132 SMs, but 1g.20gb has 26 and 3g.40gb has 60.
+# that of sevenths. H100: 16 of 132 SMs, but 1g.20gb has 26 and 3g.40gb has 60. RTX PRO 5000 and 4500: two instances at
+# most (MIG user guide for r610).
 PARTITIONINGS = (
+    Partitioning(r"RTX PRO (4500|5000)|\bThor\b", 2, 2, 2.0, False),
     Partitioning(r"\bA30X?\b|RTX PRO", 4, 4, 4.0, False),
     Partitioning(r"\bA[18]00", 7, 8, 8.0, False),
     Partitioning("", 7, 8, 8.5, True),
@@ -77,6 +79,20 @@ less: counters of a tick are not read at the same instant."""
 _ROUNDING = 1e-9
 _PROFILE = re.compile(r"([1-7])g\.([0-9]{1,4})gb")
 _BOARD_MEMORY = re.compile(r"\b([1-9][0-9]{0,5})GB\b")
+_BOARD_MEMORIES = (
+    (r"\bGB300\b", 278),
+    (r"\bB300\b", 269),
+    (r"\bGB200\b", 186),
+    (r"\bB200\b", 180),
+    (r"\bH200\b", 141),
+    (r"\bH100 NVL", 94),
+)
+"""GB by product whose name does not have it, as in the profile of the whole board (`7g.186gb`)."""
+
+_FEWEST_SMS = 0.75
+"""An instance with one compute slice has at least this share of the SMs that its memory slices stand for, where SMs
+follow memory: 1g.20gb of H100 has 26 of 33."""
+
 _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 """By compute slices, the fewest and the most memory slices of a board that has eight."""
 
@@ -103,6 +119,8 @@ def shares_of(profile: str, model: str) -> InstanceShares:
     if row.by_memory:
         high = max(high, memory.high)
     low = high if slices == row.compute_slices else slices / row.most_slices
+    if row.by_memory and slices == 1:
+        low = max(low, _FEWEST_SMS * memory.low)
     return InstanceShares(Share(low, high), memory, slices)
 
 
@@ -110,14 +128,20 @@ def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) ->
     if row.memory_slices == row.compute_slices:
         return Share(slices / row.memory_slices, slices / row.memory_slices)
     fewest, most = _MEMORY_SLICES.get(slices, (slices, row.memory_slices))
-    board = _BOARD_MEMORY.search(model)
+    board = _board_gigabytes(model)
     if board is not None and fewest < most:
         # The name of a superchip has the memory of its processor: then no number of slices fits.
-        by_size = gigabytes / int(board[1]) * row.memory_slices
+        by_size = gigabytes / board * row.memory_slices
         fitting = [number for number in range(fewest, most + 1) if abs(by_size - number) < 0.25]
         if fitting:
             fewest = most = fitting[0]
     return Share(fewest / row.memory_slices, most / row.memory_slices)
+
+
+def _board_gigabytes(model: str) -> int | None:
+    if (named := _BOARD_MEMORY.search(model)) is not None:
+        return int(named[1])
+    return next((size for pattern, size in _BOARD_MEMORIES if re.search(pattern, model)), None)
 
 
 class MigRollup:
@@ -127,7 +151,8 @@ class MigRollup:
         instances: all of them, in their order; at least one.
 
     Attributes:
-        unpartitioned: share of the compute slices that no instance has, 0..1; None if a profile is unknown.
+        unpartitioned: share of the compute slices that no instance has, 0..1; None if a profile is unknown. 0 where SMs
+            follow memory and the instances have all of it.
     """
 
     __slots__ = ("_sums", "unpartitioned")
@@ -138,8 +163,11 @@ class MigRollup:
         memory = _WeightedSum(_fitted([share.memory for share in shares]))
         self._sums = tuple(memory if name == "dram" else compute for name in Inputs._fields)
         slices = [share.slices for share in shares if share.slices is not None]
-        total = partitioning_of(instances[0].model).compute_slices
-        self.unpartitioned = max(total - sum(slices), 0) / total if len(slices) == len(shares) else None
+        row = partitioning_of(instances[0].model)
+        left = max(row.compute_slices - sum(slices), 0) / row.compute_slices
+        if row.by_memory and sum(share.memory.low for share in shares) >= 1.0:
+            left = 0.0
+        self.unpartitioned = left if len(slices) == len(shares) else None
 
     def bounds(self, instances: Sequence[Bounds]) -> Bounds:
         """Return the bounds of the board's inputs, given those of its instances in their order."""

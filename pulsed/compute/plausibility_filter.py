@@ -10,6 +10,7 @@ from dataclasses import fields
 from functools import lru_cache
 from operator import itemgetter
 
+from pulsed.compute.dead_counters import DeadCounters
 from pulsed.compute.plausibility_rules import (
     ACTIVITY,
     ENGINE_STUCK,
@@ -47,12 +48,13 @@ _Profile = tuple[Value, ...]
 class PlausibilityFilter:
     """Removes implausible inputs from the readings of one GPU."""
 
-    __slots__ = ("_constant", "_engine", "_highs", "_lows", "_profiler", "_settings")
+    __slots__ = ("_constant", "_dead", "_engine", "_highs", "_lows", "_profiler", "_settings")
 
     def __init__(self, settings: PlausibilitySettings) -> None:
         self._profiler: _Contradiction | None = None
         self._engine: _Contradiction | None = None
         self._constant = _ConstantProfile()
+        self._dead = DeadCounters()
         self.reconfigure(settings)
 
     def reconfigure(self, settings: PlausibilitySettings) -> None:
@@ -85,11 +87,11 @@ class PlausibilityFilter:
             reading = _without(reading, MEMORY.missing)
             reasons.append(MEMORY.reason)
         profile = _profile(reading)
-        broken: list[PlausibilityRule] = []
+        broken: list[PlausibilityRule] = self._dead.find(reading, seconds, settings)
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
         engine = profile[_ENGINE]
         if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
-            broken = self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
+            broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
         if state == "stale":
             broken.append(VALUES_FROZEN)
         if profile != constant.profile:

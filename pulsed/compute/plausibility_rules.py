@@ -176,6 +176,21 @@ VALUES_FROZEN = PlausibilityRule(
     MEASURED,  # gpu-monitoring-tools#188, DCGM#209
     (ACTIVITY, ("energy_joules_total", *POWERS)),
 )
+UTILIZATION_DEAD = PlausibilityRule(
+    "utilization_dead",
+    "gpu_utilization_ratio has never been other than 0, though power rises by half and more at the same SM clock",
+    ("gpu_utilization_ratio",),  # GB10 with early drivers
+    ("gpu_utilization_ratio", "power_watts", "sm_clock_hertz"),
+)
+PCIE_DEAD = PlausibilityRule(
+    "pcie_dead",
+    "Traffic over PCIe has never been other than 0 in both directions, though the GPU works",
+    ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),  # dcgm-exporter#721
+    (
+        *("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),
+        ("graphics_engine_active_ratio", "gpu_utilization_ratio"),
+    ),
+)
 POWER = _absurd("power", "A power that no GPU draws", *POWERS)
 TEMPERATURE = _absurd(
     "temperature", "A temperature that no GPU has", "temperature_celsius", "memory_temperature_celsius"
@@ -191,7 +206,10 @@ MEMORY = PlausibilityRule(
     ("memory_used_bytes", "memory_bytes"),
 )
 
-RULES = (STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY)
+RULES = (
+    *(STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, UTILIZATION_DEAD, PCIE_DEAD),
+    *(POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY),
+)
 """The table; reasons are reported in this order."""
 
 REASONS = tuple(rule.reason for rule in RULES)

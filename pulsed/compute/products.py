@@ -256,10 +256,14 @@ _BY_ARCHITECTURE = {
 _BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
 _P100 = re.compile(r"\bP100\b")
 _CONSUMER = re.compile(r"GeForce|TITAN RTX")
+_UNIFIED = re.compile(r"\bGB10\b|\bThor\b")
+"""Products without device memory of their own: they use that of the processor. NVML has no memory numbers of them, and
+DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
 _BY_PATTERN = (
     (re.compile(r"\b(PCIe|PCIE|NVL)\b"), _FABRIC),  # cards
     (re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0"), _MEMORY_SENSOR),  # GDDR
     (_CONSUMER, (*_ECC, *_REMAPPING, *_RETIREMENT)),
+    (_UNIFIED, ("memory_", "bar1_memory_", *_ECC, *_REMAPPING, *_RETIREMENT, *_NVLINK, *_FABRIC)),
 )
 
 
@@ -284,6 +288,12 @@ def missing_from_model(model: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(absent))
 
 
+@lru_cache(maxsize=256)
+def has_unified_memory(model: str) -> bool:
+    """Return whether a product uses the memory of the processor; its counters of device memory are then 0 or absent."""
+    return _UNIFIED.search(model) is not None
+
+
 def has_quantity(device: Device, quantity: str) -> bool:
     """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
     if not device.whole and is_of_boards(quantity):
@@ -299,9 +309,9 @@ def is_of_boards(quantity: str) -> bool:
 
 
 def has_profiling(device: Device) -> bool:
-    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, of a consumer board, nor of a
-    board before Volta."""
-    return not (device.guest or _CONSUMER.search(device.model) or _BEFORE_VOLTA.search(device.model))
+    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, of a consumer board, of a board
+    before Volta, nor of one with unified memory."""
+    return not any((device.guest, *[each.search(device.model) for each in (_CONSUMER, _BEFORE_VOLTA, _UNIFIED)]))
 
 
 class TemperatureLimits(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device
-from pulsed.model.owner import Owners
+from pulsed.model.owner import Owners, OwnerUses
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import Reading
 
@@ -84,6 +84,7 @@ class CanonicalTick(Tick):
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
+        uses: by position in `devices`, what each of its owners uses of it, where the source measures that.
         epoch: of the source, and of the node where all GPUs are in this one.
     """
 
@@ -93,4 +94,5 @@ class CanonicalTick(Tick):
     extras: Mapping[int, Extras] = field(default_factory=dict)
     kernel_events: tuple[KernelEvent, ...] | None = None
     passing: Mapping[int, Owners] = field(default_factory=dict)
+    uses: Mapping[int, OwnerUses] = field(default_factory=dict)
     epoch: Epoch = UNKNOWN_EPOCH

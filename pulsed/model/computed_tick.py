@@ -10,7 +10,7 @@ from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device, key_of, repeated
 from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, XidEvent
-from pulsed.model.owner import Owners
+from pulsed.model.owner import Owners, OwnerUses
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
 
 
@@ -238,6 +238,7 @@ class ComputedTick(Tick):
         results: one per device.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
+        uses: by position in `devices`, what each of its owners uses of it, where the source measures that.
         changes: of held classes that this sample brought.
         lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
@@ -253,6 +254,7 @@ class ComputedTick(Tick):
     results: tuple[Result, ...]
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     passing: Mapping[int, Owners] = field(default_factory=dict)
+    uses: Mapping[int, OwnerUses] = field(default_factory=dict)
     changes: tuple[ClassChange, ...] = ()
     lost: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()

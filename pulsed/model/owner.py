@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
 MAX_TEXT = 512
 """Longer texts of owners are cut: users choose them. The id of a pod has up to 381 characters."""
@@ -11,7 +12,7 @@ MAX_TEXT = 512
 MAX_SHARERS = 256
 """Owners of one device beyond this are left out."""
 
-OwnerKind = Literal["slurm_job", "pod", "process", "nobody"]
+OwnerKind = Literal["slurm_job", "pod", "container", "process", "nobody"]
 
 
 BEGIN_TOLERANCE = 5.0
@@ -20,20 +21,22 @@ BEGIN_TOLERANCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A job, a pod's container or a process that has a GPU, or a share of one.
+    """A job, a container or a process that has a GPU, or a share of one.
 
     Unknown texts are empty, long ones are cut.
 
     Attributes:
-        kind: `nobody` stands for the time in which a GPU has no known owner.
+        kind: `container` is one of Docker or Podman, without a pod; `nobody` stands for the time in which a GPU has no
+            known owner.
         id: unique among the owners of its kind at a time: the job id (`4711`, `4711_7`), `namespace/name/container`
-            of a pod, the process id. Ids are used again: see `continues`.
+            of a pod, name or short id of a container, the process id. Ids are used again: see `continues`.
         begin: when it got its first GPU, in Unix seconds; None if the source does not date it.
         uid: of a pod.
         user: login name; `user_id` is the number.
         account: of a Slurm job, as are `partition` and `cluster`.
-        name: of the pod or job, or the program of a process.
-        namespace: of a pod, as is `container`.
+        name: of the pod or job, or the program of a process or container. A Slurm job of a worker that is a pod has
+            the pod's.
+        namespace: of a pod, as is `container`; empty without one.
         workload: what controls the pod, such as a Deployment's name; `workload_kind` is its kind.
         labels: of the pod, or other properties, as pairs.
     """
@@ -61,8 +64,13 @@ class Owner:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a job, pod or process, and does not stand for missing owners."""
+        """Whether it is a job, pod, container or process, and does not stand for missing owners."""
         return self.kind != "nobody"
+
+    @property
+    def has_pod(self) -> bool:
+        """Whether it is a container of a pod, or a Slurm job that runs in one."""
+        return self.kind == "pod" or (self.kind == "slurm_job" and bool(self.namespace))
 
     @property
     def key(self) -> tuple[OwnerKind, str]:
@@ -77,6 +85,8 @@ class Owner:
             return f"{self.workload_kind or 'pod'} {self.namespace}/{name}"
         if self.kind == "slurm_job":
             return f"job {self.id.partition('_')[0]}"
+        if self.kind == "container":
+            return f"container {self.id}"
         user = self.user or self.user_id
         return f"{self.name or f'process {self.id}'}{f' of user {user}' if user else ''}"
 
@@ -88,6 +98,21 @@ class Owner:
             and (self.uid == before.uid or not self.uid or not before.uid)
         )
 
+
+class OwnerUse(NamedTuple):
+    """What one of the owners of a device uses of it.
+
+    Attributes:
+        memory_bytes: device memory; None if unknown.
+        activity_share: of the activity of all of its owners, 0..1: these add up to 1. None if unknown.
+    """
+
+    memory_bytes: float | None = None
+    activity_share: float | None = None
+
+
+OwnerUses = Mapping[tuple[OwnerKind, str], OwnerUse]
+"""By key of the owner."""
 
 _TEXTS = [field.name for field in fields(Owner) if field.type == "str"]
 

@@ -57,11 +57,21 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         accounts: of some nodes, at least one. A GPU that several of them have counts once.
         missing: `node` and `reason` of nodes without an account.
     """
-    gpus = list(
-        {
-            (gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"]): gpu for each in accounts for gpu in each["gpus"]
-        }.values()
-    )
+    gpus = {(gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"]): gpu for each in accounts for gpu in each["gpus"]}
+    account = _joined(accounts, list(gpus.values()))
+    return account | {"answered_nodes": len(accounts), "missing_nodes": [dict(each) for each in missing]}
+
+
+def pod_account(containers: Sequence[Account]) -> dict[str, Any]:
+    """Return one account with the GPUs of several containers of a pod, which have `container` names in its owner."""
+    owner = containers[0]["owner"]
+    names = ", ".join(sorted(each["owner"]["container"] or "?" for each in containers))
+    account = _joined(containers, [gpu for each in containers for gpu in each["gpus"]])
+    return account | {"owner": {**owner, "id": f"{owner['namespace']}/{owner['name']}", "container": names}}
+
+
+def _joined(accounts: Sequence[Account], gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the account of all; the first has what they have in common."""
     ends = [each["end"] for each in accounts]
     prices = {prices_of(each) for each in accounts}
     account: dict[str, Any] = {
@@ -73,8 +83,6 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         "elapsed_seconds": max(each["elapsed_seconds"] for each in accounts),
         "timeline": _merged_timeline(accounts),
         "hosts": list({host["node"]: host for each in accounts for host in each.get("hosts", ())}.values()),
-        "answered_nodes": len(accounts),
-        "missing_nodes": [dict(each) for each in missing],
     }
     return with_totals(account, gpus, prices.pop() if len(prices) == 1 else None)
 

@@ -66,7 +66,9 @@ def job_report(account: Account) -> str:
 def job_head(account: Account) -> str:
     """Return the line that names a job."""
     owner, gpus = account["owner"], account["gpus"]
-    who = ", ".join(filter(None, (owner["user"], owner["account"])))
+    container = owner["container"] or ""
+    containers = container if owner["kind"] == "pod" and container not in owner["id"] else ""
+    who = ", ".join(filter(None, (owner["user"], owner["account"], containers)))
     kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
     name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
     models = Counter(_model(gpu) for gpu in gpus)
@@ -218,7 +220,7 @@ def _gpu_seconds(part: Account) -> float:
 
 def _shared(group: Sequence[Account]) -> str:
     most = max(gpu["shared_by"] for gpu in group)
-    return f"an equal share of a GPU with {most} owners" if most > 1 else ""
+    return f"a share of a GPU with {most} owners" if most > 1 else ""
 
 
 def _no_advice(account: Account) -> str:

@@ -1,7 +1,7 @@
 """Groups of owners (pods, workloads, jobs and users) and their values: sums over the GPUs that they have now, and over
 their accounts.
 
-Of a GPU that several owners share, each has an equal share. Counters of workloads go on while pods come and go, also
+Of a GPU that several owners share, each has a share. Counters of workloads go on while pods come and go, also
 between two scrapes. They begin with 0 when pulsed starts, as counters of a process do; the accounts may be older.
 """
 
@@ -47,7 +47,7 @@ class OwnerGroup(NamedTuple):
 
 
 POD = OwnerGroup(
-    "pod", lambda owner: owner.kind == "pod", {"namespace": "namespace", "pod": "name", "container": "container"}
+    "pod", lambda owner: owner.has_pod, {"namespace": "namespace", "pod": "name", "container": "container"}
 )
 WORKLOAD = OwnerGroup(
     "workload",
@@ -97,7 +97,7 @@ class AccountTotals(NamedTuple):
     """Counters of accounts.
 
     Attributes:
-        counters: of a shared GPU an equal share.
+        counters: of a shared GPU a share.
         observed: seconds, also of shared GPUs in full.
         joules: energy, also of the time in which pulsed did not run; None if never known.
     """
@@ -134,7 +134,7 @@ def totals_of(account: OwnerAccount) -> AccountTotals:
 
 @dataclass(slots=True)
 class GroupSums:
-    """Sums over the GPUs of an owner, or of several with equal labels; of a shared GPU an equal share.
+    """Sums over the GPUs of an owner, or of several with equal labels; of a shared GPU a share.
 
     Attributes:
         gpus: all GPUs, shared ones in full.
@@ -160,17 +160,17 @@ class GroupSums:
         share = 1.0 / gpu.sharers
         self.gpus.add(gpu.device.entity.key)
         self.shares += share
-        if gpu.account.owner.kind == "pod":
+        if gpu.account.owner.has_pod:
             self.pods.add(gpu.account.owner.name)
         name = gpu.result.held.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
         if (ratio := gpu.result.real_utilization.ratio) is not None:
             self.known += share
             self.real_utilization += share * ratio
-        if (used := gpu.reading.memory_used_bytes) is not None:
-            self.memory_used_bytes = (self.memory_used_bytes or 0.0) + share * used
+        if (used := gpu.memory_used_bytes) is not None:
+            self.memory_used_bytes = (self.memory_used_bytes or 0.0) + used
         if (watts := gpu.reading.power_watts) is not None:
-            self.power_watts = (self.power_watts or 0.0) + share * watts
+            self.power_watts = (self.power_watts or 0.0) + gpu.share * watts
 
     @property
     def mean_real_utilization(self) -> Value:

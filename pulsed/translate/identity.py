@@ -96,7 +96,7 @@ def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
     """
     entities: dict[GpuKey, SeriesEntity] = {}
     for labels, positions in blocks.items():
-        if place := _place(_clean(labels), node, entities):
+        if place := _place(clean_labels(labels), node, entities):
             subject, rank = place
             subject.series += [(position, rank) for position in positions]
     return sorted(entities.values(), key=_order)
@@ -277,7 +277,8 @@ def _pci_bus_id(text: str) -> str:
     return f"{domain.zfill(8)}:{bus}:{slot}.{function}".upper()
 
 
-def _clean(labels: Labels) -> Mapping[str, str]:
+def clean_labels(labels: Labels) -> Mapping[str, str]:
+    """Return the labels of a row without blank ones."""
     return {name: value for name, value in labels if value not in BLANK_TEXTS}
 
 

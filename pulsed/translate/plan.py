@@ -108,7 +108,7 @@ class Plan:
             return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
         for quantity, groups in self.contested:
             for group in groups:
-                found = [number for slot in group if (number := _read(slot, values, first, anomalies)) is not None]
+                found = [number for slot in group if (number := read_slot(slot, values, first, anomalies)) is not None]
                 if found:
                     numbers[quantity] = max(found)
                     break
@@ -132,7 +132,8 @@ class Plan:
                 numbers[_CRC] = flit + data
 
 
-def _read(slot: Slot, values: Sequence[RawValue], first: int, anomalies: list[str]) -> float | None:
+def read_slot(slot: Slot, values: Sequence[RawValue], first: int, anomalies: list[str]) -> float | None:
+    """Return the value of one series in base units; None if it has none."""
     series, (_, multiply, divide, low, certain, rule) = slot
     value = values[first + series]
     if value is None or isinstance(value, str):
@@ -157,7 +158,7 @@ def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
                 unit = ambiguous if name == AMBIGUOUS_NAME else field.unit
                 preference = (_PREFERENCE[field.id, field.quantity], rank)
                 of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
-                slot = _slot(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")
+                slot = slot_of(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")
                 of_quantity.setdefault(preference, []).append(slot)
     reserved_known = any(_RESERVED in quantities for quantities in sources.values())
     return tuple(_shared(_plan(sources[id(subject)], reserved_known, _texts(layout, subject))) for subject in entities)
@@ -208,7 +209,8 @@ def first_series(subject: SeriesEntity) -> int:
     return subject.series[0][0] if subject.series else 0
 
 
-def _slot(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:
+def slot_of(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:
+    """Return how to read a series of a field, by its position."""
     position = POSITION[field.quantity]
     return series, (position, unit.multiply, unit.divide, unit.low, unit.certain, out_of_range_rule(unit, whole))
 

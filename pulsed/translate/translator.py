@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pulsed.errors import TooManyGpus
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
+from pulsed.model.owner import OwnerUses
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.extras import ExtrasReader, extras_plans
@@ -23,6 +24,7 @@ from pulsed.translate.identity import (
     exporter_entities,
     pulsed_entities,
 )
+from pulsed.translate.owner_uses import UsePlan, use_plans
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
 
 
@@ -43,6 +45,7 @@ class _Compiled:
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics.
+        uses: by position in `parts`, what its owners use.
     """
 
     layout: Layout
@@ -54,6 +57,7 @@ class _Compiled:
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
     extras: ExtrasReader
+    uses: Mapping[int, UsePlan]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -106,13 +110,16 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        for device, plan, first, has_row in compiled.parts:
+        uses: dict[int, OwnerUses] = {}
+        for part, (device, plan, first, has_row) in enumerate(compiled.parts):
             reading = plan.read(values, first, notes)
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
             elif reading == NOTHING and not has_row:
                 continue
+            if part in compiled.uses and (use := compiled.uses[part].read(reading, values)) is not None:
+                uses[len(present)] = use
             present.append(device)
             readings.append(reading)
         return CanonicalTick(
@@ -122,6 +129,7 @@ class Translator:
             anomalies=anomalies,
             extras=compiled.extras.read(present, values),
             kernel_events=kernel_events,
+            uses=uses,
             epoch=raw.epoch,
         )
 
@@ -170,6 +178,7 @@ class Translator:
             texts=texts,
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(extras_plans(layout, entities)),
+            uses=use_plans(layout, entities),
         )
         return self._compiled
 

@@ -47,6 +47,15 @@ def instance(number: int, profile: str, model: str) -> Device:
         ("2g.20gb", A100, (2 / 8, 2 / 7), (2 / 8, 2 / 8)),
         ("4g.40gb", A100, (4 / 8, 4 / 7), (4 / 8, 4 / 8)),
         ("4g.24gb", A30, (1.0, 1.0), (1.0, 1.0)),
+        ("1g.24gb", "NVIDIA RTX PRO 5000 Blackwell", (1 / 2, 1 / 2), (1 / 2, 1 / 2)),
+        ("2g.32gb", "NVIDIA RTX PRO 4500 Blackwell Server Edition", (1.0, 1.0), (1.0, 1.0)),
+        ("1g.24gb", "NVIDIA RTX PRO 6000 Blackwell Server Edition", (1 / 4, 1 / 4), (1 / 4, 1 / 4)),
+        ("1g.60gb", "NVIDIA Thor", (1 / 2, 1 / 2), (1 / 2, 1 / 2)),
+        ("1g.47gb", "NVIDIA GB200", (0.75 / 4, 1 / 4), (1 / 4, 1 / 4)),
+        ("1g.24gb", "NVIDIA GB200", (1 / 8.5, 1 / 7), (1 / 8, 1 / 8)),
+        ("1g.67gb", "NVIDIA B300 SXM6 AC", (0.75 / 4, 1 / 4), (1 / 4, 1 / 4)),
+        ("1g.35gb", "NVIDIA H200", (0.75 / 4, 1 / 4), (1 / 4, 1 / 4)),
+        ("1g.20gb", H100, (0.75 / 4, 1 / 4), (1 / 4, 1 / 4)),
     ],
 )
 def test_shares(profile: str, model: str, compute: tuple[float, float], memory: tuple[float, float]) -> None:
@@ -245,3 +254,22 @@ def test_dcgm_rolls_up_the_same() -> None:
         bounds = rollup.bounds([Bounds(value, value) for value in values])
         assert bounds.low.graphics_engine - 1e-3 <= float(whole[2]) <= bounds.high.graphics_engine + 1e-3
         assert bounds.low.tensor - 1e-3 <= float(whole[3]) <= bounds.high.tensor + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "count", "left"),
+    [
+        ("NVIDIA GB200", "1g.47gb", 4, 0.0),
+        ("NVIDIA GB200", "1g.47gb", 3, 4 / 7),
+        ("NVIDIA B300 SXM6 AC", "1g.67gb", 4, 0.0),
+        ("NVIDIA B200", "1g.23gb", 6, 1 / 7),
+        ("NVIDIA RTX PRO 5000 Blackwell", "1g.24gb", 2, 0.0),
+        ("NVIDIA RTX PRO 5000 Blackwell", "1g.24gb", 1, 1 / 2),
+        (A100, "1g.20gb", 4, 3 / 7),
+    ],
+)
+def test_a_board_without_memory_for_another_instance_is_partitioned(
+    model: str, profile: str, count: int, left: float
+) -> None:
+    rollup = MigRollup([instance(number, profile, model) for number in range(count)])
+    assert rollup.unpartitioned == pytest.approx(left)

@@ -67,7 +67,7 @@ def gpu_account(
         extremes=Extremes(peak * 80.0 * 2**30, watts, 60.0, samples, last_idle, last_idle),
         violations=list(violations),
     )
-    account.charge(counters, sharers)
+    account.charge(counters, sharers, 1.0 / sharers)
     account.moments = Moments.load(
         {
             name: (observed, mean * observed, mean * mean * observed)

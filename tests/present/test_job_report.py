@@ -66,7 +66,7 @@ def test_what_is_not_known() -> None:
     made = document(gpu_account(0, seen=0.8, sharers=3), owner=pod("ml", "web", "server"))
     report = job_report(made)
     assert report.startswith("Pod ml/web/server   1 x H100, 1 node, 4 h, ended   seen 80.0 %\n")
-    assert "an equal share of a GPU with 3 owners" in report
+    assert "a share of a GPU with 3 owners" in report
     assert "What to do  no advice: less than 90 % of the time was seen\n" in report
     assert "Not known   20.0 % of the time, in which the GPUs were not observed\n" in report
     assert "who did what on shared GPUs: 0 to 4608 seconds of full use are this owner's\n" in report

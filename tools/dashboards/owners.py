@@ -295,7 +295,7 @@ DEPTH = Row(
         Panel(
             "Power",
             "timeseries",
-            "Power by job and pod; of a shared GPU an equal share.",
+            "Power by job and pod; of a shared GPU its share.",
             (Query(f"sum by ({OWNER}) {now('power_watts')}", LEGEND),),
             WATT,
             stacked=True,

@@ -95,9 +95,13 @@ def total_of_all(by: str, metric: str, over: str, *matchers: str, function: str 
 
 
 def average_of_all(over: str) -> str:
-    """Return the exact average of the real utilization of all chosen GPUs, as `average_utilization`."""
+    """Return the exact average of the real utilization of all chosen GPUs, as `average_utilization`.
+
+    It is a ratio of increases: an average of rates would count a node that is there for an hour of a day as one of
+    the whole day.
+    """
     names = ("real_utilization_seconds", "gpu_seconds", "real_utilization_unknown_seconds")
-    used, observed, unknown = (total_of_all("", name, over) for name in names)
+    used, observed, unknown = (total_of_all("", name, over, function="increase") for name in names)
     return f"{used} / ({observed} - {unknown} > 0.001)"
 
 

@@ -5,6 +5,7 @@ What a GPU does without an owner is not charged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from operator import itemgetter
@@ -15,7 +16,7 @@ from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.health import Health
 from pulsed.model.host import JobHostUsage
-from pulsed.model.owner import Owner
+from pulsed.model.owner import Owner, OwnerUse
 from pulsed.model.vocabulary import POSITION, Reading, Value
 from pulsed.owners.accounting.activity import Moments, Timeline
 from pulsed.owners.accounting.balance import Balance
@@ -84,7 +85,7 @@ class GpuAccount:
         is_announced: whether subscribers were told that the owner has it.
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
-        share: an equal share of these.
+        share: its share of these: by its activity where that is measured, otherwise an equal one.
         boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
         sharers: most owners at a time.
         memory_bytes: size of its device memory.
@@ -93,7 +94,7 @@ class GpuAccount:
         bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
         conditions: what was wrong, by check.
-        moments: for mean and spread of quantities; of a shared GPU an equal share of the time.
+        moments: for mean and spread of quantities; of a shared GPU a share of the time.
     """
 
     device: Device
@@ -118,7 +119,7 @@ class GpuAccount:
 
     @property
     def estimate(self) -> CounterVector:
-        """The owner's counters, with an equal share of what it shared: those of all owners add up to the GPU's."""
+        """The owner's counters, with a share of what it shared: those of all owners add up to the GPU's."""
         return added(self.alone, self.share)
 
     @property
@@ -152,13 +153,13 @@ class GpuAccount:
         if self.since is not None:
             self.held, self.since, self.left = self.held_seconds(now), None, now
 
-    def charge(self, counters: CounterVector, sharers: int) -> None:
-        """Add counters of the GPU over a time in which so many owners had it, this one included."""
+    def charge(self, counters: CounterVector, sharers: int, share: float) -> None:
+        """Add counters of the GPU over a time in which so many owners had it, and this one used a share of it, 0..1."""
         if sharers == 1:
             self.alone = added(self.alone, counters)
         else:
             self.shared = added(self.shared, counters)
-            self.share = added(self.share, scaled(counters, 1.0 / sharers))
+            self.share = added(self.share, scaled(counters, share))
             self.sharers = max(self.sharers, sharers)
 
     def add_violations(self, increases: tuple[Value, ...]) -> None:
@@ -276,16 +277,20 @@ class OwnerAccount:
 
 Accounts = tuple[OwnerAccount, ...]
 
+UNKNOWN_USE = OwnerUse()
+
 
 @dataclass(slots=True, eq=False)
 class AccountedGpu:
-    """A GPU, and the segment of time since its owners changed.
+    """A GPU, and the segment of time since its owners, or their shares, changed.
 
     Attributes:
         target: which delivers it.
         position: in the ticks of the target.
         owners: of the segment.
+        shares: of each of them, 0..1; they add up to 1.
         base: its counters at the start of the segment; None before the first.
+        last: its counters and reading in the newest sample of the segment.
         violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
         extremes: of the segment.
         moments: of the segment.
@@ -299,7 +304,9 @@ class AccountedGpu:
     target: str
     position: int = 0
     owners: Accounts = ()
+    shares: tuple[float, ...] = ()
     base: CounterSnapshot | None = None
+    last: tuple[CounterSnapshot, Reading] | None = None
     violations: tuple[Value, ...] = ()
     extremes: Extremes = field(default_factory=Extremes)
     moments: Moments = field(default_factory=Moments)
@@ -308,23 +315,48 @@ class AccountedGpu:
     is_known: bool = False
     known_at: float = -inf
 
+    def assign(self, owners: Accounts) -> None:
+        """Set the owners of the segment, with equal shares."""
+        self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
+
     def take(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
         result, reading = tick.results[self.position], tick.readings[self.position]
+        uses = self.uses(tick)
+        shares = tuple(use.activity_share or 0.0 for use in uses)
+        if shares != self.shares:
+            if self.last is not None:
+                self.close(*self.last)
+            self.shares = shares
         seen = observed(result.counters.values)
         seconds, self.observed = seen - self.observed, seen
-        self.extremes.take(reading, seconds, is_idle=result.workload.used is False)
-        ratio, share = result.real_utilization.ratio, seconds / max(len(self.owners), 1)
+        ratio, seen_memory = result.real_utilization.ratio, reading
         if seconds > 0.0:
-            self.moments.take(reading, result, share)
-        for account in self.owners:
+            self.moments.take(reading, result, seconds)
+            if None not in [use.memory_bytes for use in uses]:
+                seen_memory = reading._replace(memory_used_bytes=None)
+                for account, use in zip(self.owners, uses, strict=True):
+                    account.on(self.device).extremes.take_memory(use.memory_bytes)
+        self.extremes.take(seen_memory, seconds, is_idle=result.workload.used is False)
+        for account, share in zip(self.owners, shares, strict=True):
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:
-                account.timeline.add(account.elapsed, seconds, share, ratio)
+                account.timeline.add(account.elapsed, seconds, share * seconds, ratio)
+        self.last = (result.counters, reading)
+
+    def uses(self, tick: ComputedTick) -> Sequence[OwnerUse]:
+        """Return what each owner uses in a tick, with an equal share of the activity unless that of all is known."""
+        uses = tick.uses.get(self.position, {})
+        found = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
+        known = [use.activity_share for use in found if use.activity_share is not None]
+        total = sum(known)
+        if len(known) == len(found) and total > 0.0:
+            return [use._replace(activity_share=(use.activity_share or 0.0) / total) for use in found]
+        return [use._replace(activity_share=1.0 / len(found)) for use in found]
 
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
         """Start a segment at a sample."""
-        self.base, self.violations = base, _violations(reading)
+        self.base, self.violations, self.last = base, _violations(reading), (base, reading)
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
         """Charge the segment up to a snapshot, from which it goes on."""
@@ -332,13 +364,13 @@ class AccountedGpu:
             return
         counters = increase(self.base, last)
         violations = tuple(map(_gain, self.violations, _violations(reading)))
-        for owner in self.owners:
+        for owner, share in zip(self.owners, self.shares, strict=True):
             account = owner.on(self.device)
             account.device = self.device
-            account.charge(counters, len(self.owners))
+            account.charge(counters, len(self.owners), share)
             account.add_violations(violations)
             account.extremes.include(self.extremes)
-            account.moments.include(self.moments)
+            account.moments.include(self.moments, share)
             if (size := reading.memory_bytes) is not None and isfinite(size):
                 account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
@@ -361,7 +393,7 @@ class AccountedGpu:
         for account in either:
             on_gpu = account.on(self.device)
             if account in self.owners and account in owners:
-                on_gpu.charge(counters, len(either))
+                on_gpu.charge(counters, len(either), 1.0 / len(either))
             else:
                 on_gpu.boundary = added(on_gpu.boundary, counters)
 

@@ -33,13 +33,20 @@ LEAK_SECONDS = 600.0
 
 
 class OwnedGpu(NamedTuple):
-    """A GPU in the newest tick of its target, and one of the owners that have it."""
+    """A GPU in the newest tick of its target, and one of the owners that have it.
+
+    Attributes:
+        share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
+        memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
+    """
 
     account: OwnerAccount
     device: Device
     reading: Reading
     result: Result
     sharers: int
+    share: float
+    memory_used_bytes: Value
     target: str
 
 
@@ -136,9 +143,13 @@ class OwnerAccounting:
             tick = view.tick
             for gpu in view.owned:
                 at = gpu.position
-                for account in gpu.owners:
-                    sharers = len(gpu.owners)
-                    yield OwnedGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
+                reading, result, sharers = tick.readings[at], tick.results[at], len(gpu.owners)
+                for account, use in zip(gpu.owners, gpu.uses(tick), strict=True):
+                    memory = use.memory_bytes
+                    if memory is None and reading.memory_used_bytes is not None:
+                        memory = reading.memory_used_bytes / sharers
+                    share = use.activity_share or 0.0
+                    yield OwnedGpu(account, gpu.device, reading, result, sharers, share, memory, target)
 
     def sweep(self, now: float) -> Sequence[OwnerChange]:
         """End owners of targets that have been silent; `now` is monotonic seconds.
@@ -261,7 +272,7 @@ class OwnerAccounting:
             self._owners.pass_between(account, gpu.device, tick)
         if not set(owners) <= set(before):
             gpu.extremes = Extremes()
-        gpu.owners = owners
+        gpu.assign(owners)
 
     def _release(self, gpu: AccountedGpu, view: _TargetView) -> None:
         """Take its owners from a GPU that is no longer in the ticks of its target."""
@@ -270,7 +281,7 @@ class OwnerAccounting:
             self._owners.leave(account, gpu.device, view.tick)
         if gpu.is_known:
             gpu.is_known, gpu.known_at = False, view.tick.now
-        gpu.owners = ()
+        gpu.assign(())
 
 
 def _silent_seconds(tick: ComputedTick) -> float:

@@ -45,9 +45,9 @@ class Moments:
                 sums[at + 2] += value * integral
             at += 3
 
-    def include(self, other: Moments) -> None:
-        """Add the sums of other samples."""
-        self.sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
+    def include(self, other: Moments, share: float) -> None:
+        """Add a share of the sums of other samples."""
+        self.sums = [a + share * b for a, b in zip(self.sums, other.sums, strict=True)]
 
     def of(self, name: str) -> tuple[float, float, float]:
         """Return the sums of one quantity."""
@@ -88,7 +88,7 @@ class Timeline:
         """Add a sample that ends so many seconds after the begin of the owner, and covers `seconds`.
 
         Args:
-            gpu_seconds: the same; of a shared GPU an equal share.
+            gpu_seconds: the same; of a shared GPU a share.
         """
         if not self.width:
             self.width = max(2.0 * seconds, 1.0)  # no bucket without a sample between two samples

@@ -68,6 +68,10 @@ class Extremes:
                 self.waits, self.waited = self.waits + 1, self.waited + self.pause
             self.pause = 0.0
 
+    def take_memory(self, used: Value) -> None:
+        """Take the memory that one of several owners uses in a sample."""
+        self.memory_used_bytes = _peak(self.memory_used_bytes, used)
+
     def next_segment(self) -> Extremes:
         """Return what later samples are added to, with the runs that go on."""
         return Extremes(idle_run=self.idle_run, longest_idle=self.longest_idle, pause=self.pause)

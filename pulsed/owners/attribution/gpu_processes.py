@@ -54,7 +54,8 @@ class GpuProcessTable:
 
 @dataclass(frozen=True)
 class ProcessOwners:
-    """The process groups that use a GPU, with their users; Slurm jobs by the control groups of their processes.
+    """The process groups that use a GPU, with their users; Slurm jobs and containers of Docker and Podman by the
+    control groups of their processes.
 
     Processes of pods are left out: their control groups do not name them, and the kubelet does.
 
@@ -107,7 +108,7 @@ def claims_of(processes: tuple[GpuProcess, ...]) -> Claims:
 
 
 def _owner_of(pid: int) -> Owner | None:
-    """Return the job of a process, else its process group; None if it has ended, or is a pod's."""
+    """Return the job or container of a process, otherwise its process group; None if it has ended, or is a pod's."""
     import psutil  # half a megabyte, which only a GPU with processes needs
 
     try:
@@ -120,6 +121,8 @@ def _owner_of(pid: int) -> Owner | None:
                 return Owner(
                     "process", str(leader.pid), start_of(leader), user=user, user_id=user_id, name=leader.name()
                 )
+            if group.kind == "container":
+                return Owner("container", group.id, user=user, user_id=user_id, container=group.id)
             return Owner("slurm_job", group.id, user=user, user_id=user_id) if group.kind == "slurm_job" else None
     except (psutil.Error, OSError):
         return None
@@ -172,7 +175,7 @@ def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
     for pid in psutil.pids():
         try:
             owner = cgroup_owner(pid)
-            if owner is None and pid not in pids:
+            if (owner is None or owner.kind == "container") and pid not in pids:
                 continue
             process = psutil.Process(pid)
             with process.oneshot():
@@ -220,8 +223,11 @@ _PODS = "kubepods"
 _POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./:]|$)")
 
 
+_CONTAINER = re.compile(r"/(?:docker/|(?:docker|libpod|nerdctl)-)([0-9a-f]{12})[0-9a-f]{52}(?=[./]|$)")
+
+
 class CgroupOwner(NamedTuple):
-    """What a control group belongs to: the id of a Slurm job, or the uid of a pod."""
+    """What a control group belongs to: the id of a Slurm job, the uid of a pod, or the short id of a container."""
 
     kind: OwnerKind
     id: str
@@ -231,15 +237,17 @@ def owner_of_cgroup(text: str) -> CgroupOwner | None:
     """Return the owner of a process by the contents of its /proc/PID/cgroup; None without one.
 
     Forms: cgroup v1 and v2; Slurm's `slurm/uid_U/job_J` and `slurmstepd.scope/job_J`; Kubernetes' cgroupfs and systemd
-    drivers, with containerd, CRI-O or Docker. From Slurm 26.05 on, groups have no job ids unless CgroupJobIdPaths=yes.
+    drivers, with containerd, CRI-O or Docker; Docker, Podman and nerdctl without Kubernetes. From Slurm 26.05 on,
+    groups have no job ids unless CgroupJobIdPaths=yes.
     """
-    for line in text.splitlines():
-        path = line.split(":", 2)[-1]
+    paths = [line.split(":", 2)[-1] for line in text.splitlines()]
+    for path in paths:
         if match := _JOB.search(path):
             return CgroupOwner("slurm_job", match[1])
         if _PODS in path and (match := _POD.search(path, path.index(_PODS))):
             return CgroupOwner("pod", match[1].replace("_", "-"))
-    return None
+    container = next((match[1] for path in paths if (match := _CONTAINER.search(path))), None)
+    return None if container is None else CgroupOwner("container", container)
 
 
 MAX_BYTES = 4096

@@ -1,6 +1,7 @@
 """The interface of attribution sources (which owners have which device now), and owners in labels of exporters' pages.
 
-dcgm-exporter writes pods and jobs into the labels of every row of a GPU; a row may stand there once per pod or job.
+dcgm-exporter writes pods, containers and jobs into the labels of every row of a GPU; a row may stand there once per
+owner.
 Prometheus may have renamed those labels. This module must not depend on the format of pages.
 """
 
@@ -102,8 +103,14 @@ which is the exporter's (dcgm-exporter#340, #363)."""
 _EXPORTERS_OWN = "dcgm-exporter"
 """A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
 
-SHARES = frozenset({prefix + name for name in (*_POD, *_UID, *_JOB, "vgpu") for prefix in ("", EXPORTED)})
-"""Labels that may mean a row is one pod's or one job's view of a GPU, beside a row of the whole."""
+SHARES = frozenset({prefix + name for name in (*_POD, *_CONTAINER, *_UID, *_JOB, "vgpu") for prefix in ("", EXPORTED)})
+"""Labels that may mean a row is one owner's view of a GPU, beside a row of the whole."""
+
+
+_PodKey = tuple[str, str, str]
+"""Namespace, name and container."""
+
+_NO_POD: _PodKey = ("", "", "")
 
 
 def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
@@ -115,23 +122,34 @@ def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
 def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Owners | None:
     """Return the owners of one device, jobs first; None without any: a page without owners may lack them.
 
-    The same pod on several rows, also as several replicas (label `vgpu`), is one.
+    The same pod on several rows, also as several replicas (label `vgpu`), is one. A pod on a row with a job is the
+    worker that the job runs in (Slurm on Kubernetes): both names are of one owner.
 
     Args:
         rows: labels of the rows of the device.
         relabelled: as returned by `is_relabelled`.
     """
     prefix = EXPORTED if relabelled else ""
-    pods: dict[tuple[str, str, str], str] = {}
-    jobs: dict[str, None] = {}
+    pods: dict[_PodKey, str] = {}
+    jobs: dict[str, _PodKey] = {}
+    containers: dict[str, None] = {}
     for row in rows:
-        name = _first(row, _POD, prefix)
-        if name and _EXPORTERS_OWN not in name:
-            key = (_first(row, _NAMESPACE, prefix), name, _first(row, _CONTAINER, prefix))
+        key = (_first(row, _NAMESPACE, prefix), _first(row, _POD, prefix), _first(row, _CONTAINER, prefix))
+        _, name, container = key
+        if _EXPORTERS_OWN in (name or container):
+            key = _NO_POD
+        elif name:
             pods[key] = pods.get(key) or _first(row, _UID, prefix) or _first(row, _UID, "")
+        elif container:
+            containers[container] = None
         if job := _first(row, _JOB, prefix) or _first(row, _JOB, ""):
-            jobs[job] = None
-    owners = (*(Owner("slurm_job", job) for job in jobs), *(pod(*key, uid) for key, uid in pods.items()))
+            jobs[job] = key if name else jobs.get(job, _NO_POD)
+    workers = set(jobs.values())
+    owners = (
+        *(Owner("slurm_job", job, name=key[1], namespace=key[0], container=key[2]) for job, key in jobs.items()),
+        *(pod(*key, uid) for key, uid in pods.items() if key not in workers),
+        *(Owner("container", name, container=name) for name in containers if not jobs),
+    )
     return owners[:MAX_SHARERS] or None
 
 

@@ -53,9 +53,13 @@ def stall_state(step: GpuStep | None, before: GpuStep | None, extremes: Extremes
         return None
     gr, sm, watts = step.graphics_engine, step.sm_active, step.watts
     dram, traffic = step.dram_active, step.traffic
-    if gr is None or sm is None or dram is None or traffic is None or watts is None:
+    if gr is None or sm is None or dram is None or watts is None:
         return None
-    if dram > WORKING_DRAM_RATIO or traffic > SPINNING_BYTES_PER_SECOND or step.media > 0.0:
+    if dram > WORKING_DRAM_RATIO or step.media > 0.0:
+        return "works"
+    if traffic is None:
+        return None
+    if traffic > SPINNING_BYTES_PER_SECOND:
         return "works"
     if gr <= IDLE_RATIO:
         return "idle"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -17,7 +17,7 @@ from pulsed.owners.accounting.balance import BALANCED, Balance
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
-from pulsed.present.account_totals import coverage, with_totals
+from pulsed.present.account_totals import coverage, pod_account, with_totals
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.job_statistics import (
@@ -89,12 +89,12 @@ def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
 def names_of_owner(owner: Owner) -> set[str]:
     """Return all names by which an owner is found."""
     names = {owner.id, owner.uid}
-    if owner.kind == "pod":
+    if owner.has_pod:
         names |= {
             owner.name,
             f"{owner.namespace}/{owner.name}",
             f"pod:{owner.namespace}/{owner.name}",
-            f"pod:{owner.id}",
+            f"pod:{owner.namespace}/{owner.name}/{owner.container}",
         }
     return names - {""}
 
@@ -106,7 +106,7 @@ Seconds = Annotated[float, BeforeValidator(observed)]
 class OwnerShape(DocumentModel):
     """A job, pod or process that has GPUs; unknown texts are null."""
 
-    kind: str = Field(description="slurm_job, pod, process, or nobody")
+    kind: str = Field(description="slurm_job, pod, container, process, or nobody")
     id: str
     user: Text
     user_id: Text
@@ -128,10 +128,12 @@ Counters = Annotated[dict[str, float | dict[str, float] | None], PlainValidator(
 class CountedShape(DocumentModel):
     """Counters over the time in which an owner had GPUs."""
 
-    gpu_seconds: Seconds = at("account.estimate", "observed time, of a shared GPU an equal share")
+    gpu_seconds: Seconds = at(
+        "account.estimate", "observed time, of a shared GPU a share: by measured use, otherwise an equal one"
+    )
     observed_seconds: float = at("account.observed", "observed time, also of shared GPUs")
     bridged_joules: float = at("account.bridged_joules", "energy while pulsed did not run, by the GPU's own counter")
-    counters: Counters = at("account.estimate", "counters of docs/metrics.md, with equal shares of shared GPUs")
+    counters: Counters = at("account.estimate", "counters of docs/metrics.md, with the same shares of shared GPUs")
     lower: Counters = at("account.alone", "at least: without shared time")
     upper: Counters = at("account.upper", "at most: all of shared time, and of samples in which it began or ended")
 
@@ -386,6 +388,24 @@ class AccountShape(_AccountHead):
     gpus: list[GpuAccountShape]
     cost: CostShape | None = Field(description="null without prices")
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
+
+
+def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
+    """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
+
+    Args:
+        found: the accounts, the newest begin first.
+    """
+    newest = found[0]
+    containers = {newest.owner.id: newest}
+    if newest.owner.kind == "pod":
+        pod = (newest.owner.namespace, newest.owner.name)
+        for each in found[1:]:
+            is_of_pod = each.owner.kind == "pod" and (each.owner.namespace, each.owner.name) == pod
+            if is_of_pod and (each.end is None or each.end >= newest.begin):
+                containers.setdefault(each.owner.id, each)
+    documents = [account_document(each, here, prices) for each in containers.values()]
+    return pod_account(documents) if len(documents) > 1 else documents[0]
 
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:

@@ -31,6 +31,7 @@ from pulsed.present.api.gpu_matches import (
     health_of,
     is_stale,
     matches,
+    pods_of,
     silence_of,
 )
 from pulsed.present.api.schema import Document, DocumentModel, Numbers, Text, Time, TimeOrNull, at
@@ -190,7 +191,7 @@ def _attribution(device: Device) -> dict[str, object]:
     return {
         "known": device.owners is not None,
         "owners": device.owners or (),
-        "pods": _owners_of(device, "pod"),
+        "pods": pods_of(device),
         "slurm_job": ",".join(owner.id for owner in _owners_of(device, "slurm_job")),
         "processes": [int(owner.id) for owner in _owners_of(device, "process") if owner.id.isdecimal()],
     }

@@ -148,9 +148,10 @@ def board_of(match: Match) -> tuple[str, str]:
     return (match.node, entity.uuid or entity.gpu)
 
 
-def pods_of(match: Match) -> Sequence[Owner]:
-    """Return the owners of a GPU that are containers of pods."""
-    return [owner for owner in match.device.owners or () if owner.kind == "pod"]
+def pods_of(device: Device) -> Sequence[Owner]:
+    """Return the owners of a GPU that are containers of pods, or jobs in them; each container once."""
+    pods = [owner for owner in device.owners or () if owner.has_pod]
+    return list({(owner.namespace, owner.name, owner.container): owner for owner in pods}.values())
 
 
 FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")

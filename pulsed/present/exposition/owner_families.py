@@ -57,6 +57,8 @@ def _info(owner: Owner) -> Mapping[str, str]:
     found: dict[str, str] = {"kind": owner.kind, "user": owner.user}
     for group in PUBLISHED_GROUPS:
         found |= group.labels_of(owner)
+    if owner.kind == "container":
+        found["container"] = owner.container
     if owner.kind == "pod":
         for name, text in owner.labels:
             found.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)

@@ -156,8 +156,8 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
     name, owner = _NAMES[word], _OWNERS[word]
     yield Alert(
         f"Pulsed{word.title()}Idle",
-        f"{increase('idle_seconds', '30m')}\n/ ({increase('gpu_seconds', '30m')} > 900 * {gpus}) >= {NEARLY_ALWAYS}\n"
-        f"and {gpus.removesuffix(')')} offset 30m)",
+        f"{increase('idle_seconds', '30m')}\n/ {increase('gpu_seconds', '30m')} >= {NEARLY_ALWAYS}\n"
+        f"and {increase('observed_seconds', '30m')} > 900 * {gpus}\nand {gpus.removesuffix(')')} offset 30m)",
         "5m",
         "warning",
         f"{name} held idle GPUs for {{{{ $value | humanizePercentage }}}} of 30 minutes",

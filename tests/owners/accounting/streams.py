@@ -10,7 +10,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
-from pulsed.model.owner import Owner, Owners
+from pulsed.model.owner import Owner, Owners, OwnerUses
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
@@ -54,6 +54,7 @@ class Node:
         after: float | None = None,
         devices: Sequence[Device] = (GPU, OTHER),
         passing: Mapping[int, Owners] | None = None,
+        uses: Mapping[int, OwnerUses] | None = None,
     ) -> Sequence[OwnerChange]:
         """Take a tick in which the first GPUs have these owners and readings."""
         self.clock += self.interval if after is None else after
@@ -66,6 +67,8 @@ class Node:
         self._devices = given.devices
         if passing:
             given = replace(given, passing=passing)
+        if uses:
+            given = replace(given, uses=uses)
         self.tick = self.layer.compute(given)
         return self.accounting.add(self.tick)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.owners.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
@@ -148,6 +148,41 @@ def test_a_shared_gpu_is_counted_once() -> None:
         assert (seconds(account, "alone"), seconds(account), seconds(account, "upper")) == (0.0, 2.0, 4.0)
         assert on_gpu.sharers == 2
         assert on_gpu.observed == 4.0
+
+
+def test_a_shared_gpu_is_split_by_measured_activity() -> None:
+    node, reading = Node(), WORKS._replace(memory_used_bytes=4e10)
+    for used in (None, None, 0.75, 0.75, 0.5):
+        uses = {} if used is None else {A.key: OwnerUse(3e10, used), B.key: OwnerUse(1e10, 1.0 - used)}
+        node.sees(((A, B), reading), uses={0: uses})
+    shares = {each.account.owner: (each.share, each.memory_used_bytes) for each in node.accounting.owned()}
+    assert shares == {A: (0.5, 3e10), B: (0.5, 1e10)}
+    for owner, expected, peak in ((A, 0.5 + 0.75 + 0.75 + 0.5, 4e10), (B, 0.5 + 0.25 + 0.25 + 0.5, 4e10)):
+        account = node.running(owner)
+        (on_gpu,) = account.gpus.values()
+        assert seconds(account) == expected
+        assert seconds(account, name="class_energy_joules", state="tensor_heavy_compute") == 500.0 * expected
+        assert (seconds(account, "alone"), seconds(account, "upper")) == (0.0, 4.0)
+        assert on_gpu.moments.of("power_watts")[0] == expected
+        assert on_gpu.extremes.memory_used_bytes == peak, "the GPU's, while that of each owner was unknown"
+
+
+def test_the_peak_of_measured_memory_is_that_of_the_owner() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(
+            ((A, B), WORKS._replace(memory_used_bytes=4e10)), uses={0: {A.key: OwnerUse(3e10), B.key: OwnerUse(1e10)}}
+        )
+    peaks = [each.extremes.memory_used_bytes for owner in (A, B) for each in node.running(owner).gpus.values()]
+    assert peaks == [3e10, 1e10]
+    assert {each.share for each in node.accounting.owned()} == {0.5}, "activity is not measured"
+
+
+def test_activity_of_some_owners_alone_is_no_share() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A, B), WORKS), uses={0: {A.key: OwnerUse(None, 1.0)}})
+    assert seconds(node.running(A)) == seconds(node.running(B)) == 1.0
 
 
 def test_who_stays_keeps_a_share_of_the_second_in_which_another_left() -> None:

@@ -92,6 +92,7 @@ def test_processes_by_their_number() -> None:
 
 
 UID = "0a1b2c3d-0000-1111-2222-0123456789ab"
+CONTAINER = "0123456789abcdef" * 4
 SYSTEMD = UID.replace("-", "_")
 
 
@@ -118,6 +119,15 @@ SYSTEMD = UID.replace("-", "_")
         ("0::/system.slice/slurmd.service\n", None),
         ("0::/system.slice/slurmstepd.scope/s5K1/step_0\n", None),
         ("0::/docker/0123\n", None),
+        (f"0::/system.slice/docker-{CONTAINER}.scope\n", ("container", "0123456789ab")),
+        (f"5:cpuset:/docker/{CONTAINER}\n1:name=systemd:/docker/{CONTAINER}\n", ("container", "0123456789ab")),
+        (f"0::/machine.slice/libpod-{CONTAINER}.scope/container\n", ("container", "0123456789ab")),
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope",
+            ("container", "0123456789ab"),
+        ),
+        (f"0::/machine.slice/libpod-conmon-{CONTAINER}.scope\n", None),
+        (f"3:cpu:/docker/{CONTAINER}\n4:memory:/slurm/uid_1/job_4711/step_0\n", ("slurm_job", "4711")),
         ("", None),
     ],
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pulsed.model.owner import Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.owners import owner_router
+from pulsed.present.job_report import job_report
 from tests.compute.streams import DAY, activity
 from tests.owners.accounting.streams import Node, job
 from tests.present.api.client import ask, routes
@@ -20,10 +22,15 @@ RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
 
 async def get(query: str) -> Any:
     """Return the answer of a node where the oldest two of five jobs share an idle GPU."""
-    node = Node()
     idle, busy = [tuple(job(str(number), DAY - 10 + number) for number in numbers) for numbers in ((0, 1), (2, 3, 4))]
+    return await answer_of((idle, RESTS), (busy, WORKS), query=query)
+
+
+async def answer_of(*gpus: tuple[Owners, Reading], query: str) -> Any:
+    """Return the answer of a node with these GPUs and their owners."""
+    node = Node()
     for _ in range(5):
-        node.sees((idle, RESTS), (busy, WORKS))
+        node.sees(*gpus)
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
     target.accept(node.tick, time.monotonic())
@@ -49,3 +56,18 @@ async def test_pages_follow_each_other_in_both_orders() -> None:
     assert newest == [["4", "3"], ["2", "1"], ["0"], []]
     idle = await pages("idle")
     assert idle == [["1", "0"], ["4", "3"], ["2"], []]
+
+
+async def test_a_pod_has_the_gpus_of_all_of_its_containers() -> None:
+    one, two, other = (pod("ml", "p", "one"), pod("ml", "p", "two"), pod("ml", "q", "one"))
+    for id in ("ml/p", "pod:ml/p", "p"):
+        document = await answer_of(((one,), WORKS), ((two, other), RESTS), query=f"/{id}")
+        owner = document["owner"]
+        assert (owner["kind"], owner["id"], owner["container"]) == ("pod", "ml/p", "one, two")
+        assert {(gpu["gpu"], gpu["shared_by"]) for gpu in document["gpus"]} == {("0", 1), ("1", 2)}
+        assert document["total"]["gpu_seconds"] == 4.0 + 2.0
+        assert "Pod ml/p (one, two)   2 x " in job_report(document)
+        assert document.keys() == (await answer_of(((one,), WORKS), query="/ml/p/one")).keys()
+    assert (await answer_of(((one,), WORKS), ((two,), RESTS), query="/ml/p/two"))["gpu_count"] == 1
+    both = await answer_of(((one,), WORKS), ((two,), RESTS), query="/ml/p?all=true")
+    assert [each["owner"]["id"] for each in both] == ["ml/p/one", "ml/p/two"]

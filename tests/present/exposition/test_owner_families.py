@@ -61,6 +61,29 @@ class Published:
         return found
 
 
+def test_a_job_of_a_worker_that_is_a_pod_has_both_names() -> None:
+    published = Published()
+    worker = replace(ANN, name="w-0", namespace="slurm", container="slurmd")
+    published.sees(((worker,), WORKS), times=5)
+    series = published.series()
+    pod_labels = {"namespace": "slurm", "pod": "w-0", "container": "slurmd"}
+    job_labels = {"job_id": "4711", "user": "ann", "account": "lab", "partition": "gpu"}
+    for group, labels in (("pod", pod_labels), ("job", job_labels)):
+        assert series[f"pulsed_{group}_gpus"] == [(labels, 1)]
+        assert series[f"pulsed_{group}_gpu_seconds_total"] == [(labels, 4.0)], "not half of it"
+    ((info, _),) = series["pulsed_gpu_owner_info"]
+    assert info.items() >= {"kind": "slurm_job", **pod_labels, **job_labels}.items()
+
+
+def test_a_container_without_a_pod_is_an_owner() -> None:
+    published = Published()
+    published.sees(((Owner("container", "t1", container="t1"),), WORKS), times=2)
+    series = published.series()
+    ((info, _),) = series["pulsed_gpu_owner_info"]
+    assert (info["kind"], info["container"]) == ("container", "t1")
+    assert not [name for name in series if name.startswith("pulsed_pod_")]
+
+
 def test_a_job_on_two_gpus() -> None:
     published = Published()
     published.sees(((ANN,), WORKS), ((ANN,), RESTS), times=5)

@@ -85,7 +85,8 @@ def idle(kind: str, share: str) -> Rows:
 
 def owner(group: str, *, idle: int, used: int = 0, unknown: int = 0) -> Rows:
     """Return the series of a job or pod with a GPU; of each minute the seconds idle, used, and with unknown use."""
-    found = {f"pulsed_{group}_gpus": ALWAYS, f"pulsed_{group}_gpu_seconds_total": "0+60x{steps}"}
+    found = {f"pulsed_{group}_gpus": ALWAYS}
+    found |= {f"pulsed_{group}_{each}_seconds_total": "0+60x{steps}" for each in ("gpu", "observed")}
     seconds = {"idle_seconds": idle, "real_utilization_seconds": used, "real_utilization_unknown_seconds": unknown}
     return found | {f"pulsed_{group}_{name}_total": f"0+{number}x{{steps}}" for name, number in seconds.items()}
 

@@ -16,7 +16,12 @@ RULES = document(ComputeSettings(), RuleSelection())
 def counters(job: str, node: str, gpus: int, idle: int) -> list[tuple[str, str]]:
     """Return the series of a job on a node: its GPUs, and how many of them are idle."""
     labels = {"job_id": job, "user": "ann", "account": "lab", "instance": f"{node}:9401", "job": "pulsed"}
-    values = {"gpu_seconds_total": gpus, "idle_seconds_total": idle, "real_utilization_unknown_seconds_total": 0}
+    values = {
+        "gpu_seconds_total": gpus,
+        "observed_seconds_total": gpus,
+        "idle_seconds_total": idle,
+        "real_utilization_unknown_seconds_total": 0,
+    }
     found = [(selector(f"pulsed_job_{name}", labels), f"0+{60 * each}x40") for name, each in values.items()]
     return [*found, (selector("pulsed_job_gpus", labels), f"{gpus}+0x40")]
 
@@ -40,6 +45,18 @@ def test_a_job_that_works_on_one_of_its_nodes_is_not_idle(tmp_path: Path) -> Non
     world = [*counters("1", "a", 2, 0), *counters("1", "b", 4, 4), *counters("2", "b", 1, 1)]
     firing = 'ALERTS{alertname="PulsedJobIdle", alertstate="firing"'
     assert check(tmp_path, RULES, [world], {38: [f'{firing}, job_id="1"}}', f'absent({firing}, job_id="2"}})']}) == ""
+
+
+def test_owners_of_an_idle_gpu_that_several_share_are_idle(tmp_path: Path) -> None:
+    """Each of four has a quarter of its time; one of a pod that works has not all of it idle."""
+    world = []
+    for name, idle in (("a", 15), ("b", 5)):
+        labels = {"namespace": "ml", "pod": name, "container": "main", "instance": "n:9401", "job": "pulsed"}
+        values = {"gpu_seconds_total": 15, "observed_seconds_total": 60, "idle_seconds_total": idle}
+        world += [(selector(f"pulsed_pod_{each}", labels), f"0+{value}x40") for each, value in values.items()]
+        world.append((selector("pulsed_pod_gpus", labels), "1+0x40"))
+    firing = 'ALERTS{alertname="PulsedPodIdle", alertstate="firing"'
+    assert check(tmp_path, RULES, [world], {38: [f'absent({firing}, pod="a"}})', f'{firing}, pod="b"}}']}) == ""
 
 
 def test_an_idle_gpu_has_the_labels_of_its_owner_if_it_has_one_only(tmp_path: Path) -> None:

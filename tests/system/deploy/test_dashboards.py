@@ -362,6 +362,30 @@ def test_recorded_sums_are_those_of_the_gpus(tmp_path: Path) -> None:
     assert check(tmp_path, RULES, [counters_and_gauges()], {400: must_be_empty}) == ""
 
 
+def test_nodes_count_in_the_mean_for_as_long_as_they_were_there(tmp_path: Path) -> None:
+    """Two GPUs at 20 % for six hours, and two of another node at 80 % for the last of them: 2/7 of the time."""
+    world = []
+    for node, first, real in (("a", 0, 12), ("b", 300, 48)):
+        daemon = {"instance": f"{node}:9401", "job": "pulsed", "node": node}
+        for gpu in "01":
+            labels = {**daemon, "gpu": gpu, "uuid": f"GPU-{node}-{gpu}"}
+            names = {"observed_seconds": 60, "real_utilization_seconds": real, "real_utilization_unknown_seconds": 0}
+            gap = f"_x{first} " if first else ""
+            world += [
+                (selector(f"pulsed_gpu_{name}_total", labels), f"{gap}0+{growth}x{360 - first}")
+                for name, growth in names.items()
+            ]
+            world.append((selector("pulsed_gpu_info", {**labels, "model": "H100"}), f"{gap}1+0x{360 - first}"))
+    board = boards()["fleet.json"]
+    values = {variable["name"]: "" for variable in board["templating"]["list"]} | ALL
+    values |= {"__range": "6h", "__rate_interval": "5m"}
+    (panel,) = (each for each in panels(board) if each["title"] == "Real utilization" and each["type"] == "stat")
+    for recorded in (RECORDED, ""):
+        mean = filled(panel["targets"][0]["expr"], values | {"recorded": recorded})
+        wrong = [f"absent({mean})", f"abs(({mean}) - 2 / 7) > 0.005"]
+        assert check(tmp_path, RULES, [world], {360: wrong}) == "", recorded
+
+
 def test_sums_by_model_are_those_of_the_nodes_with_it(tmp_path: Path) -> None:
     """All GPUs of a node have one model here."""
     must_be_empty = []

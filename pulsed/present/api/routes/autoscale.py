@@ -113,7 +113,7 @@ def pod_gpus(store: TargetStore, now: float, fields: Iterable[str]) -> list[PodG
     return [
         _pod_gpu(match, owner, getters, now)
         for match in without_split_boards(list(matches(store, now)))
-        for owner in pods_of(match)
+        for owner in pods_of(match.device)
     ]
 
 

@@ -21,6 +21,7 @@ from pulsed.present.api.account_documents import (
     account_document,
     accounts_named,
     ended_accounts,
+    newest_document,
     running_accounts,
 )
 from pulsed.present.api.event_documents import finite
@@ -105,7 +106,7 @@ def owner_router(
     )
     async def jobs(
         state: Annotated[str, Query(description="running or ended", pattern="^(running|ended)?$")] = "",
-        kind: Annotated[str, Query(description="slurm_job, pod or process")] = "",
+        kind: Annotated[str, Query(description="slurm_job, pod, container or process")] = "",
         user: str = "",
         account: str = "",
         namespace: str = "",
@@ -135,16 +136,18 @@ def owner_router(
         "/jobs/{id:path}",
         response_model=AccountShape | list[AccountShape],
         responses=REFUSED | NOT_FOUND,
-        summary="Account of one owner: the newest with this id",
+        summary="Account of one owner: the newest with this id; of a pod with all of its containers",
     )
     async def one_job(
         id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
     ) -> Response:
-        found = [account_document(each, store.node, accounts.prices()) for each in accounts_named(accounts, id)]
+        found = accounts_named(accounts, id)
         if not found:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
-        return json_response(found if all else found[0])
+        if all:
+            return json_response([account_document(each, store.node, accounts.prices()) for each in found])
+        return json_response(newest_document(found, store.node, accounts.prices()))
 
     @router.get(
         "/workloads",

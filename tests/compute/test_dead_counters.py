@@ -1,0 +1,104 @@
+"""Counters that are 0 although nothing measures them: no ceilings, no idle time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.products import has_profiling, has_quantity
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.vocabulary import Reading
+from tests.compute.streams import sample
+
+CARD = Reading(
+    graphics_engine_active_ratio=0.35,
+    sm_active_ratio=0.15,
+    tensor_active_ratio=0.03,
+    dram_active_ratio=0.08,
+    gpu_utilization_ratio=0.4,
+    power_watts=125.0,
+    pcie_transmit_bytes_per_second=0.0,
+    pcie_receive_bytes_per_second=0.0,
+)
+SPARK = Reading(
+    gpu_utilization_ratio=0.9,
+    memory_utilization_ratio=0.0,
+    memory_temperature_celsius=0.0,
+    nvlink_bandwidth_bytes_per_second=0.0,
+    power_watts=36.0,
+    sm_clock_hertz=2.5e9,
+)
+
+
+def last_tick(model: str, readings: Sequence[Reading]) -> ComputedTick:
+    """The result of the last of some samples, each 30 s after the one before."""
+    layer, device = ComputeLayer(), Device(Entity("gpu", "0", "GPU-0"), model)
+    for number, reading in enumerate(readings):
+        changing = reading._replace(energy_joules_total=1e6 + 1e3 * number)
+        tick = layer.compute(sample(30.0 * number, changing, devices=(device,), interval=30.0))
+    return tick
+
+
+def test_traffic_of_a_working_gpu_that_was_never_counted_is_unknown() -> None:
+    dead = last_tick("NVIDIA L40S", [CARD] * 8)
+    absent = CARD._replace(pcie_transmit_bytes_per_second=None, pcie_receive_bytes_per_second=None)
+    expected = last_tick("NVIDIA L40S", [absent] * 8).results[0]
+    assert dead.anomalies == {0: ("pcie_dead",)}
+    assert dead.results[0].workload == expected.workload
+    assert dead.results[0].workload.raw_class == "unknown"
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [CARD._replace(pcie_receive_bytes_per_second=1e6), *[CARD] * 8],
+        [CARD._replace(graphics_engine_active_ratio=0.0, gpu_utilization_ratio=0.0, sm_active_ratio=0.0)] * 8,
+        [CARD._replace(dram_active_ratio=0.002)] * 8,
+        [CARD._replace(c2c_receive_bytes_per_second=1e9)] * 8,
+    ],
+    ids=["it was counted once", "idle", "kernels spin", "superchip"],
+)
+def test_traffic_of_0_counts_otherwise(readings: list[Reading]) -> None:
+    assert last_tick("NVIDIA L40S", readings).readings[0].pcie_transmit_bytes_per_second == 0.0
+
+
+@pytest.mark.parametrize("model", ["NVIDIA GB10", "NVIDIA Thor"])
+def test_unified_memory_has_no_memory_counters(model: str) -> None:
+    tick = last_tick(model, [SPARK] * 3)
+    reading, bounds = tick.readings[0], tick.results[0].real_utilization
+    assert (reading.memory_utilization_ratio, reading.memory_temperature_celsius) == (None, None)
+    assert reading.nvlink_bandwidth_bytes_per_second is None
+    assert tick.anomalies == {}
+    assert "memory_active" in tick.results[0].workload.candidates
+    assert bounds.upper == pytest.approx(0.9 + 0.005 + 0.05, abs=0.06), "DRAM may be active all the time"
+    device = Device(Entity("gpu", "0", "GPU-0"), model)
+    assert not has_profiling(device)
+    assert not has_quantity(device, "memory_used_bytes")
+    assert not has_quantity(device, "ecc_dbe_volatile_total")
+
+
+def test_a_utilization_of_0_is_no_idle_gpu_while_power_rises() -> None:
+    rests = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=10.0, sm_clock_hertz=2.4e9)
+    works = SPARK._replace(gpu_utilization_ratio=0.0, power_watts=37.0)
+    assert last_tick("NVIDIA GB10", [rests] * 5).results[0].real_utilization.upper < 1.0
+    tick = last_tick("NVIDIA GB10", [*[rests] * 5, *[works] * 5])
+    assert tick.anomalies == {0: ("utilization_dead",)}
+    assert tick.results[0].workload.used is None
+    assert tick.results[0].real_utilization.upper == 1.0
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [SPARK._replace(gpu_utilization_ratio=0.3), *[SPARK._replace(gpu_utilization_ratio=0.0, power_watts=10.0)]],
+        [SPARK._replace(power_watts=10.0, sm_clock_hertz=0.3e9, gpu_utilization_ratio=0.0)],
+        [SPARK._replace(power_watts=30.0, gpu_utilization_ratio=0.0)],
+    ],
+    ids=["it was counted once", "clocks rise", "power hardly rises"],
+)
+def test_a_utilization_of_0_counts_otherwise(readings: list[Reading]) -> None:
+    tick = last_tick("NVIDIA GB10", [*readings, *[SPARK._replace(gpu_utilization_ratio=0.0)] * 5])
+    assert tick.readings[0].gpu_utilization_ratio == 0.0
