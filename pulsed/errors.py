@@ -91,6 +91,10 @@ class TargetListError(PulsedError):
     """A list of targets cannot be read."""
 
 
+class NoGpus(SourceError, reason="no_gpus"):
+    """The source answers and lists no GPU."""
+
+
 class ExporterNotFound(SourceError, reason="exporter_not_found"):
     """Discovery has found no exporter."""
 

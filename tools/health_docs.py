@@ -45,8 +45,10 @@ Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or
 
 ## Absent GPUs
 
-A GPU that is absent while its source delivers is `gpu_lost`, with `state_dir` also after a restart of pulsed, until it
-returns or is no longer expected:
+A GPU that its source no longer lists is `unknown`, with `telemetry` at warn, because exporters also leave out healthy
+GPUs: unclaimed ones with DRA, or those given away. It is `gpu_lost` only with evidence: XID 79 or `fallen off the bus`,
+NVML's error, its place on the PCI bus without a driver, or blank readings before. That lasts, with `state_dir` also
+after a restart of pulsed, until the GPU returns or is no longer expected:
 
 |reason|when|
 |-|-|
@@ -57,9 +59,10 @@ returns or is no longer expected:
 
 The event `removal` and the log then have the reason. If the GPU returns, its counters start at 0.
 
-* GPUs that the key `gpus` does not select are never lost.
+* GPUs that the key `gpus` does not select are never missing, nor are those that another driver (`vfio-pci`) has.
+* A source without any GPU fails with `no_gpus`: that shows nothing about its GPUs.
 * After a restart of the node, as many absent boards are `replaced` as the first sample has new ones; the others stay
-  lost, as they may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a
+  missing, as they may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a
   loopback address or this host's name whose page names no other host.
 * Forget GPUs that were taken out, or that the exporter no longer shows (`dcgm-exporter -d`).
 

@@ -64,7 +64,7 @@ def _present(store: TargetStore) -> list[Entity]:
         for target in store.targets
         if (tick := target.tick) is not None
         for position, device in enumerate(tick.devices)
-        if position not in tick.lost
+        if position not in tick.missing
     ]
 
 

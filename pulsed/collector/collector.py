@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from socket import gethostname
@@ -14,7 +14,7 @@ from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
-from pulsed.errors import SourceEnded, SourceError
+from pulsed.errors import NoGpus, SourceEnded, SourceError
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
@@ -28,6 +28,8 @@ from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)
+
+NO_GPUS_REMEDY = "Run nvidia-smi -L on its node, and restart the exporter or the host engine if that lists GPUs"
 
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
@@ -44,6 +46,7 @@ class Pipeline:
         kernel_log: path of the kernel log of that node; empty: it is not read.
         attribution: of this host; None: only the owners that the source itself names.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
+        pci_drivers: returns the kernel drivers of the GPUs on the PCI bus of this host, as in a tick.
 
     Attributes:
         computer: Compute for this source.
@@ -59,10 +62,12 @@ class Pipeline:
         kernel_log: str = "",
         attribution: Attribution | None = None,
         max_gpus: int = MAX_GPUS,
+        pci_drivers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.computer = ComputeLayer(table, node)
         self._select(selection)
         self._host_epoch, self._names = host_epoch, (node, gethostname())
+        self._pci_drivers = pci_drivers
         self._devices: tuple[Device, ...] | None = None
         self._is_here = False
         self._translator = Translator(node, max_gpus)
@@ -115,7 +120,11 @@ class Pipeline:
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
     def process(self, raw: RawTick) -> ComputedTick:
-        """Take a tick through both layers."""
+        """Take a tick through both layers.
+
+        Raises:
+            NoGpus: it has no GPU, and none that it had before is known to be lost.
+        """
         kernel_events = self._kernel_events(raw)
         if self._next is not None:
             (selection, max_gpus), self._next = self._next, None
@@ -125,18 +134,23 @@ class Pipeline:
             self._observe("read", raw.read_seconds)
         self._attribution.gpu_processes.note(raw.processes)
         start = time.perf_counter()
-        canonical = self._owners.of(self._chosen.of(self._translator.translate(raw, kernel_events)))
+        listed = self._translator.translate(raw, kernel_events)
+        canonical = self._owners.of(self._chosen.of(listed))
         translated = time.perf_counter()
         if canonical.devices != self._devices:
             self._devices = canonical.devices
             self._is_here = all(
                 any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
             )
-        if self._host_epoch is not None and self._is_here:
+        is_local = self._host_epoch is not None and self._is_here
+        if self._host_epoch is not None and is_local:
             canonical = replace(canonical, epoch=self._host_epoch.completed(raw.epoch))
-        computed = self.computer.compute(canonical)
+        drivers = self._pci_drivers() if is_local else {}
+        computed = self.computer.compute(replace(canonical, lists_gpus=bool(listed.devices), pci_drivers=drivers))
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
+        if not listed.devices and not computed.devices:
+            raise NoGpus(f"{raw.target}: lists no GPU", NO_GPUS_REMEDY)
         return computed
 
     def _kernel_events(self, raw: RawTick) -> tuple[KernelEvent, ...] | None:

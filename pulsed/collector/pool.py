@@ -325,11 +325,17 @@ class CollectorPool:
                 kernel_log_of(config),
                 self.attribution,
                 config.source.max_gpus,
+                self._pci_drivers,
             )
             self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
         collector = Collector(source, pipeline, target, self._on_tick)
         task = asyncio.create_task(_run(collector, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)
+
+    def _pci_drivers(self) -> Mapping[str, str]:
+        """Return the kernel drivers of the GPUs on the PCI bus of this host, as of the last look at it."""
+        gpus = self._store.host.pci_gpus if self._store.host is not None else None
+        return {gpu.address: gpu.driver for gpu in gpus or ()}
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         return self._close(running.end())

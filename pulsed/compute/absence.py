@@ -2,7 +2,8 @@
 
 A GPU that is absent is missing until it is forgotten: by request, after a time, when a new board has replaced it, or
 when another target reports it. A page alone does not show whether a GPU was taken out of the list of an exporter or is
-lost, because a lost GPU restarts exporters, too. Nor does a restart of its node without it.
+lost, because a lost GPU restarts exporters, too. Nor does a restart of its node without it. A GPU that another driver
+has, as that of a virtual machine, was given away and is not missing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.host import NVIDIA_DRIVER
 from pulsed.model.raw_tick import is_another
 
 KEPT = 256
@@ -45,7 +47,7 @@ class AbsenceTracker:
 
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
-        missing: those of them that are watched.
+        missing: those of them that are watched, and that no other driver has.
     """
 
     def __init__(self, table: GpuTable, here: str) -> None:
@@ -54,23 +56,26 @@ class AbsenceTracker:
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
         self._removed: dict[GpuState, Removal] = {}
         self._is_due = False
+        self._pci_drivers: Mapping[str, str] = {}
         self._gone_first = inf
         self.boards: tuple[GpuState, ...] = ()
         self.missing: tuple[GpuState, ...] = ()
 
-    def begin_tick(self, owner: object, time: float, now: float) -> bool:
+    def begin_tick(self, tick: CanonicalTick, owner: object, now: float) -> bool:
         """Remove missing GPUs that another target has taken over; return whether `update` is due although the devices
         stay the same.
 
         Args:
+            tick: the tick.
             owner: the target.
-            time: of the tick, in Unix seconds.
             now: seconds of the clock of the ticks.
         """
         for state in self.missing:
             if state.owner is not owner:
-                self._removed[state] = Removal(state.device, state.last_seen, "moved", time)
+                self._removed[state] = Removal(state.device, state.last_seen, "moved", tick.time)
                 self._is_due = True
+        if tick.pci_drivers != self._pci_drivers:
+            self._pci_drivers, self._is_due = tick.pci_drivers, True
         return self._is_due or now >= self._gone_first + self._forget_after
 
     @property
@@ -134,7 +139,12 @@ class AbsenceTracker:
         kept = [state for state in absent[too_many:] if state in self._table]
         self._gone_first, self._is_due = min([state.gone_at for state in kept], default=inf), False
         self.boards = tuple([state for state in kept if state.device.entity.kind == "gpu" and state.gone_at != inf])
-        self.missing = tuple([state for state in self.boards if self._is_watched(state.device)])
+        self.missing = tuple([state for state in self.boards if self._is_missing(state.device)])
+
+    def _is_missing(self, device: Device) -> bool:
+        """Return whether an absent GPU is watched, and no other driver has it."""
+        is_given_away = self._pci_drivers.get(device.pci_bus_id, "") not in ("", NVIDIA_DRIVER)
+        return self._is_watched(device) and not is_given_away
 
     def forget(self, state: GpuState, time: float) -> Removal:
         """Forget an absent GPU by request, at a time in Unix seconds."""

@@ -9,7 +9,7 @@ from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
-from pulsed.compute.health.gpu import GpuHealth, NodeFacts
+from pulsed.compute.health.gpu import GpuHealth, NodeFacts, Presence
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import RECOVERY_ADVICE
@@ -19,26 +19,20 @@ from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.health import Health, HealthChange, XidEvent
+from pulsed.model.host import NVIDIA_DRIVER
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 
 FORGET_SECONDS = HISTORY_SECONDS
 """Age at which saved health is dropped: nothing in it matters for longer."""
 
-EMPTY_POLLS = 2
-"""Samples in a row without any GPU that are tolerated."""
-
-EMPTY_SECONDS = 60.0
-"""Time without any GPU that is tolerated: an exporter that has just been started has none yet, dcgm-exporter for its
-interval of 30 s by default."""
-
 MAX_WAITING_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
-class LostGpu:
-    """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
+class MissingGpu:
+    """A GPU that is missing since a time in Unix seconds: `gpu_lost` or `telemetry` is raised, latches are kept."""
 
     state: GpuState
     device: Device
@@ -60,7 +54,7 @@ class HealthTick:
     """
 
     healths: tuple[Health, ...]
-    lost: tuple[LostGpu, ...]
+    missing: tuple[MissingGpu, ...]
     changes: tuple[HealthChange, ...] = ()
     clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
     xids: tuple[XidEvent, ...] = ()
@@ -78,7 +72,6 @@ class HealthEvaluator:
     def __init__(self, table: GpuTable, tracker: Tracker, here: str = "") -> None:
         self._table, self._tracker, self._here = table, tracker, here
         self._target = ""
-        self._empty, self._empty_seconds = 0, 0.0
         self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
 
@@ -97,8 +90,6 @@ class HealthEvaluator:
         """
         gpus, decision = tracked.gpus, tracked.decision
         self._target = tick.target
-        self._empty_seconds = self._empty_seconds + decision.elapsed if self._empty else 0.0
-        self._empty = 0 if tick.devices else self._empty + 1
         events = self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout != self._layout, tick.layout
         node = NodeFacts(
@@ -118,16 +109,19 @@ class HealthEvaluator:
             gpu.record_sample(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
             updated.append((position, gpu))
         missing = [(state, health) for state in gpus.missing if (health := self._health_of_missing(state)) is not None]
-        if not self._is_empty_tolerated:
-            node = node._replace(has_peers=True, is_layout_new=False)
-            for state, gpu in missing:
-                gpu.record_sample(state.sample(decision), NOTHING, node, kernel_events=_events_of(events, state))
+        node = node._replace(is_layout_new=False)
+        for state, gpu in missing:
+            own_events = _events_of(events, state)
+            # A source without any GPU is not evidence about one of them.
+            if tick.lists_gpus or own_events or gpu.has_fallen_off_bus:
+                presence = _presence(state.device, tick)
+                gpu.record_sample(state.sample(decision), NOTHING, node, kernel_events=own_events, presence=presence)
                 updated.append((-1, gpu))
         changes, xids = self._evaluate(updated)
         boards = [self._table.health_of(board) for board in gpus.boards]
         return HealthTick(
             tuple([gpu.health for gpu in boards]),
-            tuple([_lost(state, gpu, tick.time) for state, gpu in missing if gpu.is_lost]),
+            tuple([_missing(state, gpu, tick.time) for state, gpu in missing if gpu.is_missing]),
             tuple(changes),
             tuple([gpu.inputs.clock_events.shares for gpu in boards]),
             tuple(xids),
@@ -157,17 +151,12 @@ class HealthEvaluator:
                 changes += _changes(position, gpu, before)
         return changes, xids
 
-    @property
-    def _is_empty_tolerated(self) -> bool:
-        """Whether the tick has no GPU, and has had none for so short a time that the source may still be starting."""
-        return self._empty > 0 and (self._empty <= EMPTY_POLLS or self._empty_seconds < EMPTY_SECONDS)
-
     def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
         if tick.kernel_events is None:
             return ()
         events = (*self._waiting_events, *tick.kernel_events)
-        is_skipped = decision.kind == "repeat" or self._is_empty_tolerated
+        is_skipped = decision.kind == "repeat"
         self._waiting_events = events[-MAX_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
@@ -212,8 +201,18 @@ def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[Kernel
     return tuple([event for event in events if event.pci_bus_id == address and event.kind in ("xid", "bus_loss")])
 
 
-def _lost(state: GpuState, gpu: GpuHealth, time: float) -> LostGpu:
-    return LostGpu(state, gpu.device, gpu.reachability.missed_since or time, gpu.reachability.last_seen, gpu.health)
+def _presence(device: Device, tick: CanonicalTick) -> Presence:
+    """Return whether the driver or the PCI bus shows that a GPU that is not in a tick is lost.
+
+    It is if it has no driver while another GPU has NVIDIA's.
+    """
+    drivers = tick.pci_drivers
+    is_without_driver = drivers.get(device.pci_bus_id) == "" and NVIDIA_DRIVER in drivers.values()
+    return "lost" if device.entity.uuid in tick.raw.lost or is_without_driver else "unlisted"
+
+
+def _missing(state: GpuState, gpu: GpuHealth, time: float) -> MissingGpu:
+    return MissingGpu(state, gpu.device, gpu.reachability.missed_since or time, gpu.reachability.last_seen, gpu.health)
 
 
 def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange]:

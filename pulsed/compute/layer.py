@@ -68,13 +68,13 @@ class ComputeLayer:
         if last is None:
             return removal, None
         entity = state.device.entity
-        kept = [at for at, device in enumerate(last.devices) if at not in last.lost or device.entity != entity]
+        kept = [at for at, device in enumerate(last.devices) if at not in last.missing or device.entity != entity]
         self._last = replace(
             last,
             devices=tuple([last.devices[at] for at in kept]),
             readings=tuple([last.readings[at] for at in kept]),
             results=tuple([last.results[at] for at in kept]),
-            lost={new: last.lost[at] for new, at in enumerate(kept) if at in last.lost},
+            missing={new: last.missing[at] for new, at in enumerate(kept) if at in last.missing},
         )
         return removal, self._last
 
@@ -124,19 +124,19 @@ class ComputeLayer:
                     counters.idle_kind,
                 )
             )
-        lost = {len(gpus.states) + number: gone.last_seen for number, gone in enumerate(health.lost)}
+        missing = {len(gpus.states) + number: gone.last_seen for number, gone in enumerate(health.missing)}
         self._last = ComputedTick(
             tick.raw,
-            devices=(*tick.devices, *[gone.device for gone in health.lost]),
-            readings=(*readings, *([NOTHING] * len(lost))),
-            results=(*results, *[self._without_values(gone.state, gone.health) for gone in health.lost]),
+            devices=(*tick.devices, *[gone.device for gone in health.missing]),
+            readings=(*readings, *([NOTHING] * len(missing))),
+            results=(*results, *[self._without_values(gone.state, gone.health) for gone in health.missing]),
             now=tracked.now,
             standby=duplicates,
             anomalies=anomalies,
             passing=tick.passing,
             uses=tick.uses,
             changes=tuple(changes),
-            lost=lost,
+            missing=missing,
             health_changes=health.changes,
             removed=tuple(tracked.removed.values()),
             xids=health.xids,

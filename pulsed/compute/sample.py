@@ -208,8 +208,12 @@ class Freshness:
 
     @property
     def is_same_measurement(self) -> bool:
-        """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
-        return self._counts_energy and self.state in ("repeated", "stale")
+        """Whether the newest sample was measured when the one before was: not even the energy counter has moved.
+
+        Without that counter, constant values are measured again.
+        """
+        is_constant = self.state == "repeated" or self.state == "stale"
+        return is_constant and self._counts_energy and self._last.energy_joules_total is not None
 
     def continue_from(self, before: Freshness) -> None:
         """Take what the samples of another source have shown of the GPU: whether its energy counter works."""

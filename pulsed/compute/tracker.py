@@ -93,7 +93,7 @@ class Tracker:
         """Decide about the next tick of the target."""
         before, time_before = self._clock.moment, self._clock.time
         decision = self._clock.advance(tick)
-        is_due = self.absence.begin_tick(self, tick.time, self._clock.now)
+        is_due = self.absence.begin_tick(tick, self, self._clock.now)
         are_devices_new = tick.devices != self._devices or is_due
         if are_devices_new:
             self._leave_tick(before, time_before)

@@ -20,7 +20,8 @@ from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
-from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownGpu, StuckProcess
+from pulsed.model.health import Health
+from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownAs, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.owners.attribution.mapping_directory import boot_time
 from pulsed.pauses import aligned_sleep
@@ -128,6 +129,13 @@ class HostWatch(Feature):
             for position, device in enumerate(tick.devices):
                 if not is_same_host(node_of(device, here), here):
                     return None
-                gpu = ShownGpu(device.pci_bus_id, device.model, position in tick.lost)
+                shown_as = _shown_as(tick.results[position].health) if position in tick.missing else "listed"
+                gpu = ShownGpu(device.pci_bus_id, device.model, shown_as)
                 shown.setdefault(device.entity.board, gpu)
         return tuple(shown.values())
+
+
+def _shown_as(health: Health) -> ShownAs:
+    """Return how a missing GPU is shown, by its health."""
+    is_lost = any(check.id == "gpu_lost" and check.severity > 0 for check in health.checks)
+    return "lost" if is_lost else "unlisted"

@@ -132,18 +132,28 @@ def _reason(event: KernelEvent) -> str:
 
 
 def _gpu_count(view: NodeView) -> Finding | None:
-    """Find fewer GPUs than expected."""
+    """Find fewer GPUs than expected. Those that no source lists may be there, unless they are not on the bus."""
     expected, shown = view.expected, view.shown
     if expected is None:
         return None
     if shown is None:
         return UNKNOWN
-    present = [gpu.model for gpu in shown if not gpu.is_lost]
+    bus = {gpu.address: gpu for gpu in view.facts.pci_gpus or ()}
+    on_bus = {address for address, gpu in bus.items() if gpu.is_usable}
+    present = [gpu.model for gpu in shown if gpu.shown_as == "listed" or gpu.address in on_bus]
+    unlisted = [gpu for gpu in shown if gpu.shown_as == "unlisted" and gpu.address not in on_bus]
+    possible = [gpu.model for gpu in unlisted if not bus or gpu.address in bus or not gpu.address]
+    never_listed = len(on_bus - {gpu.address for gpu in shown})
     wanted = expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
     counts = {model: present.count(model) if model else len(present) for model in wanted}
     short = {model: count for model, count in counts.items() if count < wanted[model]}
     if not short:
         return OK
+    if all(
+        count + never_listed + (possible.count(model) if model else len(possible)) >= wanted[model]
+        for model, count in short.items()
+    ):
+        return UNKNOWN
     texts = [f"{count} of {wanted[model]} {model}".rstrip() for model, count in short.items()]
     evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(wanted.values()))))
     return Finding("crit", ", ".join(texts), evidence)
@@ -248,8 +258,8 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and others, or one of the "
         f"XIDs {', '.join(map(str, sorted(DEAD_GPU_XIDS)))}), without a source that delivers within the last 10 "
         "minutes; warn: the driver lists it, or it has no driver and the log has such a message without an address. "
-        "Not one that another driver has (vfio-pci), that is withheld from this container, or that is `gpu_lost`; not "
-        "with the key `gpus`",
+        "Not one that another driver has (vfio-pci), that is withheld from this container, or that a source has shown "
+        "before; not with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
         remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
@@ -261,8 +271,10 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_count",
         "The node has fewer GPUs than expected",
-        "crit: its sources show fewer than `health.expected_gpus`; `auto`: than were ever there, but for those that "
-        "were replaced or forgotten. Without this key it does not apply",
+        "crit: its sources list fewer than `health.expected_gpus`; `auto`: than were ever there, but for those that "
+        "were replaced, forgotten or given to another driver (vfio-pci). A GPU that is not listed counts if the driver "
+        "lists it, and it may be there unless it is lost or not on the PCI bus: then the check is unknown. Without "
+        "this key it does not apply",
         ("crit",),
         _gpu_count,
         remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "

@@ -86,6 +86,9 @@ class CanonicalTick(Tick):
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
         uses: by position in `devices`, what each of its owners uses of it, where the source measures that.
         epoch: of the source, and of the node where all GPUs are in this one.
+        lists_gpus: whether the source lists any GPU, also one that is not selected.
+        pci_drivers: by PCI address, the kernel driver of the GPUs on the bus of this node, empty for none; without any
+            where that is unknown.
     """
 
     devices: tuple[Device, ...]
@@ -96,3 +99,5 @@ class CanonicalTick(Tick):
     passing: Mapping[int, Owners] = field(default_factory=dict)
     uses: Mapping[int, OwnerUses] = field(default_factory=dict)
     epoch: Epoch = UNKNOWN_EPOCH
+    lists_gpus: bool = True
+    pci_drivers: Mapping[str, str] = field(default_factory=dict)

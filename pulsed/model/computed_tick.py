@@ -233,14 +233,14 @@ class ComputedTick(Tick):
     """One sample of all GPUs of a target, with all results: everything that outputs need.
 
     Attributes:
-        devices: the GPUs of the sample, then the lost ones.
-        readings: one per device, without implausible inputs; all None for a lost GPU.
+        devices: the GPUs of the sample, then the missing ones: lost, or no longer listed by the source.
+        readings: one per device, without implausible inputs; all None for a missing GPU.
         results: one per device.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
         uses: by position in `devices`, what each of its owners uses of it, where the source measures that.
         changes: of held classes that this sample brought.
-        lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
+        missing: by position in `devices`, when a missing GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
         removed: GPUs that were missing and are not expected any more.
         xids: that happened since the sample before.
@@ -256,7 +256,7 @@ class ComputedTick(Tick):
     passing: Mapping[int, Owners] = field(default_factory=dict)
     uses: Mapping[int, OwnerUses] = field(default_factory=dict)
     changes: tuple[ClassChange, ...] = ()
-    lost: Mapping[int, float] = field(default_factory=dict)
+    missing: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()
     removed: tuple[Removal, ...] = ()
     xids: tuple[XidEvent, ...] = ()
@@ -276,10 +276,10 @@ class GpuSample(NamedTuple):
 
 def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
     """Return the samples of all devices of a tick."""
-    lost = tick.lost
+    missing = tick.missing
     anomalies = tick.anomalies
     return [
-        GpuSample(device, reading, result, anomalies.get(position, ()), lost.get(position, tick.time))
+        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, tick.time))
         for position, (device, reading, result) in enumerate(
             zip(tick.devices, tick.readings, tick.results, strict=True)
         )
@@ -307,5 +307,5 @@ def _without(tick: ComputedTick, positions: Container[int]) -> ComputedTick:
         readings=tuple([tick.readings[position] for position in kept]),
         results=tuple([tick.results[position] for position in kept]),
         anomalies={places[old]: reasons for old, reasons in tick.anomalies.items() if old in places},
-        lost={places[old]: time for old, time in tick.lost.items() if old in places},
+        missing={places[old]: time for old, time in tick.missing.items() if old in places},
     )

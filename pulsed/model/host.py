@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.vocabulary import Value
+
+NVIDIA_DRIVER = "nvidia"
+"""Name of the kernel driver that serves GPUs on their host."""
 
 
 class PciGpu(NamedTuple):
@@ -113,12 +116,19 @@ class HostFacts(NamedTuple):
     switch_errors: tuple[KernelEvent, ...] | None = None
 
 
+ShownAs = Literal["listed", "unlisted", "lost"]
+
+
 class ShownGpu(NamedTuple):
-    """A board that a source shows, or has shown and is missing (`is_lost`)."""
+    """A board that a source shows.
+
+    Attributes:
+        shown_as: `listed`: the source lists it; `unlisted`: it no longer does; `lost`: it is lost.
+    """
 
     address: str
     model: str
-    is_lost: bool
+    shown_as: ShownAs = "listed"
 
 
 @dataclass(frozen=True, slots=True)

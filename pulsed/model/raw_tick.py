@@ -180,6 +180,7 @@ class RawTick:
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
         processes: on all GPUs; None where the source does not list them.
+        lost: UUIDs of the GPUs that the driver reports as lost.
         epoch: as far as the source delivers it.
         target_labels: of the target's group in a list of targets.
     """
@@ -193,5 +194,6 @@ class RawTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
     processes: tuple[GpuProcess, ...] | None = None
+    lost: frozenset[str] = frozenset()
     epoch: Epoch = UNKNOWN_EPOCH
     target_labels: Labels = ()

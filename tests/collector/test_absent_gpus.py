@@ -17,7 +17,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, parse
-from pulsed.model.health import SEVERITY, State
+from pulsed.model.health import SEVERITY
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.exposition.parser import PageParser
@@ -101,8 +101,8 @@ class Node:
         return self.pipeline.computer.forget(track)[1]
 
     @property
-    def lost(self) -> list[str]:
-        return lost_of(self.seen[-1])
+    def missing(self) -> list[str]:
+        return missing_of(self.seen[-1])
 
     @property
     def removed(self) -> list[tuple[str, str]]:
@@ -110,9 +110,16 @@ class Node:
         return [(one.device.entity.uuid, one.reason) for tick in self.seen for one in tick.removed]
 
     @property
-    def state(self) -> State:
-        """The worst of all boards."""
-        return max([result.health.state for result in self.seen[-1].results], key=SEVERITY.__getitem__)
+    def state(self) -> str:
+        """The worst of all boards; `unlisted` for ok if the exporter no longer lists one, and nothing else is known."""
+        worst = max([result.health.state for result in self.seen[-1].results], key=SEVERITY.__getitem__)
+        unlisted = [self.seen[-1].results[position].health for position in self.seen[-1].missing]
+        for health in unlisted:
+            telemetry = health.check("telemetry")
+            assert (health.state, health.check("gpu_lost").state, telemetry.state) == ("unknown", "unknown", "warn")
+            assert "no longer lists this GPU" in telemetry.message
+            assert "drain" not in telemetry.remedy
+        return "unlisted" if unlisted and worst == "ok" else worst
 
     @property
     def saved(self) -> set[str]:
@@ -121,9 +128,9 @@ class Node:
         return {gpu["entity"]["uuid"] for gpu in gpus.values()}
 
 
-def lost_of(tick: ComputedTick | None) -> list[str]:
+def missing_of(tick: ComputedTick | None) -> list[str]:
     assert tick is not None
-    return [tick.devices[position].entity.uuid for position in tick.lost]
+    return [tick.devices[position].entity.uuid for position in tick.missing]
 
 
 def test_a_gpu_that_the_configuration_no_longer_lists_is_not_lost() -> None:
@@ -131,26 +138,26 @@ def test_a_gpu_that_the_configuration_no_longer_lists_is_not_lost() -> None:
     node.poll(3)
     node.select(parse("0-1"))
     node.poll(5)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [])
     node.restart()
     node.poll(5)
-    assert (node.lost, node.state) == ([], "ok")
+    assert (node.missing, node.state) == ([], "ok")
     node.poll(3, A)
-    assert (node.lost, node.state) == (["GPU-1"], "crit"), "those that are watched can be lost"
+    assert (node.missing, node.state) == (["GPU-1"], "unlisted"), "those that are watched can be missing"
     node.select(parse("0"))
     node.poll(1)
-    assert (node.lost, node.state) == ([], "ok")
+    assert (node.missing, node.state) == ([], "ok")
 
 
-def test_a_gpu_that_is_watched_again_and_absent_is_lost() -> None:
+def test_a_gpu_that_is_watched_again_and_absent_is_missing() -> None:
     node = Node(A, B)
     node.poll(3)
     node.select(parse("GPU-0"))
     node.poll(3, A)
-    assert node.lost == []
+    assert node.missing == []
     node.select(EVERYTHING)
     node.poll(3)
-    assert node.lost == ["GPU-1"]
+    assert node.missing == ["GPU-1"]
 
 
 def test_a_board_in_the_slot_of_another_one_replaces_it() -> None:
@@ -158,24 +165,24 @@ def test_a_board_in_the_slot_of_another_one_replaces_it() -> None:
     node.poll(3)
     new = B._replace(uuid="GPU-9")
     node.poll(5, A, new)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
     (removal,) = [one for tick in node.seen for one in tick.removed]
     assert removal.replacement is not None
     assert (removal.replacement.entity.uuid, removal.last_seen) == ("GPU-9", START + 45)
     assert node.saved == {"GPU-0", "GPU-9"}
     node.restart()
     node.poll(5)
-    assert (node.lost, len(node.removed)) == ([], 1)
+    assert (node.missing, len(node.removed)) == ([], 1)
 
 
-def test_a_lost_board_is_replaced_while_the_daemon_is_stopped() -> None:
+def test_a_missing_board_is_replaced_while_the_daemon_is_stopped() -> None:
     node = Node(A, B)
     node.poll(3)
     node.poll(3, A)
-    assert node.state == "crit"
+    assert node.state == "unlisted"
     node.restart(down=2 * HOUR)
     node.poll(1, A, B._replace(uuid="GPU-9"))
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
 
 
 @pytest.mark.parametrize(
@@ -191,17 +198,17 @@ def test_a_new_board_elsewhere_replaces_nothing(newcomer: Board) -> None:
     node = Node(A, B)
     node.poll(3)
     node.poll(5, A, newcomer)
-    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+    assert (node.missing, node.state, node.removed) == (["GPU-1"], "unlisted", [])
 
 
-def test_a_known_board_in_the_slot_of_a_lost_one_replaces_nothing() -> None:
+def test_a_known_board_in_the_slot_of_a_missing_one_replaces_nothing() -> None:
     """After a board has died, the next start of the node may give its number and address to another one."""
     node = Node(A, B, C, boot_id="one")
     node.poll(3)
     node.poll(3, A, C)
     node.restart()
     node.poll(3, A, C._replace(gpu=B.gpu, bus=B.bus))
-    assert (node.lost, node.removed) == (["GPU-1"], [])
+    assert (node.missing, node.removed) == (["GPU-1"], [])
 
 
 def test_the_instances_of_a_replaced_board_go_with_it() -> None:
@@ -210,15 +217,15 @@ def test_the_instances_of_a_replaced_board_go_with_it() -> None:
     node.poll(3)
     new = B._replace(uuid="GPU-9")
     node.poll(3, A, new, *[part._replace(uuid="GPU-9") for part in parts])
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
     node.poll(3, A, B, *parts)
     counted = node.poll().results[2].counters.value("observed_seconds")
     assert counted is not None
     assert counted < 60, "the counters of a board that returns begin anew"
 
 
-@pytest.mark.parametrize("polls", [0, 3], ids=["lost at the restart", "lost before"])
-def test_a_gpu_that_a_restart_of_the_node_does_not_bring_back_stays_lost(polls: int) -> None:
+@pytest.mark.parametrize("polls", [0, 3], ids=["missing at the restart", "missing before"])
+def test_a_gpu_that_a_restart_of_the_node_does_not_bring_back_stays_missing(polls: int) -> None:
     node = Node(A, B, boot_id="one")
     node.poll(3)
     if polls:
@@ -226,14 +233,14 @@ def test_a_gpu_that_a_restart_of_the_node_does_not_bring_back_stays_lost(polls: 
     for boot_id in ("two", "three"):
         node.restart(boot_id)
         node.poll(3, A)
-        assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+        assert (node.missing, node.state, node.removed) == (["GPU-1"], "unlisted", [])
     node.settings = FORGETFUL
     node.restart("four", down=23 * HOUR)
     node.poll(3)
-    assert node.lost == ["GPU-1"]
+    assert node.missing == ["GPU-1"]
     node.restart("five", down=HOUR)
     node.poll(3)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
 
 
 def test_a_gpu_that_comes_late_after_a_restart_of_the_node_keeps_its_counters() -> None:
@@ -242,7 +249,7 @@ def test_a_gpu_that_comes_late_after_a_restart_of_the_node_keeps_its_counters() 
     node.restart("two")
     node.poll(1, A)
     node.poll(3, A, B)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [])
 
 
 def test_new_boards_after_a_restart_of_the_node_replace_absent_ones() -> None:
@@ -251,7 +258,7 @@ def test_new_boards_after_a_restart_of_the_node_replace_absent_ones() -> None:
     node.poll(3)
     node.restart("two")
     node.poll(3, Board(0, "GPU-8", "A1"), Board(1, "GPU-9", ""))
-    assert (node.lost, node.state) == ([], "ok")
+    assert (node.missing, node.state) == ([], "ok")
     assert node.removed == [("GPU-0", "replaced"), ("GPU-1", "replaced")]
 
 
@@ -260,18 +267,18 @@ def test_a_new_board_after_a_restart_of_the_node_replaces_the_one_of_its_slot_fi
     node.poll(3)
     node.restart("two")
     node.poll(3, A, C._replace(uuid="GPU-9"))
-    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [("GPU-2", "replaced")])
+    assert (node.missing, node.state, node.removed) == (["GPU-1"], "unlisted", [("GPU-2", "replaced")])
 
 
-@pytest.mark.parametrize(("host", "lost"), [("NODE.example.com", []), ("elsewhere", ["GPU-1"])])
-def test_the_boot_id_counts_for_gpus_of_this_host_only(host: str, lost: list[str]) -> None:
+@pytest.mark.parametrize(("host", "missing"), [("NODE.example.com", []), ("elsewhere", ["GPU-1"])])
+def test_the_boot_id_counts_for_gpus_of_this_host_only(host: str, missing: list[str]) -> None:
     """A loopback address can be a tunnel to the exporter of another node."""
     node = Node(A, B, boot_id="one")
     node.host = host
     node.poll(3)
     node.restart("two")
     node.poll(3, A, Board(2, "GPU-9", "A1"))
-    assert node.lost == lost
+    assert node.missing == missing
 
 
 def test_a_gpu_that_is_absent_is_forgotten_after_the_configured_time() -> None:
@@ -279,9 +286,9 @@ def test_a_gpu_that_is_absent_is_forgotten_after_the_configured_time() -> None:
     node.poll(3)
     node.interval = HOUR / 2
     node.poll(48, A)
-    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+    assert (node.missing, node.state, node.removed) == (["GPU-1"], "unlisted", [])
     node.poll(2)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
     assert node.saved == {"GPU-0"}
     node.restart()
     node.poll(60)
@@ -293,48 +300,48 @@ def test_the_age_goes_on_over_restarts() -> None:
     node.poll(3)
     node.poll(3, A)
     for _ in range(3):
-        assert node.lost == ["GPU-1"]
+        assert node.missing == ["GPU-1"]
         node.restart(down=8 * HOUR)
         node.poll(3)
-    assert (node.lost, node.removed) == ([], [("GPU-1", "expired")])
+    assert (node.missing, node.removed) == ([], [("GPU-1", "expired")])
 
 
-def test_a_gpu_that_was_lost_while_nothing_was_read_is_reported_first() -> None:
+def test_a_gpu_that_vanished_while_nothing_was_read_is_reported_first() -> None:
     node = Node(A, B)
     node.poll(3)
     node.poll(1, A, after=3 * DAY)
     node.poll(3)
-    assert node.lost == ["GPU-1"]
+    assert node.missing == ["GPU-1"]
 
 
-@pytest.mark.parametrize(("seconds", "lost"), [(0.0, ["GPU-1"]), (600.0, [])])
-def test_the_age_is_configured(seconds: float, lost: list[str]) -> None:
+@pytest.mark.parametrize(("seconds", "missing"), [(0.0, ["GPU-1"]), (600.0, [])])
+def test_the_age_is_configured(seconds: float, missing: list[str]) -> None:
     node = Node(A, B, settings=ComputeSettings(health=HealthSettings(forget_after=seconds)))
     node.poll(3)
     node.interval = 300.0
     node.poll(400, A)
-    assert node.lost == lost
+    assert node.missing == missing
     node.table.reconfigure(ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(2)
-    assert node.lost == []
+    assert node.missing == []
 
 
 def test_a_gpu_is_forgotten_by_request() -> None:
     node = Node(A, B, C)
     node.poll(3)
     node.poll(3, A)
-    assert node.lost == ["GPU-1", "GPU-2"]
+    assert node.missing == ["GPU-1", "GPU-2"]
     shown = node.forget("GPU-1")
-    assert lost_of(shown) == ["GPU-2"], "at once"
+    assert missing_of(shown) == ["GPU-2"], "at once"
     assert shown is not None
     assert (len(shown.results), len(shown.readings)) == (2, 2)
     assert node.saved == {"GPU-0", "GPU-2"}
     node.poll(3)
-    assert node.lost == ["GPU-2"]
+    assert node.missing == ["GPU-2"]
     node.forget("GPU-2")
     node.restart()
     node.poll(3)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [])
     tick = node.poll(1, A, B)
     account = tick.results[1].counters
     assert account.value("observed_seconds") == 0.0, "one that returns is another one"
@@ -346,10 +353,10 @@ def test_another_target_that_reports_the_gpu_has_taken_it_over() -> None:
     node.poll(3)
     node.show_elsewhere(B)
     node.poll(3, A)
-    assert node.lost == ["GPU-1"], "a sample from before proves nothing"
+    assert node.missing == ["GPU-1"], "a sample from before proves nothing"
     node.show_elsewhere(B)
     node.poll(1)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "moved")])
+    assert (node.missing, node.state, node.removed) == ([], "ok", [("GPU-1", "moved")])
 
 
 def test_a_divided_board_does_not_age() -> None:
@@ -357,10 +364,10 @@ def test_a_divided_board_does_not_age() -> None:
     node = Node(A, B, settings=ComputeSettings(health=HealthSettings(forget_after=60.0)))
     node.poll(3)
     node.poll(20, A, *parts)
-    assert (node.lost, node.removed) == ([], [])
+    assert (node.missing, node.removed) == ([], [])
     assert [device.entity.mig_id for device in node.seen[-1].devices] == ["", "", "1", "2"]
     node.poll(3, A)
-    assert node.lost == ["GPU-1"]
+    assert node.missing == ["GPU-1"]
 
 
 def known(*nodes: Node) -> tuple[list[AbsentGpu], TargetStore]:
@@ -392,7 +399,7 @@ def test_a_name_of_several_absent_gpus_needs_the_node() -> None:
     (found,) = choose_absent(absent, store, "1", "n1")
     assert found.entity.uuid == "GPU-x"
     found.forget()
-    assert [target.tick and len(target.tick.lost) for target in store.targets] == [1, 0]
+    assert [target.tick and len(target.tick.missing) for target in store.targets] == [1, 0]
     with pytest.raises(GpuNotFound, match="no absent GPU 'GPU-1'"):
         choose_absent(absent, store, "GPU-1", "n1")
 

@@ -53,7 +53,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
         ("health.device_counters", {"MICROSECONDS": 1000}),
         (
             "health_evaluator",
-            {"FORGET_SECONDS": 30 * 86_400, "EMPTY_POLLS": 2, "EMPTY_SECONDS": 60, "MAX_WAITING_EVENTS": 1000},
+            {"FORGET_SECONDS": 30 * 86_400, "MAX_WAITING_EVENTS": 1000},
         ),
         ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
         ("health.restarts", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),

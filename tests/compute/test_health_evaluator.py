@@ -1,4 +1,4 @@
-"""All GPUs of a node: who is lost, who inherits, and what outlives a restart."""
+"""All GPUs of a node: which are lost, which inherit, and what outlives a restart."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from tests.compute.streams import DAY, sample
 ALIVE = {"temperature_celsius": 40.0, "power_watts": 100.0, "xid_last_code": 0.0}
 
 
-def test_a_gpu_that_vanishes_is_lost_after_two_polls() -> None:
+def bus_loss(sim: Sim, device: Device = OTHER) -> KernelEvent:
+    return KernelEvent("bus_loss", 79, sim.time, device.pci_bus_id, text="fallen off the bus")
+
+
+def test_a_gpu_that_vanishes_and_that_the_driver_reports_as_lost_is_lost_after_two_polls() -> None:
     sim = Sim(devices=[GPU, OTHER])
     sim.tick(ALIVE, ALIVE)
-    seen = sim.time
+    seen, sim.lost = sim.time, frozenset({OTHER.entity.uuid})
     tick = sim.tick(ALIVE, devices=[GPU])
-    assert tick.lost == ()
+    assert tick.missing == ()
     tick = sim.tick(ALIVE)
-    (lost,) = tick.lost
+    (lost,) = tick.missing
     assert (lost.device, lost.last_seen, lost.since) == (OTHER, seen, seen + 1)
     assert lost.health.state == "crit"
     assert lost.health.check("gpu_lost").state == "crit"
@@ -38,13 +42,69 @@ def test_a_gpu_that_vanishes_is_lost_after_two_polls() -> None:
         (-1, "gpu_lost", "crit"),
         (-1, "", "crit"),
     ]
-    assert sim.tick(ALIVE).lost[0].device is OTHER
+    assert sim.tick(ALIVE).missing[0].device is OTHER
     tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
-    assert tick.lost == ()
+    assert tick.missing == ()
     assert tick.healths[1].check("gpu_lost").state == "crit"
     for _ in range(61):
         tick = sim.tick(ALIVE, ALIVE)
     assert tick.healths[1].check("gpu_lost").state == "ok"
+
+
+def test_a_gpu_that_the_source_no_longer_lists_is_unknown() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    for _ in range(3):
+        tick = sim.tick(ALIVE, devices=[GPU])
+    (missing,) = tick.missing
+    health = missing.health
+    assert (health.state, health.check("gpu_lost").state) == ("unknown", "unknown")
+    telemetry = health.check("telemetry")
+    assert (telemetry.state, telemetry.evidence) == ("warn", (("polls_unlisted", 2.0),))
+    assert telemetry.message == "Readings are absent, blank or frozen: the source no longer lists this GPU"
+    assert "drain" not in telemetry.remedy
+    tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
+    assert (tick.missing, tick.healths[1].state) == ((), "ok")
+
+
+def test_an_xid_79_that_comes_after_the_gpu_has_left_the_list_is_evidence() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE, kernel_events=())
+    for _ in range(5):
+        tick = sim.tick(ALIVE, devices=[GPU], kernel_events=())
+    assert tick.missing[0].health.state == "unknown"
+    tick = sim.tick(ALIVE, devices=[GPU], kernel_events=(bus_loss(sim),))
+    assert tick.missing[0].health.check("gpu_lost").state == "crit"
+    for _ in range(5):
+        tick = sim.tick(ALIVE, devices=[GPU], kernel_events=())
+        sim.time += DAY / 2
+    assert tick.missing[0].health.check("gpu_lost").state == "crit", "it has not answered since"
+
+
+@pytest.mark.parametrize(
+    ("driver", "state"), [("nvidia", "unknown"), ("", "crit"), ("vfio-pci", None), (None, "unknown")]
+)
+def test_a_gpu_on_the_bus_without_a_driver_is_lost_and_one_of_a_guest_is_not_missing(
+    driver: str | None, state: str | None
+) -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    sim.pci_drivers = {"00000000:1B:00.0": "nvidia"} | ({} if driver is None else {OTHER.pci_bus_id: driver})
+    for _ in range(3):
+        tick = sim.tick(ALIVE, devices=[GPU])
+    assert [missing.health.state for missing in tick.missing] == ([] if state is None else [state])
+    sim.pci_drivers = {"00000000:1B:00.0": "nvidia", OTHER.pci_bus_id: "nvidia"}
+    tick = sim.tick(ALIVE, devices=[GPU])
+    assert [missing.device for missing in tick.missing] == ([] if state is None else [OTHER])
+
+
+def test_no_gpu_has_a_driver_while_that_is_not_loaded() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    sim.pci_drivers = {"00000000:1B:00.0": "", OTHER.pci_bus_id: ""}
+    for _ in range(3):
+        tick = sim.tick(ALIVE, devices=[GPU])
+    assert [missing.health.state for missing in tick.missing] == ["unknown"]
 
 
 def test_a_row_of_blanks_is_a_lost_gpu_too() -> None:
@@ -53,7 +113,7 @@ def test_a_row_of_blanks_is_a_lost_gpu_too() -> None:
     sim.tick(ALIVE, {})
     tick = sim.tick(ALIVE, {"row_remap_failure": 0.0})
     assert tick.healths[1].check("gpu_lost").state == "crit"
-    assert tick.lost == ()
+    assert tick.missing == ()
 
 
 def test_a_moment_of_silence_at_ten_hertz_is_nothing() -> None:
@@ -64,14 +124,23 @@ def test_a_moment_of_silence_at_ten_hertz_is_nothing() -> None:
     assert tick.healths[1].check("gpu_lost").state == "ok"
 
 
-def test_an_exporter_without_any_gpu_gets_time() -> None:
+def test_a_source_without_any_gpu_is_not_evidence_about_one() -> None:
     sim = Sim(interval=15.0, devices=[GPU, OTHER])
     sim.tick(ALIVE, ALIVE)
-    for present in ([GPU], [GPU, OTHER], [OTHER, GPU]):  # another one is missing, it returns, all return
-        sim.tick(ALIVE, ALIVE, devices=present)
-        for _ in range(5):
-            assert GPU not in [lost.device for lost in sim.tick(devices=[]).lost]
-        assert GPU in [lost.device for lost in sim.tick(devices=[]).lost]
+    for _ in range(20):
+        tick = sim.tick(devices=[])
+        assert (tick.missing, tick.changes) == ((), ())
+    tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
+    assert [health.state for health in tick.healths] == ["ok", "ok"]
+
+
+def test_the_only_gpu_of_a_node_is_lost_with_evidence() -> None:
+    sim = Sim(devices=[OTHER])
+    sim.tick(ALIVE, kernel_events=())
+    sim.tick(devices=[], kernel_events=(bus_loss(sim),))
+    for _ in range(2):
+        tick = sim.tick(devices=[], kernel_events=())
+    assert [missing.health.state for missing in tick.missing] == ["crit"]
 
 
 def test_a_gpu_that_is_split_is_not_lost() -> None:
@@ -79,10 +148,10 @@ def test_a_gpu_that_is_split_is_not_lost() -> None:
     sim.tick(ALIVE, ALIVE)
     for _ in range(5):
         tick = sim.tick({}, ALIVE, devices=[INSTANCE, OTHER])
-        assert tick.lost == ()
+        assert tick.missing == ()
     for _ in range(5):
         tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
-    assert tick.lost == ()
+    assert tick.missing == ()
     assert tick.healths[0].check("gpu_lost").state == "ok"
 
 
@@ -100,7 +169,7 @@ def test_a_gpu_whose_uuid_becomes_known_is_the_same() -> None:
     sim.tick({**ALIVE, "xid_last_code": 48.0})
     for _ in range(5):
         tick = sim.tick({**ALIVE, "xid_last_code": 48.0}, devices=[GPU])
-    assert tick.lost == ()
+    assert tick.missing == ()
     assert tick.healths[0].check("xid_critical").state == "crit"
 
 
@@ -122,20 +191,20 @@ def test_a_restart_keeps_latches() -> None:
     assert health.check("xid_critical").state == "ok"
 
 
-def test_a_gpu_that_did_not_come_back_after_a_restart_is_lost() -> None:
+def test_a_gpu_that_did_not_come_back_after_a_restart_is_missing() -> None:
     sim = Sim(devices=[GPU, OTHER])
     sim.tick(ALIVE, ALIVE)
     sim.restart()
     for _ in range(3):
         tick = sim.tick(ALIVE, devices=[GPU])
-    (lost,) = tick.lost
-    assert (lost.device.entity, lost.device.model) == (OTHER.entity, OTHER.model)
+    (missing,) = tick.missing
+    assert (missing.device.entity, missing.device.model) == (OTHER.entity, OTHER.model)
     for boot_id in ("another", "and another"):
         sim.restart()
         sim.epoch = Epoch(boot=boot_id)
         for _ in range(3):
             tick = sim.tick(ALIVE)
-        assert [one.device.entity for one in tick.lost] == [OTHER.entity]
+        assert [one.device.entity for one in tick.missing] == [OTHER.entity]
 
 
 def test_what_happened_meanwhile_is_an_event() -> None:

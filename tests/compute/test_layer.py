@@ -272,9 +272,9 @@ def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:
     found = run(
         [sample(float(now), alive, beside) for now in range(4)] + [sample(float(now), alive) for now in (4, 5, 6)]
     )
-    assert [len(tick.lost) for tick in found] == [0, 0, 0, 0, 0, 1, 1]
+    assert [len(tick.missing) for tick in found] == [0, 0, 0, 0, 0, 1, 1]
     last = found[-1]
-    assert (last.devices, dict(last.lost)) == ((GPU, OTHER), {1: DAY + 3.0})
+    assert (last.devices, dict(last.missing)) == ((GPU, OTHER), {1: DAY + 3.0})
     assert counted(last, "observed_seconds", position=1) == 3.0
     assert last.devices == found[-2].devices
 
@@ -291,7 +291,7 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
     removal, tick = computer.forget(computer.absent[0])
     assert removal.device is GPU
     assert tick is not None
-    assert (tick.devices, list(tick.lost)) == ((OTHER, third), [1])
+    assert (tick.devices, list(tick.missing)) == ((OTHER, third), [1])
     assert [len(tick.readings), len(tick.results)] == [2, 2]
     assert tick.readings[0].temperature_celsius == 40.0
     later = computer.compute(sample(3.0, readings[1], devices=[OTHER]))

@@ -13,7 +13,7 @@ from pulsed.model.raw_tick import KernelEvent
 NOW = 1_800_000_000.0
 ADDRESSES = tuple(f"00000000:{number}B:00.0" for number in range(1, 4))
 A, B, C = (PciGpu(address, "nvidia", True) for address in ADDRESSES)
-SHOWN = tuple(ShownGpu(address, "NVIDIA H100", False) for address in ADDRESSES)
+SHOWN = tuple(ShownGpu(address, "NVIDIA H100") for address in ADDRESSES)
 UNBOUND, GUEST = C._replace(driver="", is_usable=False), C._replace(driver="vfio-pci", is_usable=False)
 WITHHELD = C._replace(is_usable=False)
 
@@ -33,7 +33,7 @@ def failed(address: str = ADDRESSES[2], age: float = 3600.0) -> tuple[KernelEven
         ((A, B, C), SHOWN, (), "ok", ""),
         ((A, B, C), SHOWN, failed(), "ok", ""),
         ((A, B, C), SHOWN[:2], (), "warn", ADDRESSES[2]),
-        ((A, B, C), (*SHOWN[:2], SHOWN[2]._replace(is_lost=True)), (), "ok", ""),
+        ((A, B, C), (*SHOWN[:2], SHOWN[2]._replace(shown_as="lost")), (), "ok", ""),
         ((A, B, C), SHOWN[:2], failed(), "crit", f"{ADDRESSES[2]} (why)"),
         ((A, B, UNBOUND), SHOWN[:2], failed(), "crit", f"{ADDRESSES[2]} (why)"),
         ((A, B, UNBOUND), SHOWN[:2], failed(""), "warn", f"{ADDRESSES[2]} (why)"),
@@ -78,7 +78,8 @@ def test_a_gpu_that_the_key_gpus_may_leave_out_is_not_missing() -> None:
     assert finding == Finding("unknown")
 
 
-LOST = SHOWN[2]._replace(is_lost=True)
+LOST = SHOWN[2]._replace(shown_as="lost")
+UNLISTED = SHOWN[2]._replace(shown_as="unlisted")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,28 @@ def test_fewer_gpus_than_expected(
     assert finding is not None
     assert (finding.state, finding.detail) == (state, detail)
     assert found("gpu_count", NodeView(HostFacts(NOW), shown)) is None, "any number is expected"
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown", "gpus", "state"),
+    [
+        ("auto", (*SHOWN[:2], UNLISTED), None, "unknown"),
+        ("auto", (*SHOWN[:2], UNLISTED), (A, B, C), "ok"),
+        ("auto", (*SHOWN[:2], UNLISTED), (A, B, WITHHELD), "unknown"),
+        ("auto", (*SHOWN[:2], UNLISTED), (A, B), "crit"),
+        ("auto", (SHOWN[0], LOST, UNLISTED), None, "crit"),
+        (4, (*SHOWN[:2], UNLISTED), None, "crit"),
+        (3, SHOWN[:1], (A, B, C), "unknown"),
+        ({"NVIDIA H100": 3}, (*SHOWN[:2], UNLISTED), None, "unknown"),
+        ({"NVIDIA L4": 1}, (*SHOWN[:2], UNLISTED), None, "crit"),
+    ],
+)
+def test_a_gpu_that_no_source_lists_may_be_there(
+    expected: ExpectedGpus, shown: tuple[ShownGpu, ...], gpus: tuple[PciGpu, ...] | None, state: str
+) -> None:
+    finding = found("gpu_count", NodeView(HostFacts(NOW, gpus), shown, expected=expected))
+    assert finding is not None
+    assert finding.state == state
 
 
 SMI, ENGINE = StuckProcess(7, 100, "nvidia-smi"), StuckProcess(8, 100, "nv-hostengine")

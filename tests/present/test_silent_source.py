@@ -12,6 +12,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import DEFAULT_HEALTH
 from pulsed.daemon.health_log import log_health_change
+from pulsed.errors import SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.documents import gpus_document, health_document, sources_of
@@ -29,6 +30,7 @@ REFUSED = "cannot connect to http://n:9400/metrics: connection refused"
 
 HEALTHY = {"DCGM_FI_DEV_GPU_TEMP": 45.0, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0, "DCGM_FI_DEV_XID_ERRORS": 0.0}
 FALLEN = HEALTHY | {"DCGM_FI_DEV_XID_ERRORS": 48.0}
+OFF_BUS = HEALTHY | {"DCGM_FI_DEV_XID_ERRORS": 79.0}
 BROKEN = HEALTHY | {"DCGM_FI_DEV_ROW_REMAP_FAILURE": 1.0}
 
 
@@ -57,7 +59,11 @@ class Daemon:
         )
         read = self.parser.parse(page.encode())
         raw = RawTick("n", START + self.now, self.now, INTERVAL, read.layout, read.values, read.rejected)
-        tick = self.pipeline.process(raw)
+        try:
+            tick = self.pipeline.process(raw)
+        except SourceError as error:
+            self.target.fail(error.reason, str(error))
+            return
         for change in tick.health_changes:
             log_health_change(change, "n")
         self.target.accept(tick, self.now)
@@ -149,6 +155,7 @@ def test_a_gpu_that_was_lost_stays_lost_while_its_source_is_down() -> None:
     daemon = Daemon()
     for _ in range(3):
         daemon.poll(HEALTHY, HEALTHY)
+    daemon.poll(HEALTHY, OFF_BUS)
     for _ in range(3):
         daemon.poll(HEALTHY)
     assert daemon.states == ("ok", "crit")

@@ -159,7 +159,7 @@ class GpuCheck:
         if severity > 0:
             if old.severity <= 0:
                 self._record_raise(worst_rule, now)
-            message = self._message(worst, time, now)
+            message = self._message(worst_rule, worst, time, now)
         else:
             message = worst.ignored if severity == 0 else ""
             is_same = state == old.state and covered is old.covered and applies is old.applies
@@ -178,7 +178,7 @@ class GpuCheck:
             last_event=last_event,
             message=message,
             evidence=evidence,
-            remedy=self._remedy(worst, state, evidence) if severity > 0 else "",
+            remedy=worst_rule.remedy or self._remedy(worst, state, evidence) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
@@ -210,8 +210,12 @@ class GpuCheck:
             recent = [at for at in self.history if now - at < HISTORY_SECONDS]
             self.history = (*recent[1 - MAX_REMEMBERED :], now)
 
-    def _message(self, worst: RuleState, time: float, now: float) -> str:
-        detail = worst.detail or ("" if worst.xid is None else f"XID {worst.xid}, {xid_of(worst.xid).description}")
+    def _message(self, rule: Rule, worst: RuleState, time: float, now: float) -> str:
+        detail = (
+            worst.detail
+            or rule.detail
+            or ("" if worst.xid is None else f"XID {worst.xid}, {xid_of(worst.xid).description}")
+        )
         title = f"{self.check.title}: {detail}" if detail else self.check.title
         cause = f"; each time of {' or '.join(worst.suspects)}" if worst.suspects else ""
         return f"{title}{cause}{self._before(time, now)}"

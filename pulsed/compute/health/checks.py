@@ -32,7 +32,7 @@ from pulsed.compute.health.measures import (
 from pulsed.compute.health.rule import Measure, Rule, When
 from pulsed.compute.health.rule_kinds import Codes, Duty, Increase, step
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
-from pulsed.compute.health.xids import RECOVERY_ADVICE, RESET_LATER
+from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
@@ -116,10 +116,14 @@ CHECKS: tuple[Check, ...] = (
         Rule(
             "polls_missed",
             {"crit": 2},
-            f"polls in a row without the GPU although its source delivers; until it answered for {in_words(MINUTE)}",
+            "polls in a row without an answer of a GPU that its source lists while others answer, or without the GPU "
+            "after XID 79 or `fallen off the bus` in the kernel log, with the driver's error that it is lost, or while "
+            f"it is on the PCI bus without a driver; until it answered for {in_words(MINUTE)}",
             release=MINUTE,
         ),
-        XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),
+        XidRule(text=f"after XID {FALLEN_OFF_BUS}", choose=FALLEN_OFF_BUS, keep={"crit": MINUTE}),
+        note="a GPU that its source no longer lists is not lost without such evidence, nor are all GPUs of a source at "
+        "once: see `telemetry`",
         remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
         "check its power.",
         source="NVML errors 15 and 28, XID 79",
@@ -144,7 +148,15 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "telemetry",
-        "Readings are blank or frozen",
+        "Readings are absent, blank or frozen",
+        Rule(
+            "polls_unlisted",
+            {"warn": 2},
+            "polls in a row in which the source lists other GPUs and not this one, without evidence that it is lost",
+            detail="the source no longer lists this GPU",
+            remedy="Nothing shows that the GPU is faulty: compare the source with `nvidia-smi -L`; an exporter with "
+            "DRA lists only claimed GPUs. After planned removal run `pulsed health --forget GPU`.",
+        ),
         Rule(
             "inputs_blank_ratio",
             {"warn": 0.5},

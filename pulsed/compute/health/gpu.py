@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.compute.bounds import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
@@ -18,9 +18,10 @@ from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import worst_state
 from pulsed.compute.health.xid_log import Programs, XidLog
-from pulsed.compute.health.xid_rule import XidRule, update_xid_inputs
-from pulsed.compute.health.xids import xid_of
+from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule, update_xid_inputs
+from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
+from pulsed.durations import MINUTE
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast
@@ -34,6 +35,10 @@ EVALUATION_SECONDS = 1.0
 _REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons", "xid_last_code", "mig_mode"))
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
+
+
+Presence = Literal["listed", "unlisted", "lost"]
+"""Whether the source lists a GPU; `lost`: it does not, and something else than an XID shows that it is lost."""
 
 
 class EnabledChecks:
@@ -82,7 +87,8 @@ class GpuHealth:
         checks: all enabled ones.
         health: as of the last evaluation.
         is_due: whether the last sample is to be evaluated.
-        is_lost: whether the GPU was missed often enough to be lost, as of the last evaluation.
+        is_missing: whether the GPU was missed often enough to be shown without a sample, as of the last evaluation:
+            it is lost, or the source no longer lists it.
         changes: checks whose state changed with the last sample: before and after.
         xids: by code, how often it happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
@@ -103,7 +109,7 @@ class GpuHealth:
         self.checks = [GpuCheck(check) for check in enabled.checks]
         self._by_id = {check.check.id: check for check in self.checks}
         self.health: Health = NOT_EVALUATED
-        self.is_due = self.is_lost = False
+        self.is_due = self.is_missing = False
         self.changes: list[tuple[CheckState, CheckState]] = []
         self.xids: dict[int, int] = {}
         self.now = self.started = self.time = 0.0
@@ -145,6 +151,7 @@ class GpuHealth:
         node: NodeFacts,
         extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
+        presence: Presence = "listed",
     ) -> None:
         """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
         self.changes, self.xids, self.is_due = [], {}, False
@@ -168,7 +175,7 @@ class GpuHealth:
         if node.epoch != self._epoch:
             self._update_epoch(node.epoch, previous)
         answer = self._answer
-        self._update_answer(sample, reading, node)
+        self._update_answer(sample, reading, node, presence)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
@@ -197,7 +204,7 @@ class GpuHealth:
         """Evaluate all checks on the newest sample."""
         inputs, is_first = self.inputs, self._second is None
         self._second = int(self.now + ROUNDING)
-        self.is_lost = self.reachability.is_lost
+        self.is_missing = self.reachability.is_lost or self.reachability.is_unlisted
         if is_first:
             inputs.severities = {check.check.id: check.state.severity for check in self.checks}
             self._xid_events = self._counts_of_xids()
@@ -281,17 +288,32 @@ class GpuHealth:
         if restarted.exporter:
             self.inputs.xids.restart_totals()
 
-    def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts) -> None:
+    @property
+    def has_fallen_off_bus(self) -> bool:
+        """Whether XID 79 is the last that is known of the GPU: it was not reset since, or has not answered since."""
+        record = self.inputs.xids.records.get(FALLEN_OFF_BUS)
+        if record is None:
+            return False
+        is_recent = not record.cleared and self.now - record.last < CRITICAL_SECONDS
+        return is_recent or self.epoch + record.last + MINUTE >= self.reachability.last_seen
+
+    def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts, presence: Presence) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
-        freshness = sample.freshness
-        self.reachability.update(freshness.state, reading, node.has_peers, self.time, sample.now)
+        freshness, reachability = sample.freshness, self.reachability
+        is_evident = presence == "lost" or self.has_fallen_off_bus
+        if presence == "listed":
+            reachability.update(
+                freshness.state, reading, self.time, sample.now, has_peers=node.has_peers, is_evident=is_evident
+            )
+        else:
+            reachability.update_unlisted(self.time, sample.now, is_evident=is_evident)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
             if node.is_layout_new:
                 self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
                 self.inputs.xids.record_none()
-        self._is_fresh = freshness.is_fresh
+        self._is_fresh = freshness.is_fresh and not reachability.is_unlisted
 
     def _facts(self, freshness: Freshness, reading: Reading, node: NodeFacts, activity: Value) -> tuple[Value, ...]:
         """Return the values of `FACTS`.
@@ -304,6 +326,7 @@ class GpuHealth:
         max_present = self._max_present = max(self._max_present, present)
         return (
             self.reachability.polls_missed,
+            self.reachability.polls_unlisted,
             age if not age else 0.0 if freshness.is_fresh else round(age),
             round(1.0 - present / max_present, 2) if max_present else 0.0,
             activity,

@@ -21,6 +21,7 @@ IN_EXTRAS = ("health_watches", "nvlink_states", "nvlink_counters")
 
 FACTS = (
     "polls_missed",
+    "polls_unlisted",
     "inputs_age_seconds",
     "inputs_blank_ratio",
     ACTIVITY,

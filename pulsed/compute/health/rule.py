@@ -89,6 +89,8 @@ class Rule:
         name: of the measure, with its unit; the name in evidence and of its thresholds in the configuration.
         levels: by state, the mildest first, the measure from which on it is reached.
         text: the condition in words, to follow the thresholds.
+        detail: what the message names in addition to the title of the check.
+        remedy: what to do, if that differs from the remedy of the check.
         inputs: names of the inputs that it needs: all of them, or one if the kind allows it; by default the measure.
         by: returns the measure; None while inputs are missing.
         number: how a threshold is written in that sentence; `at 5 or more` by default.
@@ -123,6 +125,8 @@ class Rule:
     ends_with_reset: bool = True
     clear: float = 0.0
     clear_share: float = 0.0
+    detail: str = ""
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         if not self.inputs and self.name in INPUT_POSITION:

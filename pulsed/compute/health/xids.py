@@ -59,7 +59,7 @@ RECOVERY_ADVICE: Mapping[int, str] = {
 }
 """The remedy for a recovery action of NVML other than 0, as the end of a sentence."""
 
-FOLLOWER = 45
+FALLEN_OFF_BUS, FOLLOWER = 79, 45
 """Follows other codes and the end of processes: it has no meaning alone and replaces no other code."""
 
 CORROBORABLE = frozenset({144, 145, 146, 149})

@@ -69,7 +69,7 @@ class _TargetView:
         held = {
             device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
-            if result.use == "held" and device.owners == () and position not in tick.lost
+            if result.use == "held" and device.owners == () and position not in tick.missing
         }
         self._held_since = held
         before, self.leaked = (
@@ -199,7 +199,7 @@ class OwnerAccounting:
         for position, device in enumerate(tick.devices):
             key = device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
-            if position in tick.lost or position in tick.standby or is_divided or key in found:
+            if position in tick.missing or position in tick.standby or is_divided or key in found:
                 continue
             gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
             found[key] = gpu

@@ -53,16 +53,16 @@ class Match(NamedTuple):
     result: Result
     node: str
     time: float
-    lost: bool
+    missing: bool
     position: int
 
     @classmethod
     def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
         """Return a device of a target's tick; `here` is this process's node."""
-        device, lost = tick.devices[position], position in tick.lost
-        time = tick.lost[position] if lost else tick.time
+        device, missing = tick.devices[position], position in tick.missing
+        time = tick.missing[position] if missing else tick.time
         reading, result = tick.readings[position], tick.results[position]
-        return cls(target, device, reading, result, node_of(device, here), time, lost, position)
+        return cls(target, device, reading, result, node_of(device, here), time, missing, position)
 
 
 def find(store: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
@@ -107,7 +107,7 @@ def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
 
 def is_stale(match: Match, now: float) -> bool:
     """Return whether a GPU's values are too old to be served as current ones; `now` is monotonic seconds."""
-    return match.lost or not match.target.fresh(now)
+    return match.missing or not match.target.fresh(now)
 
 
 def silence_of(target: Target) -> str:
@@ -124,13 +124,13 @@ def current_result(match: Match, now: float) -> Result:
 def health_of(match: Match, now: float) -> Health:
     """Return the health of a GPU: unknown while its target is not fresh, but for events and a loss that came before."""
     target, health = match.target, match.result.health
-    if match.lost or target.fresh(now):
+    if match.missing or target.fresh(now):
         return health
     return unobserved(health, match.time + target.interval, now - target.arrived, silence_of(target))
 
 
 def age(match: Match, now: float) -> float:
-    """Return the age of the values; those of a lost GPU are older than the sample that it is missing from."""
+    """Return the age of the values; those of a missing GPU are older than the sample that it is missing from."""
     target = match.target
     sample = match.time if target.tick is None else target.tick.time
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)

@@ -45,11 +45,12 @@ _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
 
 class Sample(NamedTuple):
-    """The values of a tick, and the processes as in `RawTick`."""
+    """The values of a tick, and processes and lost GPUs as in `RawTick`."""
 
     layout: Layout
     values: list[RawValue]
     processes: tuple[GpuProcess, ...] | None = None
+    lost: frozenset[str] = frozenset()
 
 
 class _Block(NamedTuple):
@@ -89,6 +90,7 @@ class DriverSession:
         self._sampled = 0.0
         self._laid_out: object = None
         self._list_due = self._release_due = self._places_due = 0.0
+        self._lost: frozenset[str] = frozenset()
         self._retry_at: float | None = None
         self._pause = FIRST_RETRY_SECONDS
         self.profiling_errors: Mapping[str, str] = {}
@@ -163,7 +165,9 @@ class DriverSession:
                 values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
             raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
-        return Sample(layout, values, self._processes)
+        answering = {reader.device.uuid for reader in self._readers if not reader.gone}
+        self._lost = (self._lost | {device.uuid for device in self._devices}) - answering
+        return Sample(layout, values, self._processes, self._lost)
 
     def _list(self, nvml: ModuleType, now: float) -> None:
         """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
@@ -175,6 +179,8 @@ class DriverSession:
             raise TooManyGpus(self._settings.max_gpus, TARGET)
         if is_any_gone:
             self._retry(now)
+        else:
+            self._lost = frozenset()
         if devices == self._devices and self._readers and not self._xids.has_failed:
             return
         self._release(nvml)

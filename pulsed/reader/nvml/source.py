@@ -112,8 +112,10 @@ class NvmlSource(Source):
 
     def _read(self) -> RawTick:
         wall, clock = self._wall(), self._clock()
-        layout, values, processes = self._session.tick()
-        return RawTick(TARGET, wall, clock, self.interval, layout, values, processes=processes, epoch=self._epoch)
+        layout, values, processes, lost = self._session.tick()
+        return RawTick(
+            TARGET, wall, clock, self.interval, layout, values, processes=processes, lost=lost, epoch=self._epoch
+        )
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""

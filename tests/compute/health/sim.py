@@ -18,8 +18,9 @@ from pulsed.model.raw_tick import UNKNOWN_EPOCH, KernelEvent, RawTick
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 
-GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA H100 80GB HBM3")
-OTHER = Device(Entity("gpu", "1", "GPU-1", node="n"), model="NVIDIA H100 80GB HBM3")
+MODEL = "NVIDIA H100 80GB HBM3"
+GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model=MODEL)
+OTHER = Device(Entity("gpu", "1", "GPU-1", node="n"), model=MODEL, pci_bus_id="00000000:2B:00.0")
 INSTANCE = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb", "n"))
 
 
@@ -47,6 +48,8 @@ class Sim:
         self.epoch = UNKNOWN_EPOCH
         self.layout = NO_SERIES
         self.kernel_events: tuple[KernelEvent, ...] | None = None
+        self.pci_drivers: Mapping[str, str] = {}
+        self.lost: frozenset[str] = frozenset()
         self.last: HealthTick | None = None
 
     def tick(
@@ -55,6 +58,7 @@ class Sim:
         extras: Extras | None = None,
         after: float | None = None,
         devices: Sequence[Device] | None = None,
+        kernel_events: tuple[KernelEvent, ...] | None = None,
     ) -> HealthTick:
         """Take one sample; by default of the first GPU alone."""
         step = self.interval if after is None else after
@@ -65,12 +69,14 @@ class Sim:
         given = [Reading(**reading) for reading in readings] or [Reading()]
         given += [Reading()] * (len(self.devices) - len(given))
         tick = CanonicalTick(
-            RawTick("test", self.time, self.clock, self.interval, self.layout, ()),
+            RawTick("test", self.time, self.clock, self.interval, self.layout, (), lost=self.lost),
             self.devices,
             tuple(given[: len(self.devices)]),
             extras={0: extras} if extras else {},
-            kernel_events=self.kernel_events,
+            kernel_events=self.kernel_events if kernel_events is None else kernel_events,
             epoch=self.epoch,
+            lists_gpus=bool(self.devices),
+            pci_drivers=self.pci_drivers,
         )
         self.last = self.health_evaluator.evaluate(tick, tick.readings, self.tracker.track(tick))
         return self.last

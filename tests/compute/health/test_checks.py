@@ -24,6 +24,7 @@ NOT_READINGS = {
     ACTIVITY,
     "inputs_blank_ratio",
     "polls_missed",
+    "polls_unlisted",
     "inputs_age_seconds",
     "clock_event_hw_thermal",
     "clock_event_hw_power_brake",

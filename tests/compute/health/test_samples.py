@@ -35,4 +35,4 @@ def test_samples_can_be_judged(path: Path) -> None:
             for check in health.checks:
                 assert check.state != "ok" or check.covered
                 assert check.state in ("unknown", "ok") or (check.message and check.remedy)
-        assert tick.lost == ()
+        assert tick.missing == ()

@@ -61,7 +61,7 @@ class Charges:
     def take(self, tick: ComputedTick) -> None:
         seen = set()
         for position, device in enumerate(tick.devices):
-            if position in tick.lost:
+            if position in tick.missing:
                 continue
             uuid, now, owners = device.entity.uuid, tick.results[position].counters, device.owners or ()
             start, before = self._before.get(uuid, (now, owners))

@@ -139,7 +139,7 @@ def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> Non
 
 
 def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
-    lost = replace(tick([gpu(0), gpu(1)]), lost={1: TIME - 30})
+    lost = replace(tick([gpu(0), gpu(1)]), missing={1: TIME - 30})
     here, gone = gpus_document(store_of(target("a", lost)), NOW, WALL, "ai")["gpus"]
     assert (here["stale"], gone["stale"]) == (False, True)
     assert gone["age_seconds"] == here["age_seconds"] + 30

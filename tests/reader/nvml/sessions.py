@@ -18,6 +18,7 @@ class Reader:
 
     Attributes:
         processes: of the last tick.
+        lost: of the last tick.
     """
 
     def __init__(self, settings: NvmlSettings | None = None) -> None:
@@ -25,11 +26,12 @@ class Reader:
         self.session = DriverSession(settings or NvmlSettings(), self.clock.clock)
         self._translator = Translator("node")
         self.processes: tuple[GpuProcess, ...] | None = None
+        self.lost: frozenset[str] = frozenset()
 
     def tick(self, seconds: float = 1.0) -> CanonicalTick:
         self.clock.now += seconds
         self.processes = None
-        layout, values, self.processes = self.session.tick()
+        layout, values, self.processes, self.lost = self.session.tick()
         assert len(layout.series) == len(values)
         return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
 

@@ -18,7 +18,7 @@ def test_every_call_has_a_value_on_some_architecture(nvml: LoadedStandin) -> Non
     nvml.gpus = [make(index) | {"energy": 1, "fan": 30} for index, make in enumerate(makers)]
     nvml.write()
     with reading() as reader:
-        layout, values, _ = reader.session.tick()
+        layout, values, *_ = reader.session.tick()
     with_value = {series.name for series, value in zip(layout.series, values, strict=True) if value is not None}
     assert {name for row in CALLS for name in row.names} <= with_value
 

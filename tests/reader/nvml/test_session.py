@@ -311,9 +311,11 @@ def test_a_lost_gpu_leaves_and_comes_back_while_the_others_go_on(nvml: LoadedSta
         nvml.write()
         for _ in range(12):
             assert list(reader.numbers()) == ["0"]
+            assert reader.lost == {nvml.gpus[1]["uuid"]}
         del nvml.gpus[1]["error"]
         nvml.write()
         assert any("1" in reader.numbers(10.0) for _ in range(4))
+        assert not reader.lost
 
 
 def test_the_code_that_took_the_gpu_away_is_delivered(nvml: LoadedStandin) -> None:

@@ -176,7 +176,7 @@ def _used_is_sound(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int
             if step.shown[target].is_repeated:
                 continue
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
-                if position not in tick.lost and (gpu := step.gpus.get(device.entity.uuid)) is not None:
+                if position not in tick.missing and (gpu := step.gpus.get(device.entity.uuid)) is not None:
                     used, works = result.workload.used, gpu.work != "idle"
                     if gpu.work == "transcode" and tick.readings[position].encoder_utilization_ratio is None:
                         continue
@@ -262,7 +262,7 @@ def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterato
             newest = tick.now
             for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
                 key = device.entity.key
-                if position in tick.lost:
+                if position in tick.missing:
                     continue
                 now, owners = result.counters, frozenset(device.owners or ())
                 if key in last and last[key][0].created == now.created and (either := owners | last[key][1]):
