@@ -82,7 +82,7 @@ class AccountsFeature(Feature):
             now, files = time.monotonic(), self.ended_files
             if now - swept >= SWEEP_SECONDS:
                 swept = now
-                self._announce(self.accounting.sweep(now))
+                self._announce(self.accounting.sweep(now, [target.name for target in self._store.targets]))
             if files is not None and files.unwritten and (not files.status.is_failing or now - tried >= RETRY_SECONDS):
                 tried = now
                 await asyncio.to_thread(files.write)

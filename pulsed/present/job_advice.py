@@ -1,6 +1,7 @@
 """Advice about a job, from the document of its account: seconds by class, idle runs, peaks and events.
 
-Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none.
+Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none but about GPUs
+that do not answer: these come first.
 """
 
 from __future__ import annotations
@@ -49,12 +50,30 @@ class Advice(NamedTuple):
 
 
 def advice_of(account: Account) -> list[Advice]:
-    """Return the advice about an account, the most important first; empty without enough observed time."""
+    """Return the advice about an account, the most important first; without enough observed time only that about GPUs
+    that do not answer."""
     samples = max((gpu["samples"] for gpu in account["gpus"]), default=0)
     has_enough = (account["coverage"] or 0.0) >= MIN_COVERAGE and account["elapsed_seconds"] >= MIN_SECONDS
     if not has_enough or samples < MIN_SAMPLES:
-        return []
+        return list(_unanswered(account))
     return [advice for rule in _RULES for advice in rule(account)]
+
+
+def _unanswered(account: Account) -> Iterator[Advice]:
+    """Yield the GPUs that are lost, or whose readings are absent or old, until the end."""
+    for gpu in account["gpus"]:
+        conditions = {each["check"]: each for each in gpu.get("conditions", ()) if each["until"] is None}
+        condition = conditions.get("gpu_lost") or conditions.get("telemetry")
+        if condition is not None:
+            yield _of_health(account, gpu, condition)
+
+
+def _of_health(account: Account, gpu: Account, condition: Account) -> Advice:
+    """Return the advice about a check that was raised."""
+    moment = _moment(condition["since"])
+    when = f"since {moment}, before the owner had the GPU" if condition["was_raised"] else f"at {moment}"
+    evidence = f"{_name(account, gpu)}: {condition['message']}, {when}"
+    return Advice("health", evidence, condition["remedy"] or "See the health of this GPU.")
 
 
 def _hang(account: Account) -> Iterator[Advice]:
@@ -81,18 +100,15 @@ def _stop(gpu: Account) -> Stop | None:
 
 def _events(account: Account) -> Iterator[Advice]:
     """Yield what was wrong with the GPUs: health problems, also older ones, and findings."""
+    first = set(_unanswered(account))
     for gpu in account["gpus"]:
-        name = _name(account, gpu)
         for condition in gpu.get("conditions", ()):  # absent in documents of older daemons
-            check, moment = condition["check"], _moment(condition["since"])
-            if check == "hang":
-                continue
-            when = f"since {moment}, before the owner had the GPU" if condition["was_raised"] else f"at {moment}"
-            evidence = f"{name}: {condition['message']}, {when}"
+            check, advice = condition["check"], _of_health(account, gpu, condition)
             if check in FINDING_TEXTS:
-                yield Advice(check, evidence, FINDING_TEXTS[check])
-            else:
-                yield Advice("health", evidence, condition["remedy"] or "See the health of this GPU.")
+                if check != "hang":
+                    yield Advice(check, advice.evidence, FINDING_TEXTS[check])
+            elif advice not in first:
+                yield advice
 
 
 FINDING_TEXTS: Mapping[str, str] = {
@@ -199,7 +215,16 @@ def _small(account: Account) -> Iterator[Advice]:
         )
 
 
-_RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_hang, _events, _idle, _imbalance, _fed, _throttled, _small)
+_RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (
+    _unanswered,
+    _hang,
+    _events,
+    _idle,
+    _imbalance,
+    _fed,
+    _throttled,
+    _small,
+)
 
 
 def _used_alone(account: Account) -> list[Account]:

@@ -255,6 +255,11 @@ class OwnerAccount:
             self.elapsed += now - self.now
             self.now, self.last_seen = now, time
 
+    def retract(self, now: float) -> None:
+        """Note that the owner had its last GPU at a moment of the clock of the ticks, not for as long as assumed."""
+        self.elapsed -= max(self.now - now, 0.0)
+        self.now = min(self.now, now)
+
     def resume(self, now: float, time: float) -> None:
         """Go on after a restart of pulsed, at a moment of the new clock, which is a Unix time.
 
@@ -297,6 +302,7 @@ class AccountedGpu:
         observed: seconds of observed time up to the newest sample.
         first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
         is_known: whether its owners are known; free counts.
+        missed: the last tick with it, while its target does not deliver or list it; None while it does.
         known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
     """
 
@@ -313,6 +319,7 @@ class AccountedGpu:
     observed: float = 0.0
     first_energy: tuple[float, float] | None = None
     is_known: bool = False
+    missed: ComputedTick | None = None
     known_at: float = -inf
 
     def assign(self, owners: Accounts) -> None:

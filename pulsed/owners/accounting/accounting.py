@@ -3,11 +3,14 @@
 Nothing is summed per tick: the account of an owner is the increase of the GPU's own counters over the time in which its
 owners did not change. A sample in which an owner got or lost the GPU counts in that owner's upper bound only. Time
 comes with the ticks.
+
+An owner ends only when a source that delivers shows its GPU without it. While the source is silent, or does not list
+the GPU, the owner keeps it, and its account has a gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +25,8 @@ from pulsed.owners.accounting.extremes import Extremes
 from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0
-"""The owners of a target that delivers nothing for so long have ended with its last tick."""
+"""An owner that is not on its GPU after so long a silence of the target ended with the last tick before. A target that
+is silent for so long and is not read any more is forgotten, and its owners have ended."""
 
 MAX_ABSENT_GPUS = 256
 """GPUs that are gone, of which the last counters are kept: they may come back."""
@@ -52,11 +56,15 @@ class OwnedGpu(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _TargetView:
-    """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when."""
+    """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when.
+
+    `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them.
+    """
 
     tick: ComputedTick
     gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
     owned: list[AccountedGpu] = field(default_factory=list)
+    held: list[AccountedGpu] = field(default_factory=list)
     is_current: bool = True
     ticks: int = 0
     swept: int = 0
@@ -103,8 +111,9 @@ class OwnerAccounting:
         """Account for the next tick of a target; return the owners that began and ended."""
         view = self._views.get(tick.target)
         if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
-            self._drop(view)
-            view = None
+            for gpu in view.gpus.values():
+                self._hold(gpu, view)
+            view.is_current = False
         if view is None:
             view = self._views[tick.target] = _TargetView(tick, is_current=False)
         is_changed = view.find_leaks(tick) or view.tick.devices != tick.devices or not view.is_current
@@ -112,8 +121,11 @@ class OwnerAccounting:
             self._update(view, tick)
         for gpu in view.owned:
             gpu.take(tick)
-        if view.owned and tick.health_changes:
-            _add_events(view.owned, tick)
+        for gpu in view.held:
+            for account in gpu.owners:
+                account.advance(tick.now, account.last_seen)
+        if tick.health_changes:
+            _add_events([*view.owned, *view.held], tick)
         view.tick = tick
         view.ticks += 1
         self._owners.advance(tick)
@@ -151,8 +163,12 @@ class OwnerAccounting:
                     share = use.activity_share or 0.0
                     yield OwnedGpu(account, gpu.device, reading, result, sharers, share, memory, target)
 
-    def sweep(self, now: float) -> Sequence[OwnerChange]:
-        """End owners of targets that have been silent; `now` is monotonic seconds.
+    def sweep(self, now: float, targets: Container[str] = ()) -> Sequence[OwnerChange]:
+        """End owners of targets that have been silent and are not read any more.
+
+        Args:
+            now: monotonic seconds.
+            targets: those that are read.
 
         The clock of the ticks stands still while there are none. To be called regularly: a target is silent from the
         first call on that finds no newer tick.
@@ -160,7 +176,7 @@ class OwnerAccounting:
         for view in list(self._views.values()):
             if view.swept != view.ticks:
                 view.swept, view.swept_at = view.ticks, now
-            elif now - view.swept_at > _silent_seconds(view.tick):
+            elif view.tick.target not in targets and now - view.swept_at > _silent_seconds(view.tick):
                 self._drop(view)
         self._owners.sweep(self._views)
         self._forget_gpus()
@@ -205,11 +221,18 @@ class OwnerAccounting:
             found[key] = gpu
             owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
             self._move(gpu, tick, position, owners, passing.get(position, ()))
+        listed = {device.entity.board for at, device in enumerate(tick.devices) if at not in tick.missing}
+        removed = {removal.device.entity.board for removal in tick.removed}
+        decided = listed | removed | (_missing_boards(view.tick) - _missing_boards(tick))
+        held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
-            if key not in found:
+            if key not in found and gpu.owners and gpu.device.entity.board not in decided:
+                self._hold(gpu, view)
+                held[key] = gpu
+            elif key not in found:
                 self._release(gpu, view)
-        view.gpus, view.is_current = found, True
-        view.owned = [gpu for gpu in found.values() if gpu.owners]
+        view.gpus, view.is_current = found | held, True
+        view.owned, view.held = [gpu for gpu in found.values() if gpu.owners], list(held.values())
 
     def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""
@@ -224,6 +247,7 @@ class OwnerAccounting:
                     gpu.close(*last)
                 del other.gpus[key]
                 other.owned = [one for one in other.owned if one is not gpu]
+                other.held = [one for one in other.held if one is not gpu]
             gpu.target = tick.target
         return gpu
 
@@ -234,7 +258,7 @@ class OwnerAccounting:
     def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
         """Return the counters and the reading of a GPU in the newest tick of its target."""
         view = self._views.get(gpu.target)
-        if view is None or view.gpus.get(gpu.device.entity.key) is not gpu:
+        if view is None or gpu.missed is not None or view.gpus.get(gpu.device.entity.key) is not gpu:
             return None
         return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
 
@@ -251,6 +275,7 @@ class OwnerAccounting:
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
         gpu.is_known = gpu.device.owners is not None
+        left, gpu.missed = gpu.missed or tick, None
         follows = known is not None and gpu.base is not None and known.created == now.created
         if follows and set(owners) == set(before) and not passing:
             gpu.position = position
@@ -264,7 +289,7 @@ class OwnerAccounting:
         gpu.observed = observed(now.values)
         for account in before:
             if account not in owners:
-                self._owners.leave(account, gpu.device, tick)
+                self._owners.leave(account, gpu.device, left)
         for account in owners:
             if account not in before:
                 self._owners.enter(account, gpu, tick)
@@ -276,12 +301,24 @@ class OwnerAccounting:
 
     def _release(self, gpu: AccountedGpu, view: _TargetView) -> None:
         """Take its owners from a GPU that is no longer in the ticks of its target."""
-        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
+        self._hold(gpu, view)
         for account in gpu.owners:
-            self._owners.leave(account, gpu.device, view.tick)
+            self._owners.leave(account, gpu.device, gpu.missed or view.tick)
+        gpu.assign(())
+        gpu.missed = None
+
+    def _hold(self, gpu: AccountedGpu, view: _TargetView) -> None:
+        """Account for a GPU up to the newest tick, the last one for now that has it; its owners keep it."""
+        if gpu.missed is not None:
+            return
+        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
+        gpu.missed = view.tick
         if gpu.is_known:
             gpu.is_known, gpu.known_at = False, view.tick.now
-        gpu.assign(())
+
+
+def _missing_boards(tick: ComputedTick) -> set[tuple[str, str]]:
+    return {tick.devices[position].entity.board for position in tick.missing}
 
 
 def _silent_seconds(tick: ComputedTick) -> float:

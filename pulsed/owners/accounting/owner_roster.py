@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Iterable, Sequence, Sized
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import AccountedGpu, OwnerAccount
 
 ABSENT_TICKS = 2
 """An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""
 
+UNKNOWN_SECONDS = 600.0
+"""An owner ends after this time in which its target names the owners of no GPU: labels that vanish for a shorter time
+are an error of their source."""
+
 OWNERS_PER_GPU = 8
 MORE_OWNERS = 64
 """Owners at a time are limited to `OWNERS_PER_GPU` for each GPU and these; more are accounted together as `OTHER`."""
 
 RESUME_SECONDS = 120.0
-"""An owner from before a restart of the daemon that is not seen within this time has ended with its last sample."""
+"""An owner from before a restart of the daemon whose GPU is seen, and that is not within this time, has ended with its
+last sample."""
+
+LATE_SECONDS = 86_400.0
+"""The same without its GPU."""
 
 MAX_DROPPED = 4096
 """Owners without an account of their own that are remembered, so that each is counted once."""
@@ -57,7 +65,7 @@ class OwnerRoster:
 
     def __init__(
         self,
-        gpus: Sized,
+        gpus: Mapping[GpuKey, AccountedGpu],
         ended_at: Callable[[Owner], float | None],
         on_end: Callable[[OwnerAccount], object],
         on_return: Callable[[OwnerAccount], object],
@@ -179,25 +187,31 @@ class OwnerRoster:
     def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
         if not account.holding:
             last_seen, now = account.last_seen, self._left(account, tick)
+            now = max([now, *[gpu.left for gpu in account.gpus.values() if gpu.left is not None]])
             account.left = tick.time - (tick.now - now)
             account.advance(now, last_seen)
+            account.retract(now)
             self._absent[account] = tick.target
 
     def advance(self, tick: ComputedTick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
         for account, target in list(self._absent.items()) if self._absent else ():
             if target == tick.target:
-                account.absent_ticks += 1
                 replaced = self._running.get(account.owner.key) is not account
+                if not replaced and _are_owners_unknown(tick) and tick.now - account.now < UNKNOWN_SECONDS:
+                    continue
+                account.absent_ticks += 1
                 if account.absent_ticks >= ABSENT_TICKS or replaced:
                     self._end(account, account.left or tick.time)
         if self._saved:
             if self._resumes_until is None:
                 self._resumes_until = tick.now + RESUME_SECONDS
-            if tick.now > self._resumes_until:
-                for account in self._saved.values():
+            late = tick.now - self._resumes_until
+            for key, account in list(self._saved.items()) if late > 0.0 else ():
+                held = [gpu.device.entity.key for gpu in account.gpus.values() if gpu.since is not None]
+                if late > LATE_SECONDS or not held or any(each in self._gpus for each in held):
                     self._end(account, account.last_seen)
-                self._saved.clear()
+                    del self._saved[key]
 
     def sweep(self, targets: Container[str]) -> None:
         """End owners of targets that are gone."""
@@ -233,3 +247,8 @@ class OwnerRoster:
             if len(self._ended) > MAX_RETURNING:
                 self._ended.popitem(last=False)
         self._on_end(account)
+
+
+def _are_owners_unknown(tick: ComputedTick) -> bool:
+    """Return whether a tick names the owners of no GPU, nor that one is free."""
+    return all(device.owners is None for position, device in enumerate(tick.devices) if position not in tick.missing)

@@ -17,6 +17,7 @@ from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
@@ -59,7 +60,6 @@ class Charges:
         self._before: dict[str, tuple[CounterSnapshot, Owners]] = {}
 
     def take(self, tick: ComputedTick) -> None:
-        seen = set()
         for position, device in enumerate(tick.devices):
             if position in tick.missing:
                 continue
@@ -70,9 +70,6 @@ class Charges:
                 share = scaled(increase(start, now), 1.0 / len(either))
                 self.owners[owner.id, uuid] = added(self.owners.get((owner.id, uuid), EMPTY), share)
             self._before[uuid] = now, owners
-            seen.add(uuid)
-        for uuid in self._before.keys() - seen:  # without owners while it is away
-            self._before[uuid] = self._before[uuid][0], ()
 
 
 @examples(300)
@@ -312,16 +309,77 @@ def test_a_partitioned_board_is_accounted_by_its_instances() -> None:
     assert seconds(node.running(A), "alone") == 2.0
 
 
-def test_a_gpu_that_is_gone_has_no_owner() -> None:
+def without_b(node: Node) -> OwnerAccount:
+    """Return the account of an owner whose only GPU has left the page after 3 of 20 samples."""
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((B,), WORKS))
+    for _ in range(17):
+        node.sees(((A,), WORKS))
+    assert (node.ended, seconds(node.running(A))) == ([], 19.0)
+    return node.running(B)
+
+
+def test_an_owner_keeps_a_gpu_that_the_page_no_longer_lists_and_has_a_gap() -> None:
+    node = Node()
+    account = without_b(node)
+    (on_gpu,) = account.gpus.values()
+    assert (account.elapsed, on_gpu.held_seconds(account.now), seconds(account)) == (19.0, 19.0, 2.0)
+    assert account.last_seen == DAY + 3
+    assert [(each.check, each.state, each.until) for each in on_gpu.conditions.values()] == [
+        ("telemetry", "warn", None)
+    ]
+    node.sees(((A,), WORKS), ((B,), WORKS))
+    node.sees(((A,), WORKS), ((B,), WORKS))
+    assert node.running(B) is account
+    assert (account.elapsed, on_gpu.held_seconds(account.now)) == (21.0, 21.0)
+
+
+def test_an_owner_that_is_not_on_its_gpu_when_that_returns_ended_when_it_was_seen_last() -> None:
+    node = Node()
+    account = without_b(node)
+    for _ in range(3):
+        node.sees(((A,), WORKS), ((C,), WORKS))
+    (on_gpu,) = account.gpus.values()
+    assert node.ended == [account]
+    assert (account.end, account.elapsed, on_gpu.held, seconds(account)) == (DAY + 3, 2.0, 2.0, 2.0)
+
+
+def test_an_owner_of_a_gpu_that_is_forgotten_has_ended() -> None:
+    node = Node()
+    account = without_b(node)
+    (state,) = node.layer.absent
+    node.layer.forget(state)
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    assert (node.ended, account.end) == ([account], DAY + 3)
+
+
+def test_an_owner_outlives_a_silence_of_its_target() -> None:
     node = Node()
     for _ in range(3):
         node.sees(((A,), WORKS), ((B,), WORKS))
+    for after in (SILENT_SECONDS + 15.0, 1.0, 1.0):
+        node.sees(((A,), WORKS), ((), RESTS), after=after)
+    account = node.running(A)
+    assert (account.elapsed, seconds(account)) == (SILENT_SECONDS + 19.0, 4.0)
+    (ended,) = node.ended
+    assert (ended.owner, ended.end) == (B, DAY + 3)
+
+
+def test_labels_that_vanish_from_all_gpus_end_no_owner_for_a_time() -> None:
+    node = Node(interval=15.0)
     for _ in range(3):
-        node.sees(((A,), WORKS))
-    (account,) = node.ended
-    assert account.owner == B
-    assert seconds(account) == 2.0
-    assert seconds(node.running(A)) == 5.0
+        node.sees(((A,), WORKS), ((B,), WORKS))
+    for _ in range(3):
+        node.sees((None, WORKS), (None, WORKS))
+    assert node.ended == []
+    node.sees(((A,), WORKS), (None, WORKS))
+    node.sees(((A,), WORKS), (None, WORKS))
+    assert [account.owner for account in node.ended] == [B], "labels are there, and not on this GPU"
+    assert node.running(A).elapsed == 105.0
+    for _ in range(45):
+        node.sees((None, WORKS), (None, WORKS))
+    assert [account.owner for account in node.ended] == [B, A]
 
 
 def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
@@ -335,16 +393,19 @@ def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
     assert seconds(first.running(A)) == 3.0
 
 
-def test_owners_of_a_silent_target_end() -> None:
+def test_owners_of_a_silent_target_that_is_not_read_any_more_end() -> None:
     node = Node()
     for _ in range(3):
         node.sees(((A,), WORKS))
+    assert node.accounting.sweep(0.0, ["test"]) == []
+    assert node.accounting.sweep(99.0 + SILENT_SECONDS, ["test"]) == []
+    node.sees(((A,), WORKS))
     assert node.accounting.sweep(100.0) == []
     assert node.accounting.sweep(100.0 + SILENT_SECONDS) == []
     (change,) = node.accounting.sweep(101.0 + SILENT_SECONDS)
     assert change.kind == "end"
     (account,) = node.ended
-    assert (account.end, seconds(account)) == (DAY + 3, 2.0)
+    assert (account.end, seconds(account)) == (DAY + 4, 3.0)
 
 
 def test_too_many_owners_are_accounted_together() -> None:
@@ -396,6 +457,19 @@ def test_a_job_that_ended_while_pulsed_did_not_run_ends_with_its_last_sample() -
     assert change.kind == "end"
     (account,) = again.ended
     assert (account.end, seconds(account)) == (DAY + 4, 3.0)
+
+
+def test_a_job_from_before_a_restart_waits_for_a_target_that_answers_late() -> None:
+    node = Node()
+    for _ in range(4):
+        node.sees(((A,), WORKS), ((B,), WORKS))
+    again = restarted(node)
+    for _ in range(3):
+        again.sees(((A,), WORKS), after=RESUME_SECONDS)
+    assert again.ended == []
+    again.sees(((A,), WORKS), ((B,), WORKS))
+    again.sees(((A,), WORKS), ((B,), WORKS))
+    assert (again.ended, again.running(B).begin) == ([], DAY + 1)
 
 
 def test_the_id_of_a_job_from_before_a_restart_is_used_again() -> None:
