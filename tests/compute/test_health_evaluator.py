@@ -116,6 +116,20 @@ def test_a_row_of_blanks_is_a_lost_gpu_too() -> None:
     assert tick.missing == ()
 
 
+@pytest.mark.parametrize("temperatures", [(50.0, 50.0), (50.0, 51.0)], ids=["constant", "not constant"])
+def test_a_gpu_that_has_lost_most_of_its_readings_is_noticed_without_its_energy_counter(
+    temperatures: tuple[float, float],
+) -> None:
+    sim = Sim(interval=5.0)
+    full = {"temperature_celsius": 50.0, "xid_last_code": 0.0, "row_remap_failure": 0.0, "row_remap_pending": 0.0}
+    full |= {"remapped_rows_uncorrectable_total": 0.0, "pcie_replays_total": 0.0, "clocks_event_reasons": 0.0}
+    for number in range(5):
+        watts = 100.0 + number
+        assert sim.health(**full, power_watts=watts, energy_joules_total=1e6 + 500.0 * number).state == "ok"
+    states = [sim.check("telemetry", temperature_celsius=temperatures[number % 2]).state for number in range(8)]
+    assert states == ["ok"] * 6 + ["warn"] * 2
+
+
 def test_a_moment_of_silence_at_ten_hertz_is_nothing() -> None:
     sim = Sim(interval=0.1, devices=[GPU, OTHER])
     sim.tick(ALIVE, ALIVE)

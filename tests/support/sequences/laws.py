@@ -284,6 +284,20 @@ def _owners_and_nobody_add_up(sequence: Sequence[Step], done: Replay) -> Iterato
                 yield len(done.ticks), f"{name} of {key}: owners have {got}, not {wanted}"
 
 
+def _owners_end_with_a_source(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """An owner has not ended while no source has listed a GPU of it since it was seen last."""
+    listed: dict[str, float] = {}
+    for ticks in done.ticks:
+        for tick in ticks.values():
+            for position, device in enumerate(tick.devices):
+                if position not in tick.missing:
+                    listed[device.entity.uuid] = tick.now
+    for account in done.ended:
+        boards = {on_gpu.device.entity.uuid for on_gpu in account.gpus.values()}
+        if max([listed.get(uuid, 0.0) for uuid in boards], default=0.0) < account.now - TOLERANCE:
+            yield len(done.ticks), f"{account.owner.id} has ended, and no source has listed {sorted(boards)} since"
+
+
 def _same_results(done: Replay, other: Replay) -> Iterator[tuple[int, str]]:
     for at, (ticks, others) in enumerate(zip(done.ticks, other.ticks, strict=True)):
         for target, tick in ticks.items():
@@ -322,4 +336,5 @@ LAWS = (
     _ok_needs_vitals,
     _latched_until_resolved,
     _owners_and_nobody_add_up,
+    _owners_end_with_a_source,
 )
