@@ -127,7 +127,11 @@ class AbsenceTracker:
         too_many = max(0, len(absent) - KEPT)
         for state in absent[:too_many]:
             self._table.forget(state)
+        uuids = {device.entity.uuid for device in tick.devices if device.entity.kind == "gpu"}
         for state in absent[too_many:]:
+            if state.device.entity.uuid and state.device.entity.uuid in uuids:  # its exporter names another host
+                self._table.forget(state)
+                continue
             is_divided = state.device.entity.kind == "gpu" and _is_divided(state.device.entity, tick.devices)
             if is_divided or state.status != "gone" or state.gone_at == inf:
                 state.status, state.missed_since = "gone", now

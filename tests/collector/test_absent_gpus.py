@@ -149,6 +149,15 @@ def test_a_gpu_that_the_configuration_no_longer_lists_is_not_lost() -> None:
     assert (node.missing, node.state) == ([], "ok")
 
 
+def test_gpus_of_an_exporter_that_names_another_host_than_before_are_not_missing() -> None:
+    """Without NODE_NAME, the host name of dcgm-exporter is the id of its container."""
+    node = Node(A, B)
+    node.poll(3)
+    node.host = "3f5c1e9a7b2d"
+    node.poll(5)
+    assert (node.missing, node.state, len(node.seen[-1].devices)) == ([], "ok", 2)
+
+
 def test_a_gpu_that_is_watched_again_and_absent_is_missing() -> None:
     node = Node(A, B)
     node.poll(3)

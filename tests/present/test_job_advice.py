@@ -67,6 +67,18 @@ def test_without_enough_observed_time_there_is_none(gpu: GpuAccount) -> None:
     assert ids(gpu, hours=gpu.held / 3600.0) == []
 
 
+@pytest.mark.parametrize("seen", [0.5, 1.0])
+def test_gpus_that_do_not_answer_come_first(seen: float) -> None:
+    gpus = [gpu_account(number, seen=seen) for number in range(3)]
+    gpus[0].add_event(XID)
+    gpus[1].add_event(OwnerEvent(BEGIN + 7000.0, "telemetry", "ok", "warn", "not listed", "Compare the lists."))
+    gpus[2].add_event(OwnerEvent(BEGIN + 7000.0, "telemetry", "ok", "warn", "not listed"))
+    gpus[2].add_event(OwnerEvent(BEGIN + 7100.0, "gpu_lost", "ok", "crit", "lost", "Restart the node."))
+    advice = [(each["evidence"].split(",")[0], each["text"]) for each in document(*gpus, hours=4.0)["advice"]]
+    assert advice[:2] == [("GPU 1: not listed", "Compare the lists."), ("GPU 2: lost", "Restart the node.")]
+    assert ("GPU 0: XID 31" in [evidence for evidence, _ in advice]) is (seen == 1.0)
+
+
 def test_shared_gpus_are_not_compared() -> None:
     assert ids(gpu_account(0, real=0.8), gpu_account(1, real=0.1, sharers=2)) == []
 

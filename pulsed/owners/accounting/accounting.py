@@ -224,9 +224,11 @@ class OwnerAccounting:
         listed = {device.entity.board for at, device in enumerate(tick.devices) if at not in tick.missing}
         removed = {removal.device.entity.board for removal in tick.removed}
         decided = listed | removed | (_missing_boards(view.tick) - _missing_boards(tick))
+        uuids = {uuid for _, uuid in listed}  # an exporter may name another host than before
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
-            if key not in found and gpu.owners and gpu.device.entity.board not in decided:
+            is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
+            if key not in found and gpu.owners and not is_decided:
                 self._hold(gpu, view)
                 held[key] = gpu
             elif key not in found:

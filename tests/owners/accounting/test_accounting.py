@@ -344,6 +344,20 @@ def test_an_owner_that_is_not_on_its_gpu_when_that_returns_ended_when_it_was_see
     assert (account.end, account.elapsed, on_gpu.held, seconds(account)) == (DAY + 3, 2.0, 2.0, 2.0)
 
 
+def test_an_exporter_that_names_another_host_than_before_leaves_no_owner_behind() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    renamed = replace(GPU, entity=replace(GPU.entity, node="3f5c1e9a7b2d"))
+    for _ in range(3):
+        node.sees(((A,), WORKS), devices=(renamed,))
+    account = node.running(A)
+    assert (account.holding, account.elapsed) == ({renamed.entity.key}, 5.0)
+    for _ in range(3):
+        node.sees(((), RESTS), devices=(renamed,))
+    assert node.ended == [account]
+
+
 def test_an_owner_of_a_gpu_that_is_forgotten_has_ended() -> None:
     node = Node()
     account = without_b(node)
