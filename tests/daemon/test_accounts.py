@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -234,7 +234,7 @@ async def test_silent_targets_are_looked_for_once_a_minute(
         if now >= 300.0:
             raise asyncio.CancelledError
 
-    def count(now: float) -> tuple[()]:
+    def count(now: float, targets: Sequence[str]) -> tuple[()]:
         nonlocal sweeps
         sweeps += 1
         return ()
