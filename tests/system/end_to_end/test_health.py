@@ -189,7 +189,7 @@ def test_a_gpu_that_vanishes_is_unknown_with_its_last_known_identity(tmp_path: P
         assert gpu(daemon, "0")["health"]["state"] == "ok"
         text = daemon.get("/metrics").text
         labels = f'node="{gethostname()}",gpu="1",uuid="GPU-1"'
-        assert f'pulsed_gpu_health_check{{check="telemetry",{labels}}}' in text
+        assert f"pulsed_gpu_health_severity{{{labels}}} -1" in text
         assert 'pulsed_gpu_temperature_celsius{gpu="1"' not in text, "nothing old is served as new"
         (flat,) = [one for one in daemon.get("/health/gpus").json() if one["gpu"] == "1"]
         assert [each["id"] for each in flat["problems"]] == ["telemetry"]
