@@ -101,9 +101,8 @@ def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], S
 
 
 def _raised(health: Health) -> Samples:
-    """Return the severity of the raised checks."""
-    checks = health.checks if health.severity > 0 else ()  # severity is that of the worst check
-    return samples_by_label([(each.id, each.severity) for each in checks if each.applies and each.severity > 0])
+    """Return the severity of the raised checks; a GPU may be unknown as a whole and have some."""
+    return samples_by_label([(each.id, each.severity) for each in health.checks if each.applies and each.severity > 0])
 
 
 def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:

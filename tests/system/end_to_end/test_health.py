@@ -190,6 +190,7 @@ def test_a_gpu_that_vanishes_is_unknown_with_its_last_known_identity(tmp_path: P
         text = daemon.get("/metrics").text
         labels = f'node="{gethostname()}",gpu="1",uuid="GPU-1"'
         assert f"pulsed_gpu_health_severity{{{labels}}} -1" in text
+        assert f'pulsed_gpu_health_check{{check="telemetry",{labels}}} 2' in text
         assert 'pulsed_gpu_temperature_celsius{gpu="1"' not in text, "nothing old is served as new"
         (flat,) = [one for one in daemon.get("/health/gpus").json() if one["gpu"] == "1"]
         assert [each["id"] for each in flat["problems"]] == ["telemetry"]
@@ -218,7 +219,7 @@ def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> No
         assert (present.status, "GPU 1 is present" in present.text) == (409, True)
         page.gpus = 1
         page.write()
-        until(lambda: gpu(daemon, "1").get("health", {}).get("state") == "crit")
+        until(lambda: gpu(daemon, "1").get("health", {}).get("state") == "unknown")
         until(lambda: '"GPU-1"' in file.read_text())
         unknown = pulsed("health", "--forget", "GPU-7", url)
         assert unknown.returncode == 1
