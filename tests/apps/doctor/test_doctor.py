@@ -183,13 +183,13 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
     ]
 
 
-def test_a_page_without_gpus_is_nothing_to_serve() -> None:
+def test_a_page_without_gpus_is_a_source_without_gpus() -> None:
     with serving('DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="0"} 40\n') as (url,):
         code, found = report(configured(exporter=url))
-        assert "it has no GPU" in told(configured(exporter=url))
+        assert "lists no GPU" in told(configured(exporter=url))
     assert code == 1
-    assert found["sources"][1]["works"]
-    assert found["sources"][1]["derived"] == [], "inputs are those of GPUs"
+    assert not found["sources"][1]["works"]
+    assert "lists no GPU" in found["sources"][1]["error"]
 
 
 def test_a_page_of_something_else_is_not_a_source() -> None:
