@@ -23,14 +23,19 @@ from pulsed.config.settings import (
 )
 from pulsed.errors import did_you_mean
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
-from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.otlp.settings import OtlpSettings
 from pulsed.present.owner_totals import SCALE_TARGET
+
+HISTORY_SECONDS = 600.0
+HISTORY_BYTES = 8 * 2**20
+
+MAX_SUBSCRIBERS = 32
+HEARTBEAT_SECONDS = 15.0
+"""Maximum time without a message, so that proxies keep the connection and both sides notice its end."""
 
 _FAMILIES = "allowed: names of docs/metrics.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what docs/metrics.md lists, without pulsed_gpu_"
@@ -112,9 +117,9 @@ class PublishSettings(Settings):
 class HistorySettings(Settings):
     """What is kept in memory of the last minutes, for `/gpus/{gpu}/history`."""
 
-    seconds: Duration = setting(SECONDS, "How long a sample is kept.")
+    seconds: Duration = setting(HISTORY_SECONDS, "How long a sample is kept.")
     max_bytes: Size = setting(
-        MAX_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: docs/operations.md)."
+        HISTORY_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: docs/operations.md)."
     )
     fields: FieldNames = setting(
         DEFAULT_FIELDS,

@@ -23,15 +23,12 @@ from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
+from pulsed.present.settings import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 
 if TYPE_CHECKING:
     from pulsed.present.asgi import Receive, Send
 
 log = logging.getLogger(__name__)
-
-MAX_SUBSCRIBERS = 32
-HEARTBEAT_SECONDS = 15.0
-"""Maximum time without a message, so that proxies keep the connection and both sides notice its end."""
 
 PATIENCE_SECONDS = 30.0
 """Time after which a subscriber that reads nothing from a full queue is disconnected."""

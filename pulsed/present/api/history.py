@@ -28,9 +28,7 @@ from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
 from pulsed.present.api.gpu_matches import NamedGpu, identity_of
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields
 from pulsed.present.api.schema import Document
-
-SECONDS = 600.0
-MAX_BYTES = 8 * 2**20
+from pulsed.present.settings import HISTORY_BYTES, HISTORY_SECONDS
 
 _RING_BYTES = 1000
 """Memory of a ring without ticks (CPython, with malloc's share)."""
@@ -144,8 +142,8 @@ class History:
 
     def __init__(
         self,
-        seconds: float = SECONDS,
-        max_bytes: int = MAX_BYTES,
+        seconds: float = HISTORY_SECONDS,
+        max_bytes: int = HISTORY_BYTES,
         fields: Sequence[str] = DEFAULT_FIELDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -19,8 +19,9 @@ from pulsed.errors import UsageError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api.history import MAX_BYTES, History, HistoryShape
+from pulsed.present.api.history import History, HistoryShape
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
+from pulsed.present.settings import HISTORY_BYTES
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 from tests.support.clocks import ManualClock
 from tests.support.documents import has_shape
@@ -258,7 +259,7 @@ def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
         clock, readings = number / 10, made[number % len(made)]
         history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), readings=readings))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
-    assert history.size <= MAX_BYTES
+    assert history.size <= HISTORY_BYTES
 
 
 def test_a_limit_below_one_tick_keeps_nothing() -> None:
