@@ -16,6 +16,7 @@ from pulsed.compute.plausibility_rules import (
     ENGINE_STUCK,
     MEMORY,
     MIN_FRACTIONAL,
+    PCIE_DEAD,
     POWERS,
     PROFILING_FROZEN,
     RANGES,
@@ -92,6 +93,8 @@ class PlausibilityFilter:
         engine = profile[_ENGINE]
         if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
             broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
+        if STUCK in broken:  # all zeros of the profiler, also those of PCIe
+            broken = [rule for rule in broken if rule is not PCIE_DEAD]
         if state == "stale":
             broken.append(VALUES_FROZEN)
         if profile != constant.profile:

@@ -110,8 +110,7 @@ def _gpu_missing(view: NodeView) -> Finding | None:
     if not gpus or view.is_selected or any(not gpu.address for gpu in shown or ()):
         return UNKNOWN
     addresses = {gpu.address for gpu in shown or ()}
-    since = 0.0 if shown is not None else view.facts.time - RECENT_SECONDS
-    reasons = {event.pci_bus_id: _reason(event) for event in view.facts.kernel_events if event.time >= since}
+    reasons = _failures(view)
     missing: list[Problem] = []
     for gpu in gpus:
         if gpu.address in addresses or gpu.driver not in ("", "nvidia"):  # vfio-pci: for a virtual machine
@@ -127,23 +126,34 @@ def _gpu_missing(view: NodeView) -> Finding | None:
     return Finding(_worst(missing), ", ".join([text for _, text in missing]), evidence)
 
 
+def _failures(view: NodeView) -> Mapping[str, str]:
+    """Return what the kernel log has about GPUs that failed, by address; empty for a message without one."""
+    since = 0.0 if view.shown is not None else view.facts.time - RECENT_SECONDS
+    return {event.pci_bus_id: _reason(event) for event in view.facts.kernel_events if event.time >= since}
+
+
 def _reason(event: KernelEvent) -> str:
     return f"XID {event.text}" if event.kind == "xid" else event.text
 
 
 def _gpu_count(view: NodeView) -> Finding | None:
-    """Find fewer GPUs than expected. Those that no source lists may be there, unless they are not on the bus."""
+    """Find fewer GPUs than expected; a GPU that no source lists may be there if it is on the bus and has not failed."""
     expected, shown = view.expected, view.shown
     if expected is None:
         return None
     if shown is None:
         return UNKNOWN
     bus = {gpu.address: gpu for gpu in view.facts.pci_gpus or ()}
-    on_bus = {address for address, gpu in bus.items() if gpu.is_usable}
+    failed = _failures(view)
+    on_bus = {address for address, gpu in bus.items() if gpu.is_usable and address not in failed}
     present = [gpu.model for gpu in shown if gpu.shown_as == "listed" or gpu.address in on_bus]
     unlisted = [gpu for gpu in shown if gpu.shown_as == "unlisted" and gpu.address not in on_bus]
-    possible = [gpu.model for gpu in unlisted if not bus or gpu.address in bus or not gpu.address]
-    never_listed = len(on_bus - {gpu.address for gpu in shown})
+    possible = [
+        gpu.model
+        for gpu in unlisted
+        if gpu.address not in failed and (not bus or gpu.address in bus or not gpu.address)
+    ]
+    never_listed = 0 if expected == "auto" else len(on_bus - {gpu.address for gpu in shown})
     wanted = expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
     counts = {model: present.count(model) if model else len(present) for model in wanted}
     short = {model: count for model, count in counts.items() if count < wanted[model]}

@@ -339,12 +339,15 @@ def test_slurm_drains_for_repairs_and_resumes_after_a_reset_only(node: SlurmNode
     until(lambda: not node.is_drained())
 
 
-@pytest.mark.parametrize(("fault", "check"), [({"is_lost": True}, "gpu_lost"), ({"xid": 79}, "xid_critical")])
+@pytest.mark.parametrize(
+    ("fault", "check"), [({"xid": 79, "is_lost": True}, "gpu_lost"), ({"xid": 79}, "xid_critical")]
+)
 def test_slurm_drains_a_node_on_which_every_job_would_fail(node: SlurmNode, fault: dict[str, int], check: str) -> None:
     node.configure()
     until(lambda: node.verdict(check) == "OK")
     for name, value in fault.items():
         setattr(node.gpu, name, value)
+        until(lambda: node.verdict(check) == "CRITICAL")
     until(node.is_drained)
     assert f"node GPU 0 crit: {check}" in node.cluster.node()["Reason"]
 

@@ -228,7 +228,7 @@ def test_snapshot_of_a_page_that_is_not_of_gpus(tmp_path: Path) -> None:
     page.write_text('DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="0"} 40\n')
     finished = pulsed("snapshot", *source, f"--set=source.exporter.targets={page}")
     assert (finished.returncode, finished.stdout) == (1, "")
-    assert f"{page}: there is no GPU" in finished.stderr
+    assert f"{page}: lists no GPU" in finished.stderr
 
 
 # --- serve and check-config
