@@ -44,6 +44,7 @@ def only(paths: Sequence[Path]) -> Path:
     return path
 
 
+@pytest.mark.nightly  # packages and image install the same constraints in every run
 def test_it_installs_and_runs_elsewhere(dist: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", tmp_path / "venv", folder=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
