@@ -17,7 +17,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import Removal, RemovalReason
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.host import NVIDIA_DRIVER
+from pulsed.model.host import is_given_away
 from pulsed.model.raw_tick import is_another
 
 KEPT = 256
@@ -147,8 +147,7 @@ class AbsenceTracker:
 
     def _is_missing(self, device: Device) -> bool:
         """Return whether an absent GPU is watched, and no other driver has it."""
-        is_given_away = self._pci_drivers.get(device.pci_bus_id, "") not in ("", NVIDIA_DRIVER)
-        return self._is_watched(device) and not is_given_away
+        return self._is_watched(device) and not is_given_away(self._pci_drivers.get(device.pci_bus_id, ""))
 
     def forget(self, state: GpuState, time: float) -> Removal:
         """Forget an absent GPU by request, at a time in Unix seconds."""

@@ -15,7 +15,7 @@ from typing import Annotated
 from pulsed.apps.adapter.settings import AdapterSettings
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.schema import Schema, shown_settings
+from pulsed.config.schema import Schema, shown_settings, without_effect
 from pulsed.config.settings import Count, FileName, HttpPath, Kind, Problem, Settings, Switch, Text, setting
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import UsageError, nearest
@@ -164,7 +164,7 @@ def load(
 
 
 def _with_unused(config: Config, given: Given) -> Config:
-    return replace(config, unused=tuple(_SCHEMA.without_effect(config, given)))
+    return replace(config, unused=tuple(without_effect(config, given)))
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:

@@ -98,17 +98,6 @@ class Schema(Generic[_S]):
             raise ConfigError("\n".join(found))
         return settings
 
-    def without_effect(self, settings: Settings, given: Given, path: KeyPath = ()) -> Iterator[str]:
-        """Yield a line for each key of a valid document that has no effect together with the others."""
-        keys = keys_of(type(settings))
-        idle = dict(settings.without_effect())
-        for name, inner in given.value.items() if isinstance(given.value, dict) else ():
-            if name in idle:
-                for key in _keys_within(keys[name], inner, (*path, name)):
-                    yield f"{inner.at(key[len(path) + 1 :]).origin}: {_dotted(key)}: has no effect; {idle[name]}"
-            elif isinstance(section := getattr(settings, keys[name].attribute), Settings):
-                yield from self.without_effect(section, inner, (*path, name))
-
     @cached_property
     def _adapter(self) -> TypeAdapter[_S]:
         return TypeAdapter(self._root)
@@ -212,6 +201,18 @@ def _plain(section: type[Settings] | None, given: Given) -> Any:
         for name, key in keys_of(section).items()
         if (inner := given.value.get(name)) is not None and inner.value is not None
     }
+
+
+def without_effect(settings: Settings, given: Given, path: KeyPath = ()) -> Iterator[str]:
+    """Yield a line for each key of a valid document that has no effect together with the others."""
+    keys = keys_of(type(settings))
+    idle = dict(settings.without_effect())
+    for name, inner in given.value.items() if isinstance(given.value, dict) else ():
+        if name in idle:
+            for key in _keys_within(keys[name], inner, (*path, name)):
+                yield f"{inner.at(key[len(path) + 1 :]).origin}: {_dotted(key)}: has no effect; {idle[name]}"
+        elif isinstance(section := getattr(settings, keys[name].attribute), Settings):
+            yield from without_effect(section, inner, (*path, name))
 
 
 def _keys_within(key: Key, given: Given, path: KeyPath) -> Iterator[KeyPath]:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.host.port_history import PORT_LIMITS, PortHistory
 from pulsed.model.health import SEVERITY, State
-from pulsed.model.host import HostFacts, InfinibandPort, ShownGpu, StuckProcess
+from pulsed.model.host import HostFacts, InfinibandPort, ShownGpu, StuckProcess, is_given_away
 from pulsed.model.raw_tick import KernelEvent
 
 ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
@@ -113,7 +113,7 @@ def _gpu_missing(view: NodeView) -> Finding | None:
     reasons = _failures(view)
     missing: list[Problem] = []
     for gpu in gpus:
-        if gpu.address in addresses or gpu.driver not in ("", "nvidia"):  # vfio-pci: for a virtual machine
+        if gpu.address in addresses or is_given_away(gpu.driver):
             continue
         is_expected = gpu.is_usable or (gpu.driver == "" and "" in reasons)  # listed, or the driver could not start one
         if gpu.address in reasons or (is_expected and shown is not None):

@@ -17,6 +17,11 @@ NVIDIA_DRIVER = "nvidia"
 """Name of the kernel driver that serves GPUs on their host."""
 
 
+def is_given_away(driver: str) -> bool:
+    """Return whether a kernel driver other than NVIDIA's has a GPU, such as vfio-pci; empty stands for none."""
+    return driver not in ("", NVIDIA_DRIVER)
+
+
 class PciGpu(NamedTuple):
     """A GPU of NVIDIA on the PCI bus. Virtual functions are none.
 

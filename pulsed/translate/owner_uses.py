@@ -26,7 +26,7 @@ ACTIVITY_EXCESS = 0.1
 """The utilizations of a GPU and of its processes are not of the same moments."""
 
 _Program = tuple[OwnerKind, str]
-"""A pod, whose containers are not told apart, or another owner."""
+"""A pod with all of its containers, or another owner."""
 
 _Slots = Mapping[_Program, Sequence[Slot]]
 

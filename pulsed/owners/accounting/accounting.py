@@ -19,7 +19,8 @@ from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.owners.accounting.account import LEAKED, AccountedGpu, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 from pulsed.owners.accounting.counter_vector import increase, observed
 from pulsed.owners.accounting.extremes import Extremes
 from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
@@ -160,8 +161,7 @@ class OwnerAccounting:
                     memory = use.memory_bytes
                     if memory is None and reading.memory_used_bytes is not None:
                         memory = reading.memory_used_bytes / sharers
-                    share = use.activity_share or 0.0
-                    yield OwnedGpu(account, gpu.device, reading, result, sharers, share, memory, target)
+                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, target)
 
     def sweep(self, now: float, targets: Container[str] = ()) -> Sequence[OwnerChange]:
         """End owners of targets that have been silent and are not read any more.

@@ -11,7 +11,8 @@ from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
-from pulsed.owners.accounting.account import AccountedGpu, OwnerAccount
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 
 ABSENT_TICKS = 2
 """An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""

@@ -104,7 +104,7 @@ _EXPORTERS_OWN = "dcgm-exporter"
 """A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
 
 SHARES = frozenset({prefix + name for name in (*_POD, *_CONTAINER, *_UID, *_JOB, "vgpu") for prefix in ("", EXPORTED)})
-"""Labels that may mean a row is one owner's view of a GPU, beside a row of the whole."""
+"""Labels that may mean a row is one owner's view of a GPU, in addition to a row of the whole."""
 
 
 _PodKey = tuple[str, str, str]

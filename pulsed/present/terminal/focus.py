@@ -248,10 +248,11 @@ def _class_strip(gpu: GpuRow, width: int) -> Iterator[Text]:
     classes = parts(gpu.history.fields.get("workload_class", ()), width)
     legend = " ".join(f"{mark} {name}" for name, mark in BOTTLENECK_MARKS.items()) + " ? unknown"
     yield line((f"class over the last {duration(times[-1] - times[0])}: ", "title"), (legend, "dim"))
-    commonest = [Counter(part).most_common(1)[0][0] for part in classes]
-    styles = [BOTTLENECKS.get(each, "unknown") for each in commonest]
+    most_frequent = [Counter(part).most_common(1)[0][0] for part in classes]
+    styles = [BOTTLENECKS.get(each, "unknown") for each in most_frequent]
     marks = [
-        " " if each is None else BOTTLENECK_MARKS.get(style, "?") for each, style in zip(commonest, styles, strict=True)
+        " " if each is None else BOTTLENECK_MARKS.get(style, "?")
+        for each, style in zip(most_frequent, styles, strict=True)
     ]
     yield line(*zip(marks, styles, strict=True))
 

@@ -1,0 +1,161 @@
+"""What the accounting keeps of one GPU between two samples: its owners, and the segment of time since they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from operator import itemgetter
+from typing import NamedTuple
+
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device
+from pulsed.model.owner import OwnerUse
+from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.owners.accounting.account import VIOLATIONS, Accounts
+from pulsed.owners.accounting.activity import Moments
+from pulsed.owners.accounting.counter_vector import CounterVector, added, increase, observed
+from pulsed.owners.accounting.extremes import Extremes
+
+UNKNOWN_USE = OwnerUse()
+
+
+class Use(NamedTuple):
+    """What one owner uses of a GPU.
+
+    Attributes:
+        memory_bytes: device memory; None if unknown.
+        share: of the activity, 0..1; the shares of all owners add up to 1.
+    """
+
+    memory_bytes: Value
+    share: float
+
+
+@dataclass(slots=True, eq=False)
+class AccountedGpu:
+    """A GPU, and the segment of time since its owners, or their shares, changed.
+
+    Attributes:
+        target: which delivers it.
+        position: in the ticks of the target.
+        owners: of the segment.
+        shares: of each of them, 0..1; they add up to 1.
+        base: its counters at the start of the segment; None before the first.
+        last: its counters and reading in the newest sample of the segment.
+        violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
+        extremes: of the segment.
+        moments: of the segment.
+        observed: seconds of observed time up to the newest sample.
+        first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
+        is_known: whether its owners are known; free counts.
+        missed: the last tick with it, while its target does not deliver or list it; None while it does.
+        known_at: when they were last known before `is_known` was set, in seconds of the clock of the ticks.
+    """
+
+    device: Device
+    target: str
+    position: int = 0
+    owners: Accounts = ()
+    shares: tuple[float, ...] = ()
+    base: CounterSnapshot | None = None
+    last: tuple[CounterSnapshot, Reading] | None = None
+    violations: tuple[Value, ...] = ()
+    extremes: Extremes = field(default_factory=Extremes)
+    moments: Moments = field(default_factory=Moments)
+    observed: float = 0.0
+    first_energy: tuple[float, float] | None = None
+    is_known: bool = False
+    missed: ComputedTick | None = None
+    known_at: float = -inf
+
+    def assign(self, owners: Accounts) -> None:
+        """Set the owners of the segment, with equal shares."""
+        self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
+
+    def take(self, tick: ComputedTick) -> None:
+        """Take the extremes of a sample; the GPU has owners."""
+        result, reading = tick.results[self.position], tick.readings[self.position]
+        uses = self.uses(tick)
+        shares = tuple(use.share for use in uses)
+        if shares != self.shares:
+            if self.last is not None:
+                self.close(*self.last)
+            self.shares = shares
+        seen = observed(result.counters.values)
+        seconds, self.observed = seen - self.observed, seen
+        ratio, seen_memory = result.real_utilization.ratio, reading
+        if seconds > 0.0:
+            self.moments.take(reading, result, seconds)
+            if None not in [use.memory_bytes for use in uses]:
+                seen_memory = reading._replace(memory_used_bytes=None)
+                for account, use in zip(self.owners, uses, strict=True):
+                    account.on(self.device).extremes.take_memory(use.memory_bytes)
+        self.extremes.take(seen_memory, seconds, is_idle=result.workload.used is False)
+        for account, share in zip(self.owners, shares, strict=True):
+            account.advance(tick.now, tick.time)
+            if ratio is not None and seconds > 0.0:
+                account.timeline.add(account.elapsed, seconds, share * seconds, ratio)
+        self.last = (result.counters, reading)
+
+    def uses(self, tick: ComputedTick) -> Sequence[Use]:
+        """Return what each owner uses in a tick, with an equal share of the activity unless that of all is known."""
+        uses = tick.uses.get(self.position, {})
+        found = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
+        known = [use.activity_share for use in found if use.activity_share is not None]
+        total = sum(known)
+        is_measured = len(known) == len(found) and total > 0.0
+        shares = [share / total for share in known] if is_measured else [1.0 / len(found)] * len(found)
+        return [Use(use.memory_bytes, share) for use, share in zip(found, shares, strict=True)]
+
+    def start(self, base: CounterSnapshot, reading: Reading) -> None:
+        """Start a segment at a sample."""
+        self.base, self.violations, self.last = base, _violations(reading), (base, reading)
+
+    def close(self, last: CounterSnapshot, reading: Reading) -> None:
+        """Charge the segment up to a snapshot, from which it goes on."""
+        if self.base is None or self.base is last:
+            return
+        counters = increase(self.base, last)
+        violations = tuple(map(_gain, self.violations, _violations(reading)))
+        for owner, share in zip(self.owners, self.shares, strict=True):
+            account = owner.on(self.device)
+            account.device = self.device
+            account.charge(counters, len(self.owners), share)
+            account.add_violations(violations)
+            account.extremes.include(self.extremes)
+            account.moments.include(self.moments, share)
+            if (size := reading.memory_bytes) is not None and isfinite(size):
+                account.memory_bytes = size
+            if (joules := reading.energy_joules_total) is not None and isfinite(joules):
+                account.energy = (joules, owner.last_seen)
+        self.start(last, reading)
+        self.extremes = self.extremes.next_segment()
+        self.moments = Moments()
+
+    def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
+        """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
+
+        Who has it at both ends gets an equal share, and the others a higher upper bound only.
+
+        Args:
+            owners: that have it at the end.
+            passing: that had it in between only.
+            counters: the increase over the sample.
+        """
+        either = dict.fromkeys((*self.owners, *owners, *passing))
+        for account in either:
+            on_gpu = account.on(self.device)
+            if account in self.owners and account in owners:
+                on_gpu.charge(counters, len(either), 1.0 / len(either))
+            else:
+                on_gpu.boundary = added(on_gpu.boundary, counters)
+
+
+_violations = itemgetter(*(POSITION[name] for name in VIOLATIONS))
+
+
+def _gain(old: Value, new: Value) -> Value:
+    """Return the increase of a counter of the GPU; None where it is unknown or fell."""
+    return new - old if old is not None and new is not None and 0.0 <= old <= new < inf else None
