@@ -20,7 +20,7 @@ from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.pauses import aligned_sleep
-from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import owner_change
 from pulsed.present.owner_totals import WorkloadTotals
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.host import JobHostUsage
-from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.balance import BALANCED, Balance
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
-from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.account_totals import coverage, pod_account, with_totals
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
 from pulsed.present.job_numbers import NO_PRICES, Prices
@@ -27,77 +24,6 @@ from pulsed.present.job_statistics import (
     gpu_statistics,
     timeline_numbers,
 )
-from pulsed.present.owner_totals import WorkloadTotals
-
-
-class Accounts(NamedTuple):
-    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
-    in force; and counters of workloads, None without those of pods that are gone.
-    """
-
-    running: OwnerAccounting
-    ended: EndedAccounts
-    prices: Callable[[], Prices] = lambda: NO_PRICES
-    workloads: WorkloadTotals | None = None
-
-
-class AccountFilter(NamedTuple):
-    """Which accounts are wanted; empty: any. `since`: not ended before this Unix time."""
-
-    state: str = ""
-    kind: str = ""
-    user: str = ""
-    account: str = ""
-    namespace: str = ""
-    since: float = 0.0
-
-    def matches(self, account: OwnerAccount) -> bool:
-        """Return whether the owner of an account is wanted, whatever its state."""
-        return self.matches_owner(account.owner)
-
-    def matches_owner(self, owner: Owner) -> bool:
-        """Return whether an owner is wanted, whatever its state."""
-        pairs = ((self.kind, owner.kind), (self.user, owner.user), (self.account, owner.account))
-        return all(not wanted or wanted == found for wanted, found in (*pairs, (self.namespace, owner.namespace)))
-
-
-def running_accounts(accounts: Accounts, wanted: AccountFilter) -> list[OwnerAccount]:
-    """Return the accounts of owners that have a GPU and match, the newest begin first."""
-    if wanted.state == "ended":
-        return []
-    return sorted(filter(wanted.matches, accounts.running.running), key=lambda each: (-each.begin, each.owner.key))
-
-
-def ended_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
-    """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread."""
-    if wanted.state == "running":
-        return iter(())
-    return accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches_owner(owner))
-
-
-def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
-    """Return the accounts of an owner, the newest begin first.
-
-    Args:
-        name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
-    """
-    found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
-    found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
-    return sorted(found, key=lambda each: (-each.begin, each.owner.key))
-
-
-def names_of_owner(owner: Owner) -> set[str]:
-    """Return all names by which an owner is found."""
-    names = {owner.id, owner.uid}
-    if owner.has_pod:
-        names |= {
-            owner.name,
-            f"{owner.namespace}/{owner.name}",
-            f"pod:{owner.namespace}/{owner.name}",
-            f"pod:{owner.namespace}/{owner.name}/{owner.container}",
-        }
-    return names - {""}
-
 
 Seconds = Annotated[float, BeforeValidator(observed)]
 """Observed time, of counters."""

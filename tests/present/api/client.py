@@ -12,7 +12,7 @@ from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
-from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History

@@ -9,15 +9,8 @@ import pytest
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
-from pulsed.present.api.account_documents import (
-    AccountFilter,
-    Accounts,
-    AccountShape,
-    account_document,
-    accounts_named,
-    ended_accounts,
-    running_accounts,
-)
+from pulsed.present.api.account_documents import AccountShape, account_document
+from pulsed.present.api.account_lookup import AccountFilter, Accounts, accounts_named, ended_accounts, running_accounts
 from tests.compute.streams import BUSY, DAY, IDLE
 from tests.owners.accounting.streams import Node
 from tests.support.documents import has_shape

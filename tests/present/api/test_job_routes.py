@@ -9,7 +9,7 @@ from pulsed.model.owner import Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
-from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.job_report import job_report
 from tests.compute.streams import DAY, activity

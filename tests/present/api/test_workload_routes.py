@@ -13,7 +13,7 @@ from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
-from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.routes.owners import WorkloadsShape, owner_router
 from pulsed.present.owner_totals import WorkloadTotals
 from tests.compute.streams import activity

@@ -14,16 +14,8 @@ from pydantic import Field, create_model
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.present.api.account_documents import (
-    AccountFilter,
-    Accounts,
-    AccountShape,
-    account_document,
-    accounts_named,
-    ended_accounts,
-    newest_document,
-    running_accounts,
-)
+from pulsed.present.api.account_documents import AccountShape, account_document, newest_document
+from pulsed.present.api.account_lookup import AccountFilter, Accounts, accounts_named, ended_accounts, running_accounts
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
 from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
