@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 1
 """How long requests may take to finish once the daemon stops."""
 
-TICKS = 10
-"""uvicorn's ticks of 0.1 s between two checks of deadlines and changed files."""
+CHECK_SECONDS = 1
+"""Time between two checks of deadlines and changed files."""
 
 RECEIVE_BYTES, SEND_BYTES = 16 * 2**10, 64 * 2**10
 """What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
@@ -61,6 +61,7 @@ class Server(uvicorn.Server):
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
         self._limit = ConnectionLimit(limits.max_connections)
+        self._stopped = asyncio.Event()
 
     @property
     def tls(self) -> bool:
@@ -76,6 +77,7 @@ class Server(uvicorn.Server):
         """Stop the server; the signal is logged."""
         log.info("stopping", extra={"signal": number.name})
         self.should_exit = True
+        self._stopped.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from now on."""
@@ -88,9 +90,9 @@ class Server(uvicorn.Server):
         await super().startup(listening)
         self._on_ready()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Close overdue connections and reload changed files once a second; return whether to stop."""
-        if counter % TICKS == 0:
+    async def main_loop(self) -> None:
+        """Check connections and files once a second until the server is stopped; uvicorn's own wakes ten times."""
+        while not self.should_exit:
             now = time.monotonic()
             for connection in all_connections(self.server_state):
                 if connection.is_overdue(now):
@@ -99,7 +101,9 @@ class Server(uvicorn.Server):
             if self._live is not None:
                 self._live.refresh()
                 self.config.encoded_headers = list(self._live.now.headers)
-        return await super().on_tick(counter)
+            await self.on_tick(counter=0)  # the headers of the next second
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), CHECK_SECONDS)
 
     def _protocol(self, **_: object) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
