@@ -46,7 +46,7 @@ class SavedGpuState:
     Attributes:
         saved: when, in Unix seconds.
         now: the same moment by the GPU's clock.
-        entity, model, pci_bus_id: to name the GPU if it does not return.
+        entity, model, pci_bus_id, fabric: to name the GPU if it does not return.
         increases: by rule and counter, for windows of an hour and more; shorter ones fill again soon.
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
@@ -79,11 +79,12 @@ class SavedGpuState:
     xid_totals: dict[int, float] | None = None
     latched: dict[str, RaisedUntil] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    fabric: str = ""
 
     @property
     def device(self) -> Device:
         """The GPU as far as it is known before it was seen again."""
-        return Device(self.entity, model=self.model, pci_bus_id=self.pci_bus_id)
+        return Device(self.entity, model=self.model, pci_bus_id=self.pci_bus_id, fabric=self.fabric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             and (until := rule.latched_until(state, gpu.now) if state.is_covered else state.kept_until) > gpu.now
         },
         history={check.state.id: check.history for check in gpu.checks if check.history},
+        fabric=gpu.device.fabric,
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MAX_TOTALS else None,
     )
 

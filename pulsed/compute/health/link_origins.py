@@ -1,12 +1,13 @@
-"""Where a fault of NVLinks began: among all GPUs of a process, the one that the others follow from.
+"""Where a fault of NVLinks began: which faults follow from a link of another GPU that went down.
 
-All faults of a fabric that are closer than `WINDOW` are one incident. Its origin is the same in whatever order the
-targets are read: a verdict changes when a fault is seen later that came before.
+XID 149 is a link that is down. XIDs 145 and 150 of other GPUs of its fabric within `WINDOW` follow from it, unless they
+came before: then all keep their own severity. A verdict is the same in whatever order the targets are read; it changes
+when a fault is seen later that came before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsed.compute.health.link_faults import LINK_DOWN, LINK_XIDS, link_name, link_of
@@ -15,6 +16,12 @@ from pulsed.model.gpu import Device
 
 WINDOW = 60.0
 """Seconds: NVIDIA's guide searches 30 s for the link that went down, and an exporter may report it 30 s later."""
+
+CLOCK_ERROR = 5.0
+"""Seconds: clocks of nodes and the samples of their targets differ by so much."""
+
+FOLLOWERS = (145, 150)
+"""Codes of GPUs whose data or management packets are lost on a link that is down."""
 
 
 class ReportedFault(NamedTuple):
@@ -45,12 +52,16 @@ class Verdict(NamedTuple):
     """The role of a fault in its incident.
 
     Attributes:
-        origin: the fault that it follows from; None if it is the origin itself.
-        followers: GPUs that follow from it.
+        origin: the fault that it follows from.
+        followers: GPUs whose faults follow from it.
+        down: GPUs of its node with a link that went down within `WINDOW`, its own included.
+        doubt: a link that went down within `WINDOW` and may be its cause.
     """
 
     origin: ReportedFault | None = None
     followers: int = 0
+    down: int = 0
+    doubt: ReportedFault | None = None
 
 
 ALONE = Verdict()
@@ -84,38 +95,37 @@ def faults_of(
     )
 
 
-def _rank(fault: ReportedFault) -> tuple[object, ...]:
-    return (fault.is_fatal is False, fault.code != LINK_DOWN, fault.began, fault.board, fault.code)
-
-
 def verdicts_on(faults: Iterable[ReportedFault]) -> dict[ReportedFault, Verdict]:
     """Return the roles of the faults of all GPUs."""
-    verdicts: dict[ReportedFault, Verdict] = {}
-    for incident in _incidents(sorted(faults, key=lambda fault: (fault.fabric, fault.began))):
-        first = min(incident, key=_rank)
-        followers = [fault for fault in incident if _follows(fault, first)]
-        boards = {fault.board for fault in followers} - {first.board}
-        for fault in incident:
-            verdicts[fault] = Verdict(None, len(boards) if fault.board == first.board else 0)
-        verdicts |= dict.fromkeys(followers, Verdict(first))
+    known = sorted(set(faults), key=lambda fault: (fault.began, fault.board, fault.code))
+    links_down = [fault for fault in known if fault.code == LINK_DOWN and fault.is_fatal is not False]
+    verdicts = {fault: _verdict_on(fault, links_down) for fault in known}
+    followers: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for fault, verdict in verdicts.items():
+        if verdict.origin is not None:
+            followers.setdefault(verdict.origin.board, set()).add(fault.board)
+    for fault in links_down:
+        boards = followers.get(fault.board, set()) - {fault.board}
+        verdicts[fault] = verdicts[fault]._replace(followers=len(boards))
     return verdicts
 
 
-def _follows(fault: ReportedFault, first: ReportedFault) -> bool:
-    """Return whether a fault follows from the first of its incident."""
-    is_same = fault.board == first.board and fault.code == first.code  # under another key
-    # Two links that go down on nodes without a known fabric need not be of the same rack.
-    is_another = fault.code == LINK_DOWN and not fault.fabric and fault.board[0] != first.board[0]
-    return not is_same and not is_another
+def _verdict_on(fault: ReportedFault, links_down: Sequence[ReportedFault]) -> Verdict:
+    """Return the role of a fault without what follows from it."""
+    near = [down for down in links_down if abs(down.began - fault.began) <= WINDOW]
+    if fault.code == LINK_DOWN:
+        return Verdict(down=len({down.board for down in near if down.board[0] == fault.board[0]}))
+    if fault.code not in FOLLOWERS:
+        return Verdict()
+    related = [down for down in near if _shares_fabric(down, fault)]
+    if causes := [down for down in related if down.began <= fault.began + CLOCK_ERROR]:
+        return Verdict(min(causes, key=lambda down: (down.board[0] != fault.board[0], down.began)))
+    unrelated = [down for down in near if not (down.fabric and fault.fabric)]
+    return Verdict(doubt=next(iter(related or unrelated), None))
 
 
-def _incidents(faults: Sequence[ReportedFault]) -> Iterator[list[ReportedFault]]:
-    """Yield groups of faults, which are sorted by fabric and time."""
-    group: list[ReportedFault] = []
-    for fault in faults:
-        if group and (fault.fabric != group[-1].fabric or fault.began - group[-1].began > WINDOW):
-            yield group
-            group = []
-        group.append(fault)
-    if group:
-        yield group
+def _shares_fabric(one: ReportedFault, other: ReportedFault) -> bool:
+    """Return whether two faults are known to be of one NVLink fabric."""
+    if one.fabric and other.fabric:
+        return one.fabric == other.fabric
+    return one.board[0] == other.board[0]

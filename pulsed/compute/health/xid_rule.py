@@ -29,6 +29,9 @@ SEVERITY_INPUTS = (*XID_INPUTS, *CORROBORATION)
 _XID_POSITIONS = tuple([INPUT_POSITION[name] for name in XID_INPUTS])
 _CONFIRM_POSITIONS = tuple([(INPUT_POSITION[name], scope) for name, scope in _CONFIRMS.items()])
 
+MANY_LINKS = 3
+"""GPUs of a node whose links go down together: their switch is more likely than each of them."""
+
 CRITICAL_SECONDS = DAY
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
 
@@ -167,14 +170,20 @@ def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> 
     """Set what message and remedy name of an XID about an NVLink, in addition to its description."""
     fault = inputs.xids.records[code].fault
     link = link_of(fault, inputs.nvlinks.down)
-    reason, (origin, followers) = down_reason(code, fault), inputs.verdict(code)
+    reason, verdict = down_reason(code, fault), inputs.verdict(code)
     state.detail = fault_text(code, fault, link)
-    if origin is not None:
-        state.detail += f"; it follows from {origin}"
-        state.advice = f"see to {origin} first"
+    if verdict.origin is not None:
+        state.detail += f"; it follows from {verdict.origin}"
+        state.advice = f"see to {verdict.origin} first"
         return
-    if followers:
-        state.detail += f"; faults of other GPUs follow from it: {followers}"
+    if verdict.followers:
+        state.detail += f"; faults of other GPUs follow from it: {verdict.followers}"
+    if verdict.down >= MANY_LINKS:
+        state.detail += f"; links of {verdict.down} GPUs of this node went down within a minute"
+        state.advice = "check the NVSwitch or NVLink switch that their links share"
+        return
+    if verdict.doubt is not None:
+        state.detail += f"; it may follow from {verdict.doubt}, but their times or fabrics do not tell"
     if reason is not None:
         reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
         state.advice = f"{reset}{reason.advice}" + (f" ({link_name(link)})" if link is not None else "")

@@ -35,17 +35,33 @@ def origins_of(faults: list[ReportedFault]) -> dict[str, str]:
 
 
 CASES: dict[str, tuple[list[ReportedFault], dict[str, str]]] = {
-    "149 before the time": (
-        [fault("a", "0", 145, 10.0), fault("b", "1", 149, 12.0), fault("c", "2", 145, 11.0)],
+    "149 before the time, as far as clocks differ": (
+        [fault("a", "0", 145, 10.0), fault("b", "1", 149, 12.0), fault("c", "2", 150, 11.0)],
         {"a:0": "b:1", "b:1": "b:1", "c:2": "b:1"},
     ),
-    "the time, without 149": (
-        [fault("a", "0", 145, 12.0), fault("b", "1", 144, 10.0), fault("a", "2", 145, 12.0)],
-        {"a:0": "b:1", "b:1": "b:1", "a:2": "b:1"},
+    "out of order": (
+        [fault("a", "0", 145, 10.0), fault("b", "1", 149, 30.0), fault("c", "2", 145, 31.0)],
+        {"a:0": "a:0", "b:1": "b:1", "c:2": "b:1"},
     ),
-    "what is fatal before what is not": (
+    "without 149": (
+        [fault("a", "0", 145, 12.0), fault("b", "1", 144, 10.0), fault("a", "2", 145, 12.0)],
+        {"a:0": "a:0", "b:1": "b:1", "a:2": "a:2"},
+    ),
+    "a fault that does not follow from links that are down": (
+        [fault("a", "0", 149, 10.0), fault("a", "1", 144, 11.0)],
+        {"a:0": "a:0", "a:1": "a:1"},
+    ),
+    "a link that is not fatally down": (
         [fault("a", "0", 149, 10.0, fatal=False), fault("a", "1", 145, 11.0)],
-        {"a:0": "a:1", "a:1": "a:1"},
+        {"a:0": "a:0", "a:1": "a:1"},
+    ),
+    "two links": (
+        [fault("a", "3", 149, 10.0), fault("a", "5", 149, 25.0), fault("a", "0", 145, 26.0)],
+        {"a:3": "a:3", "a:5": "a:5", "a:0": "a:3"},
+    ),
+    "a chain that is longer than a minute": (
+        [fault("a", "0", 149, 10.0), fault("a", "1", 145, 60.0), fault("a", "2", 145, 110.0)],
+        {"a:0": "a:0", "a:1": "a:0", "a:2": "a:2"},
     ),
     "longer ago": (
         [fault("a", "0", 149, 10.0), fault("a", "1", 145, 10.5 + WINDOW)],
@@ -55,14 +71,17 @@ CASES: dict[str, tuple[list[ReportedFault], dict[str, str]]] = {
         [fault("a", "0", 149, 10.0), fault("b", "1", 145, 10.0, fabric="c/2")],
         {"a:0": "a:0", "b:1": "b:1"},
     ),
-    "two links down where no fabric is known": (
+    "another code of the same GPU": (
+        [fault("a", "0", 149, 10.0), fault("a", "0", 145, 10.0)],
+        {"a:0": "a:0"},
+    ),
+    "no known fabric: nodes of their own": (
         [
             fault("a", "0", 149, 10.0, fabric=""),
-            fault("b", "1", 149, 11.0, fabric=""),
-            fault("a", "2", 149, 12.0, fabric=""),
+            fault("a", "2", 145, 12.0, fabric=""),
             fault("b", "3", 145, 12.0, fabric=""),
         ],
-        {"a:0": "a:0", "b:1": "b:1", "a:2": "a:0", "b:3": "a:0"},
+        {"a:0": "a:0", "a:2": "a:0", "b:3": "b:3"},
     ),
 }
 
@@ -72,6 +91,29 @@ def test_the_origin_does_not_depend_on_the_order(name: str) -> None:
     faults, expected = CASES[name]
     for order in permutations(faults):
         assert origins_of(list(order)) == expected
+
+
+def test_what_may_follow_names_what_it_may_follow_from() -> None:
+    early, down = fault("a", "0", 145, 10.0), fault("b", "1", 149, 30.0)
+    assert verdicts_on([early, down])[early].doubt == down
+    unknown = fault("c", "2", 145, 31.0, fabric="")
+    assert verdicts_on([unknown, down])[unknown].doubt == down
+    other = fault("c", "2", 145, 31.0, fabric="c/2")
+    assert verdicts_on([other, down])[other].doubt is None
+
+
+def test_links_of_many_gpus_of_a_node_point_at_their_switch() -> None:
+    down = [fault("a", str(gpu), 149, 10.0 + gpu) for gpu in range(3)]
+    found = verdicts_on([*down, fault("b", "0", 149, 10.0)])
+    assert [found[each].down for each in down] == [3, 3, 3]
+    node = Node("n1", GpuTable())
+    node.devices = [*boards("n1"), replace(boards("n1")[0], entity=Entity("gpu", "2", "GPU-n12", node="n1"))]
+    node.devices[2] = replace(node.devices[2], pci_bus_id="00000000:2A:00.0")
+    calm, broken = {"xid_last_code": 0.0}, {"xid_last_code": 149.0}
+    node.tick(calm, calm, calm)
+    raised = check(node.tick(broken, broken, broken), 2)
+    assert raised.message.endswith("links of 3 GPUs of this node went down within a minute")
+    assert "switch" in raised.remedy
 
 
 def test_a_gpu_under_two_keys_follows_from_nothing() -> None:
@@ -86,7 +128,10 @@ def test_a_gpu_under_two_keys_follows_from_nothing() -> None:
 def boards(node: str) -> list[Device]:
     return [
         Device(
-            Entity("gpu", str(k), f"GPU-{node}{k}", node=node), model="NVIDIA GB200", pci_bus_id=f"00000000:{k}A:00.0"
+            Entity("gpu", str(k), f"GPU-{node}{k}", node=node),
+            model="NVIDIA GB200",
+            pci_bus_id=f"00000000:{k}A:00.0",
+            fabric="c/1",
         )
         for k in range(2)
     ]
@@ -140,7 +185,7 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     assert check(late, 0).remedy == "XID 145 is a fault of an NVLink: see to XID 149 of GPU 1 of n1, link 14 first."
     found = late.healths[0].nvlink_fault
     assert found is not None
-    assert (found.xid, found.link, found.is_origin, found.fabric) == (145, 3, False, "n2")
+    assert (found.xid, found.link, found.is_origin, found.fabric) == (145, 3, False, "c/1")
     second.table = first.table = GpuTable()  # of a new process
     second.restart()
     first.restart()
