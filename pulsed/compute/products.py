@@ -57,6 +57,10 @@ ARCHITECTURES: Final = (
 ARCHITECTURE_NAMES: Final = (DEFAULT, *(architecture.name for architecture in reversed(ARCHITECTURES)))
 
 
+FIRST_DCGM: Final = {"blackwell": 4, "hopper": 3, "ada": 3}
+"""By architecture, the first major version of DCGM, and of dcgm-exporter, that has profiling counters of it."""
+
+
 def architecture_of(model: str) -> str:
     """Name the architecture of a product by its name, such as `NVIDIA H100 80GB HBM3`; `default` when not known."""
     architecture = first_match(ARCHITECTURES, model)
@@ -256,6 +260,8 @@ _BY_ARCHITECTURE = {
 _BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
 _P100 = re.compile(r"\bP100\b")
 _CONSUMER = re.compile(r"GeForce|TITAN RTX")
+_WITHOUT_PROFILING = re.compile(r"GeForce (?!RTX 50[5-9]0)|TITAN RTX")
+"""Of consumer boards, Blackwell is the first architecture with profiling counters (DCGM#234)."""
 _UNIFIED = re.compile(r"\bGB10\b|\bThor\b")
 """Products without device memory of their own: they use that of the processor. NVML has no memory numbers of them, and
 DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
@@ -309,9 +315,13 @@ def is_of_boards(quantity: str) -> bool:
 
 
 def has_profiling(device: Device) -> bool:
-    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, of a consumer board, of a board
-    before Volta, nor of one with unified memory."""
-    return not any((device.guest, *[each.search(device.model) for each in (_CONSUMER, _BEFORE_VOLTA, _UNIFIED)]))
+    """Return whether DCGM can have profiling counters of a device.
+
+    It has none in a vGPU guest, of a consumer board before Blackwell, of a board before Volta, nor of one with unified
+    memory.
+    """
+    without = (_WITHOUT_PROFILING, _BEFORE_VOLTA, _UNIFIED)
+    return not device.guest and not any(pattern.search(device.model) for pattern in without)
 
 
 class TemperatureLimits(NamedTuple):

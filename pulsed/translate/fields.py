@@ -200,6 +200,7 @@ ANY = ExporterVersion(2, 0, 0)
 
 _NEW_NAMES = _LOWER_CASE_HOSTNAME = ExporterVersion(4, 8, 3)
 _LAST_WITH_HOSTNAME = ExporterVersion(4, 8, 2)
+_LAST_WITHOUT_ADDRESS, _FIRST_WITH_ADDRESS = ExporterVersion(3, 4, 2), ExporterVersion(3, 5, 0)
 
 _DCGM_4_0 = ExporterVersion(4, 0, 0)
 
@@ -242,11 +243,18 @@ def versions_of(layout: Layout) -> tuple[ExporterVersion, ExporterVersion] | Non
             oldest.append(_LOWER_CASE_HOSTNAME)
         elif "Hostname" in labels:
             newest = _LAST_WITH_HOSTNAME
-        if "pci_bus_id" in labels:  # dcgm-exporter#326
-            oldest.append(ExporterVersion(3, 5, 0))
+        if "pci_bus_id" in labels:
+            oldest.append(_FIRST_WITH_ADDRESS)
         if "err_code" in labels:  # dcgm-exporter#309
             oldest.append(ExporterVersion(3, 4, 2))
+    if any(_is_without_address(dict(series.labels)) for series in rows):  # dcgm-exporter#326
+        newest = _LAST_WITHOUT_ADDRESS
     return max(oldest), max(newest, *oldest)
+
+
+def _is_without_address(labels: Mapping[str, str]) -> bool:
+    """Return whether a row of a GPU has all labels of dcgm-exporter but the one that came with 3.5.0."""
+    return {"UUID", "device", "modelName", "Hostname"} <= labels.keys() and "pci_bus_id" not in labels
 
 
 def in_words(oldest: ExporterVersion, newest: ExporterVersion) -> str:

@@ -45,6 +45,14 @@ def test_the_versions_that_can_have_made_a_page(rows: list[tuple[str, str]], exp
     assert (in_words(*found) if found else None) == expected
 
 
+def test_a_page_without_addresses_of_gpus_is_older_than_those() -> None:
+    labels = (("gpu", "0"), ("UUID", "GPU-1"), ("device", "nvidia0"), ("modelName", "x"), ("Hostname", "n"))
+    page = Layout("exporter", (Series("DCGM_FI_DEV_GPU_TEMP", labels),))
+    found = versions_of(page)
+    assert found is not None
+    assert in_words(*found) == "3.4.2 or older"
+
+
 def test_a_field_has_a_name_in_the_first_version_that_accepts_it() -> None:
     for field in FIELDS:
         assert name_for(field, field.since, field.since) in field.names

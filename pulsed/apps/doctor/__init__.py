@@ -138,6 +138,8 @@ def _body_lines(source: Report) -> Iterator[str]:
             yield f"        {lost['why']}"
     for reason, why in source["without_counters"].items():
         yield f"    no profiling counters, {reason.replace('_', ' ')}: {why}"
+    if source["outdated"]:
+        yield f"    {source['outdated']}"
     if source["beside_dcgm"]:
         programs = ", ".join(source["beside_dcgm"])
         yield (
@@ -149,8 +151,9 @@ def _body_lines(source: Report) -> Iterator[str]:
         yield from _derived_lines(derived, everything)
     if source["without_profiling"]:
         yield (
-            f"    {_gpus(source['without_profiling'])}: vGPU guests, consumer boards and boards before Volta have "
-            "no profiling counters (fields *_active_ratio), whatever the counters file has"
+            f"    {_gpus(source['without_profiling'])}: vGPU guests, consumer boards before Blackwell, boards "
+            "with unified memory and boards before Volta have no profiling counters (fields *_active_ratio), "
+            "whatever the counters file has"
         )
     if source["steps"]:
         yield from _step_lines(source["steps"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsed.apps.doctor.source_check import SourceCheck
+from pulsed.compute.products import FIRST_DCGM, architecture_of, has_profiling
 from pulsed.config.configuration import Config
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling
@@ -181,6 +185,23 @@ def _steps(
     )
     yield Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS)
     yield Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
+
+
+def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:
+    """Return that the DCGM of a source is too old for a product and what to do; empty if it is not known to be."""
+    if probe.exporter_versions:
+        newest, program = probe.exporter_versions[1].major, "dcgm-exporter"
+    else:
+        found = re.findall(r"(\d+)\.\d+", probe.version) if probe.kind == "dcgmi" else []
+        newest, program = max(map(int, found), default=sys.maxsize), "DCGM"
+    for device in devices:
+        first = FIRST_DCGM.get(architecture_of(device.model), 0)
+        if newest < first and has_profiling(device):
+            return (
+                f"{probe.version} is too old for {device.model}: it has no profiling counters of it, whatever the "
+                f"counters file has. Update to {program} {first} or newer"
+            )
+    return ""
 
 
 def _has_profiling(probe: SourceCheck) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from pulsed import __version__
 from pulsed.apps.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
 from pulsed.apps.doctor.machine import advice, look
-from pulsed.apps.doctor.remedies import is_accepted, steps, supply
+from pulsed.apps.doctor.remedies import is_accepted, outdated, steps, supply
 from pulsed.apps.doctor.shards_check import check_shards
 from pulsed.apps.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.collector.attribution_sources import attribution_sources
@@ -95,6 +95,7 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
             reason: {"fields": list(fields), "why": probe.why.get(reason, "")} for reason, fields in probe.lost.items()
         },
         "without_counters": dict(probe.without_counters),
+        "outdated": outdated(probe, [device for device, _ in found]) or None,
         "beside_dcgm": list(dcgm) if probe.kind == "nvml" and probe.works else [],
         "derived": derived,
         "without_profiling": unavailable,

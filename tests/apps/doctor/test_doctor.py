@@ -403,7 +403,7 @@ def test_what_a_t4_and_a_vgpu_guest_cannot_have_is_not_recommended() -> None:
     guest = configured(exporter=[str(SAMPLES / "exporter/exporter-4x-vgpu-h100-20c-pod.prom")], kind="exporter")
     (source,) = report(guest)[1]["sources"]
     assert (source["supply"], source["steps"], source["without_profiling"]) == ([], [], ["0"])
-    assert "vGPU guests, consumer boards and boards before Volta have no profiling counters" in told(guest)
+    assert "vGPU guests, consumer boards before Blackwell" in told(guest)
 
 
 def test_the_version_of_the_exporter_can_be_given() -> None:
@@ -414,3 +414,14 @@ def test_the_version_of_the_exporter_can_be_given() -> None:
     assert "(dcgm-exporter 4.8.4)" in finished.stdout
     assert "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION, gauge, " in finished.stdout
     assert "The page shows only" not in finished.stdout
+
+
+def test_a_dcgm_exporter_that_is_too_old_for_the_product_is_to_be_updated(tmp_path: Path) -> None:
+    page = tmp_path / "page.prom"
+    model = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    page.write_text(
+        f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-1",device="nvidia0",modelName="{model}",Hostname="n"}} 58\n'
+    )
+    text = told(configured(exporter=[str(page)], kind="exporter"))
+    assert f"dcgm-exporter 3.4.2 or older is too old for {model}" in text
+    assert "Update to dcgm-exporter 4 or newer" in text

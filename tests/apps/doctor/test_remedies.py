@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from pulsed.apps.doctor.remedies import FILE, Supply, steps, supply
+from pulsed.apps.doctor.remedies import FILE, Supply, outdated, steps, supply
 from pulsed.apps.doctor.source_check import SourceCheck
 from pulsed.config.configuration import Config
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.fields import ANY, BY_NAME, CLASSIC, NEWEST, ExporterVersion, name_for
 
@@ -81,3 +82,32 @@ def test_what_is_shown_of_charts_is_yaml() -> None:
 def test_nothing_to_add_is_nothing_to_do() -> None:
     assert steps(Supply(), exporter(ANY, NEWEST), {""}) == ()
     assert steps(Supply(("refused",)), SourceCheck("dcgmi", "here"), {""}) == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "newest", "first"),
+    [
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", (3, 4, 2), "4"),
+        ("NVIDIA GeForce RTX 5090", (3, 6, 1), "4"),
+        ("NVIDIA H100 80GB HBM3", (2, 6, 10), "3"),
+        ("NVIDIA H100 80GB HBM3", (3, 1, 0), None),
+        ("NVIDIA B200", (4, 1, 0), None),
+        ("NVIDIA GeForce RTX 4090", (2, 6, 10), None),
+        ("NVIDIA GB10", (3, 4, 2), None),
+        ("Tesla T4", (2, 6, 10), None),
+    ],
+)
+def test_a_dcgm_that_does_not_know_a_product_is_to_be_updated(
+    model: str, newest: tuple[int, int, int], first: str | None
+) -> None:
+    page = exporter(ANY, ExporterVersion(*newest))
+    engine = SourceCheck("dcgmi", "localhost", version="dcgmi {0}.{1}.{2}, host engine {0}.{1}.{2}".format(*newest))
+    for probe, program in ((page, "dcgm-exporter"), (engine, "DCGM")):
+        found = outdated(probe, [Device(Entity("gpu", "0"), model=model)])
+        assert found.endswith(f"Update to {program} {first} or newer") if first else found == ""
+
+
+def test_nothing_is_known_of_sources_without_a_version() -> None:
+    device = Device(Entity("gpu", "0"), model="NVIDIA B200")
+    assert outdated(SourceCheck("dcgmi", "host"), [device]) == ""
+    assert outdated(SourceCheck("nvml", "here", version="2.1"), [device]) == ""

@@ -107,8 +107,8 @@ def test_links_of_many_gpus_of_a_node_point_at_their_switch() -> None:
     found = verdicts_on([*down, fault("b", "0", 149, 10.0)])
     assert [found[each].down for each in down] == [3, 3, 3]
     node = Node("n1", GpuTable())
-    node.devices = [*boards("n1"), replace(boards("n1")[0], entity=Entity("gpu", "2", "GPU-n12", node="n1"))]
-    node.devices[2] = replace(node.devices[2], pci_bus_id="00000000:2A:00.0")
+    third = replace(boards("n1")[0], entity=Entity("gpu", "2", "GPU-n12", node="n1"), pci_bus_id="00000000:2A:00.0")
+    node.devices = (*boards("n1"), third)
     calm, broken = {"xid_last_code": 0.0}, {"xid_last_code": 149.0}
     node.tick(calm, calm, calm)
     raised = check(node.tick(broken, broken, broken), 2)
