@@ -131,9 +131,10 @@ def _freshness(model: Model, view: ViewState) -> tuple[str, str]:
 
 def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
     """Yield sums over the shown GPUs, with importances; a sum that is not of all of them has their number."""
-    fresh, count = [gpu for gpu in shown if not gpu.stale], len(shown)
-    uses, states = Counter(gpu.use for gpu in shown), Counter(gpu.health for gpu in shown)
-    of_all = "" if count == len(model.gpus) else f"/{len(model.gpus)}"
+    gpus = without_parts(shown)
+    fresh, count = [gpu for gpu in gpus if not gpu.stale], len(gpus)
+    uses, states = Counter(gpu.use for gpu in gpus), Counter(gpu.health for gpu in gpus)
+    of_all = "" if len(shown) == len(model.gpus) else f"/{len(without_parts(model.gpus))}"
     yield 10, line("GPUs ", (f"{count}{of_all}", "bold"))
     if used := [f"{name} {uses[name]}" for name in ("busy", "held", "free", "idle", "unknown") if uses[name]]:
         yield 8, line("  ".join(used))
@@ -148,8 +149,6 @@ def _sums(model: Model, shown: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
         sizes = [gpu.number("memory_bytes") for gpu in sized if gpu.number("memory_used_bytes") is not None]
         text = f"{gibibytes(sum(used_bytes))}/{gibibytes(total(sizes))} GiB"
         yield 6, line(_counted(text, len(used_bytes), count))
-    if fresh:
-        yield 3, line(f"active {sum(map(_is_active, fresh))}")
     alarms = [(f"{states[name]} {name} ", name) for name in ("crit", "hot", "warn", "unknown") if states[name]]
     stale = [(f"{count - len(fresh)} stale", "stale")] if len(fresh) < count else []
     yield 9, line(*alarms, *stale)
@@ -167,17 +166,19 @@ def _counted(text: str, known: int, count: int) -> str:
     return text if known == count else f"{text}, {known}/{count}"
 
 
-def _is_active(gpu: GpuRow) -> bool:
-    """Return whether real utilization or memory is 20 % or more (as in KempnerPulse)."""
-    return max(gpu.real or 0.0, gpu.number("memory_ratio") or 0.0) >= 0.2
+def without_parts(gpus: Sequence[GpuRow]) -> list[GpuRow]:
+    """Return GPUs without the MIG instances of boards among them, which sums would count twice."""
+    boards = {(gpu.source, gpu.node, gpu.uuid or gpu.gpu) for gpu in gpus if not gpu.mig_id}
+    return [gpu for gpu in gpus if not gpu.mig_id or (gpu.source, gpu.node, gpu.uuid or gpu.gpu) not in boards]
 
 
 def mean_utilization(fresh: Sequence[GpuRow], count: int) -> str:
-    """Return the mean real utilization in percent, with bounds and coverage unless it is known of all `count` GPUs."""
+    """Return the mean real utilization in percent, or its bounds unless it is known of all current GPUs."""
     known = [gpu.real for gpu in fresh if gpu.real is not None]
-    bounded = [gpu.bounds for gpu in fresh if None not in gpu.bounds]
-    text = f"{percent(sum(known) / len(known))} %" if known else "--"
-    if bounded and len(known) < len(fresh):
-        lower, upper = (sum(bound or 0.0 for bound in side) / len(bounded) for side in zip(*bounded, strict=True))
-        text += f" ({span(lower, upper)})"
-    return _counted(text, len(known), count)
+    if not known and all(gpu.bounds == (None, None) for gpu in fresh):
+        return "--"
+    if len(known) == len(fresh):
+        return _counted(f"{percent(sum(known) / len(known))} %", len(known), count)
+    lower = sum(gpu.bounds[0] or 0.0 for gpu in fresh) / len(fresh)
+    upper = sum(1.0 if gpu.bounds[1] is None else gpu.bounds[1] for gpu in fresh) / len(fresh)
+    return _counted(f"{span(lower, upper)} %", len(known), count)

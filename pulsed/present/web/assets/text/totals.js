@@ -1,26 +1,26 @@
-// Sums over GPUs, in one pass. Stale and missing values are not in them; how many are is part of the result.
+// Sums over GPUs, in one pass. Stale GPUs and missing values are not in them; how many are is part of the result. MIG
+// instances of a board that is among the GPUs are not counted: the board has them.
 
 import { SEVERITY } from "./states.js";
 
-const FIELDS = {
-  ru: "real_utilization_ratio", lower: "real_utilization_lower_ratio", upper: "real_utilization_upper_ratio",
-  power: "power_watts", memoryUsed: "memory_used_bytes", memory: "memory_bytes",
-};
+const FIELDS = { power: "power_watts", memoryUsed: "memory_used_bytes", memory: "memory_bytes" };
 
-/** Counts by state, and for each of FIELDS its `sum`, `mean` and `count`; sum and mean are null without any value. */
+/** Counts by state, for each of FIELDS its `sum`, null without any value, and `count`, and `utilization`. */
 export function totalsOf(fleet, positions) {
   const { fields, stale } = fleet.frame;
   const uses = fields.use ?? [];
   const totals = { gpus: 0, busy: 0, held: 0, free: 0, idle: 0, unknown: 0, stale: 0 };
-  const columns = Object.entries(FIELDS).map(([name, field]) => [fields[field] ?? [], (totals[name] = { sum: null, mean: null, count: 0 })]);
-  for (const i of positions) {
-    if (isPartOfBoard(fleet, i)) continue;
+  const columns = Object.entries(FIELDS).map(([name, field]) => [fields[field] ?? [], (totals[name] = { sum: null, count: 0 })]);
+  const utilization = new Utilization(fields);
+  const gpus = withoutParts(fleet, positions);
+  for (const i of gpus) {
     totals.gpus++;
     if (stale[i]) {
       totals.stale++;
       continue;
     }
     totals[uses[i] ?? "unknown"]++;
+    utilization.add(i);
     for (const [column, total] of columns) {
       const value = column[i] ?? null;
       if (value === null) continue;
@@ -28,17 +28,43 @@ export function totalsOf(fleet, positions) {
       total.count++;
     }
   }
-  for (const [, total] of columns) if (total.count) total.mean = total.sum / total.count;
-  totals.health = healthOf(fleet, positions);
+  totals.utilization = utilization.mean();
+  totals.health = countHealth(fleet, gpus);
   return totals;
 }
 
+/** The mean real utilization: a value if it is known of all GPUs, and bounds. A GPU without bounds can be at 0 or 1. */
+class Utilization {
+  constructor(fields) {
+    this.values = fields.real_utilization_ratio ?? [];
+    this.bounds = [fields.real_utilization_lower_ratio ?? [], fields.real_utilization_upper_ratio ?? []];
+    this.gpus = this.known = this.bounded = this.sum = this.lower = this.upper = 0;
+  }
+
+  add(i) {
+    const [value, lower, upper] = [this.values[i] ?? null, this.bounds[0][i] ?? null, this.bounds[1][i] ?? null];
+    this.gpus++;
+    this.known += value !== null;
+    this.bounded += lower !== null || upper !== null;
+    this.sum += value ?? 0;
+    this.lower += lower ?? 0;
+    this.upper += upper ?? 1;
+  }
+
+  mean() {
+    const { gpus, known } = this;
+    if (!known && !this.bounded) return { ratio: null, lower: null, upper: null, known };
+    return { ratio: known === gpus ? this.sum / gpus : null, lower: this.lower / gpus, upper: this.upper / gpus, known };
+  }
+}
+
 /** Numbers of GPUs by health. */
-export function healthOf(fleet, positions) {
+export const healthOf = (fleet, positions) => countHealth(fleet, withoutParts(fleet, positions));
+
+function countHealth(fleet, gpus) {
   const states = fleet.frame.fields.health_state ?? [];
   const counts = {};
-  for (const i of positions) {
-    if (isPartOfBoard(fleet, i)) continue;
+  for (const i of gpus) {
     const state = states[i] ?? "unknown";
     counts[state] = (counts[state] ?? 0) + 1;
   }
@@ -48,14 +74,15 @@ export function healthOf(fleet, positions) {
 export const worstOf = (counts) =>
   Object.keys(counts).reduce((worst, state) => ((SEVERITY[state] ?? -1) > (SEVERITY[worst] ?? -1) ? state : worst), "unknown");
 
-/** Whether a row is a MIG instance whose board has a row, too: sums would count it twice. */
-function isPartOfBoard(fleet, i) {
+/** The rows without MIG instances of boards among them. */
+function withoutParts(fleet, positions) {
   const { node, uuid, gpu, mig_id: mig } = fleet.gpus;
-  if (!mig[i]) return false;
-  if (fleet.boards?.roster !== fleet.roster) {
-    const names = new Set();
-    for (let at = 0; at < fleet.size; at++) if (!mig[at]) names.add(`${node[at]} ${uuid[at]} ${gpu[at]}`);
-    fleet.boards = { roster: fleet.roster, names };
+  const name = (i) => `${node[i]} ${uuid[i]} ${gpu[i]}`;
+  const boards = new Set();
+  let hasParts = false;
+  for (const i of positions) {
+    if (mig[i]) hasParts = true;
+    else boards.add(name(i));
   }
-  return fleet.boards.names.has(`${node[i]} ${uuid[i]} ${gpu[i]}`);
+  return hasParts ? positions.filter((i) => !mig[i] || !boards.has(name(i))) : positions;
 }

@@ -106,8 +106,8 @@ class Totals {
     const counts = [[busy, "busy"], [held, "held idle"], [free, "free"], [idle, "idle"], [unknown, "unknown"], [stale, "stale"]];
     const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${number(count)} ${text}`);
     setText(this.parts.GPUs, `${number(gpus)}: ${shown.join(", ")}`);
-    const range = percentRange(totals.ru.mean, totals.lower.mean, totals.upper.mean);
-    setText(this.parts["Real utilization"], range + of(totals.ru.count, gpus));
+    const { ratio, lower, upper, known } = totals.utilization;
+    setText(this.parts["Real utilization"], percentRange(ratio, lower, upper) + of(known, gpus));
     setText(this.parts.Power, watts(totals.power.sum) + of(totals.power.count, gpus));
     setText(this.parts.Memory, memoryOf(totals.memoryUsed.sum, totals.memory.sum) + of(totals.memoryUsed.count, gpus));
     this.drawHost();
