@@ -37,6 +37,9 @@ GIBIBYTE = 2**30
 MAX_GPU_ROWS = 32
 """GPUs with a row of their own in a report; the rest is one row."""
 
+MAX_EARLIER = 3
+"""Earlier accounts that are named."""
+
 
 class _Unit(NamedTuple):
     name: str
@@ -55,6 +58,7 @@ def job_report(account: Account) -> str:
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += _row("Host", _host(account))
+    lines += _row("Earlier", _earlier(account))
     tables = map(list, (_statistic_rows(account), _balance_rows(account), _gpu_rows(account, time, energy)))
     lines += ["", *(line for table in tables if table for line in (*table, ""))]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
@@ -356,6 +360,18 @@ def _rounded(values: Sequence[float], total: float, decimals: int) -> list[float
 
 def _row(title: str, text: str) -> Iterable[str]:
     return [f"{title:<12}{text}"] if text else []
+
+
+def _earlier(account: Account) -> str:
+    """Return when earlier accounts of the same name were."""
+    earlier = account.get("earlier", [])  # absent in documents of older daemons
+    spans = [f"{_minute(each['begin'])} to {_minute(each['end']) or 'now'}" for each in earlier[:MAX_EARLIER]]
+    rest = f" and {len(earlier) - MAX_EARLIER} more" if len(earlier) > MAX_EARLIER else ""
+    return f"{', '.join(spans)}{rest}; not in these numbers" if spans else ""
+
+
+def _minute(time: str | None) -> str:
+    return time[:16].replace("T", " ") if time else ""
 
 
 def _list(title: str, texts: Sequence[str]) -> Iterator[str]:

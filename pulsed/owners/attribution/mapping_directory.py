@@ -162,16 +162,18 @@ class MappingDirectory:
     def _begins_of(self, files: Mapping[str, _Mapping]) -> Mapping[str, float]:
         """Return when each job got its first device.
 
-        A job keeps its begin while one of its files is unchanged: its epilog removes them one by one. With new files
-        only, it was requeued, or its id was used again.
+        A job keeps its begin while one of its files names it: its epilog removes them one by one, and a file is written
+        again for other jobs on its device. A job without files in between was requeued, or its id was used again.
         """
         first: dict[str, float] = {}
         kept: dict[str, float] = {}
         for name, mapping in files.items():
+            before = self._files[name].jobs.owners if name in self._files else ()
+            stated = {owner.id: owner.begin for owner in before}
             for owner in mapping.jobs.owners:
                 dated = mapping.modified if owner.begin is None else owner.begin
                 first[owner.id] = min(first.get(owner.id, dated), dated)
-                if self._files.get(name) is mapping and owner.id in self._begins:
+                if owner.id in stated and owner.begin == stated[owner.id]:
                     kept[owner.id] = self._begins[owner.id]
         return first | kept
 

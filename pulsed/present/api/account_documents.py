@@ -316,6 +316,19 @@ class AccountShape(_AccountHead):
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
+class EarlierAccountShape(DocumentModel):
+    """An earlier account of the same name, such as of a job that was requeued; all of it is in `?all=true`."""
+
+    begin: Time
+    end: TimeOrNull
+
+
+class NewestAccountShape(AccountShape):
+    """The newest account of a name."""
+
+    earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
+
+
 def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
     """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
 
@@ -331,7 +344,9 @@ def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) ->
             if is_of_pod and (each.end is None or each.end >= newest.begin):
                 containers.setdefault(each.owner.id, each)
     documents = [account_document(each, here, prices) for each in containers.values()]
-    return pod_account(documents) if len(documents) > 1 else documents[0]
+    document = pod_account(documents) if len(documents) > 1 else documents[0]
+    earlier = [EarlierAccountShape.of(each) for each in found if each not in containers.values()]
+    return {**document, "earlier": earlier}
 
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:

@@ -97,7 +97,25 @@ def test_a_requeued_job_begins_again(tmp_path: Path) -> None:
     source = MappingDirectory(str(tmp_path))
     write(tmp_path / "0", "4711", DAY)
     look(source)
+    (tmp_path / "0").unlink()
+    look(source)
     write(tmp_path / "0", "4711", DAY + 60)
+    assert begin(look(source)) == DAY + 60
+
+
+def test_a_file_that_is_written_again_for_another_job_leaves_the_begin(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    write(tmp_path / "0", "4711", DAY)
+    look(source)
+    write(tmp_path / "0", "4711\n4712", DAY + 60)
+    assert [owner.begin for owner in look(source).owners["0"]] == [DAY, DAY + 60]
+
+
+def test_a_file_that_states_another_begin_begins_again(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    write(tmp_path / "0", f"job_id=4711\nstart={DAY}", DAY)
+    look(source)
+    write(tmp_path / "0", f"job_id=4711\nstart={DAY + 60}", DAY + 60)
     assert begin(look(source)) == DAY + 60
 
 

@@ -71,3 +71,22 @@ async def test_a_pod_has_the_gpus_of_all_of_its_containers() -> None:
     assert (await answer_of(((one,), WORKS), ((two,), RESTS), query="/ml/p/two"))["gpu_count"] == 1
     both = await answer_of(((one,), WORKS), ((two,), RESTS), query="/ml/p?all=true")
     assert [each["owner"]["id"] for each in both] == ["ml/p/one", "ml/p/two"]
+
+
+async def test_a_requeued_job_names_its_earlier_accounts() -> None:
+    node = Node()
+    for begin in (DAY - 200, DAY - 100, DAY + 10):
+        for _ in range(5):
+            node.sees(((job("4711", begin),), WORKS))
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic())
+    ended = EndedAccounts()
+    for account in node.ended:
+        ended.add(account)
+    accounts = Accounts(node.accounting, ended)
+    status, document, _ = await ask(routes(owner_router(TargetStore("here", [target]), accounts)), "/jobs/4711")
+    assert status == 200
+    assert [each["begin"] for each in document["earlier"]] == ["2025-12-31T23:58:20.000Z", "2025-12-31T23:56:40.000Z"]
+    text = job_report(document)
+    assert "Earlier     2025-12-31 23:58 to 2026-01-01 00:00, 2025-12-31 23:56 to" in text

@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.present.api.account_documents import AccountShape, account_document, newest_document
+from pulsed.present.api.account_documents import AccountShape, NewestAccountShape, account_document, newest_document
 from pulsed.present.api.account_lookup import AccountFilter, Accounts, accounts_named, ended_accounts, running_accounts
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
@@ -126,7 +126,7 @@ def owner_router(
 
     @router.get(
         "/jobs/{id:path}",
-        response_model=AccountShape | list[AccountShape],
+        response_model=NewestAccountShape | list[AccountShape],
         responses=REFUSED | NOT_FOUND,
         summary="Account of one owner: the newest with this id; of a pod with all of its containers",
     )
