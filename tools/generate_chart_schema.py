@@ -41,6 +41,7 @@ SET_BY_ADAPTER = (
     "adapter.route_prefix",
     "adapter.client_names",
     "adapter.serving",
+    "adapter.plain_listen",
 )
 """Those of the adapter."""
 

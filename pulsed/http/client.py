@@ -162,7 +162,7 @@ class HttpClient:
                 for name, value in request.secrets.items():  # also if the case of letters differs
                     headers[name] = value
             else:
-                tls = tls.without_certificate()
+                tls = tls.for_another_server()
             target = without_login(url)
             zone = _ZONE.search(urlsplit(target).netloc)
             if zone:  # means nothing to the other side
@@ -175,6 +175,7 @@ class HttpClient:
                 data=request.body,
                 allow_redirects=False,
                 ssl=tls.context() if url.startswith("https:") else True,
+                server_hostname=tls.server_name or None,
                 proxy=_environment_proxy(url) if self._uses_proxies else None,
             )
         except (aiohttp.ClientError, HttpRequestFailed, OSError, ValueError) as error:  # its text may repeat a header

@@ -139,18 +139,28 @@ class ClientTls:
         cert_file: PEM file of the client's certificate; empty: none.
         key_file: its key, unless the certificate's file has it.
         is_verified: whether the certificate of the server is verified.
+        server_name: that its certificate is for; empty: the host of the URL.
     """
 
-    def __init__(self, ca_file: str = "", cert_file: str = "", key_file: str = "", *, is_verified: bool = True) -> None:
+    def __init__(
+        self,
+        ca_file: str = "",
+        cert_file: str = "",
+        key_file: str = "",
+        *,
+        is_verified: bool = True,
+        server_name: str = "",
+    ) -> None:
+        self.server_name = server_name
         self._ca_file, self._cert_file, self._key_file, self._is_verified = ca_file, cert_file, key_file, is_verified
         self._files = [file for file in (ca_file, cert_file, key_file) if file]
         self._watcher: FileWatcher | None = None
         self._context: ssl.SSLContext | None = None
         self._anonymous: ClientTls | None = None
 
-    def without_certificate(self) -> ClientTls:
-        """Return the same, without a certificate of the client."""
-        if not self._cert_file:
+    def for_another_server(self) -> ClientTls:
+        """Return the same for another server: without a certificate of the client, and by the host of the URL."""
+        if not self._cert_file and not self.server_name:
             return self
         if self._anonymous is None:
             self._anonymous = ClientTls(self._ca_file, is_verified=self._is_verified)

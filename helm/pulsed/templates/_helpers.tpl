@@ -136,8 +136,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- $ports := list }}
 {{- if eq .Values.source.kind "exporter" }}
 {{- range .Values.source.exporter.targets }}
-{{- $url := urlParse . }}
-{{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") | int) }}
+{{- $ports = append $ports (include "pulsed.urlPort" . | int) }}
 {{- else }}
 {{- if include "pulsed.readsPods" $ }}
 {{- with $.Values.source.exporter.pod.port }}
@@ -156,7 +155,17 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- if include "pulsed.usesApi" . }}
 {{- $ports = concat $ports .Values.networkPolicy.apiServerPorts }}
 {{- end }}
+{{- $exporter := (.Values.config.source | default dict).exporter | default dict }}
+{{- range compact (list ($exporter.http | default dict).url ((.Values.config.publish | default dict).otlp | default dict).url) }}
+{{- $ports = append $ports (include "pulsed.urlPort" . | int) }}
+{{- end }}
 {{- $ports | uniq | toYaml }}
+{{- end }}
+
+{{/* The port of a URL. */}}
+{{- define "pulsed.urlPort" -}}
+{{- $url := urlParse . }}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") }}
 {{- end }}
 
 {{/* The egress rule for DNS; OpenShift's pods of DNS have the port 5353. */}}

@@ -16,6 +16,7 @@ from pulsed.apps.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.json_text import json_bytes
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
+from pulsed.present.autoscale import ROUTES
 from pulsed.present.exposition.telemetry import RequestCounts, build_info
 from pulsed.present.exposition.text_format import END, choose_format, lines
 from pulsed.printable import clean
@@ -89,7 +90,7 @@ NAMED = frozenset((*ALIVE, *READY, METRICS))
 
 
 class AdapterApp:
-    """Answers the API server, probes, and Prometheus.
+    """Answers the API server, KEDA, probes, and Prometheus.
 
     Args:
         client_names: returns the common names of client certificates, one of which requests of `/apis` need; empty: a
@@ -143,11 +144,13 @@ class AdapterApp:
         if path in READY:
             self._api.check_ready()
             return {"status": "ok"}
+        # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
+        root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
+        if path.startswith(f"{ROUTES}/"):
+            return self._api.number(parts[1:])
         self._check_client(client_of(scope).names)
         if path in OPENAPI:
             return OPENAPI[path]
-        # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
-        root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
         if root != "apis":
             raise RequestFailed(404, f"there is no {path}")
         return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))), warn)
@@ -158,8 +161,10 @@ def _encoded(document: Document) -> bytes:
 
 
 def _route(path: str) -> str:
-    """Return by what name a request is counted: its path, or the API group."""
+    """Return by what name a request is counted: its path, the API group, or `ROUTES`."""
     if path in NAMED:
         return path
+    if path.startswith(f"{ROUTES}/"):
+        return ROUTES
     group = path.removeprefix("/apis/").partition("/")[0]
     return f"/apis/{group}" if group in VERSIONS and path.startswith("/apis/") else "other"

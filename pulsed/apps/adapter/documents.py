@@ -149,6 +149,17 @@ def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
     return {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items}
 
 
+def plain_value(found: Aggregate, warnings: Sequence[str]) -> Document:
+    """Return the document of a number outside of Kubernetes' APIs."""
+    return {
+        "value": found.value,
+        "gpus": found.gpus,
+        "pods": found.pods,
+        "timestamp": rfc3339(found.time),
+        "warnings": warnings,
+    }
+
+
 OPENAPI: Mapping[str, Document] = {
     "/openapi/v2": {"swagger": "2.0", "info": {"title": "pulsed adapter", "version": "v1"}, "paths": {}},
     "/openapi/v3": {"paths": {}},

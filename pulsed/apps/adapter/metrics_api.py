@@ -1,4 +1,4 @@
-"""The requests of HorizontalPodAutoscalers, as the API server forwards them.
+"""The requests of HorizontalPodAutoscalers, as the API server forwards them, and of KEDA.
 
 A number that is not certain is never answered: a pod without one is left out, and for a workload the answer is an
 error, so that the autoscaler keeps the replicas that it has. A sum needs all GPUs of the workload's pods that do not
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, NamespaceGpus
 from pulsed.apps.adapter.documents import (
@@ -23,6 +23,7 @@ from pulsed.apps.adapter.documents import (
     api_groups,
     custom_value,
     external_value,
+    plain_value,
     resources,
     value_list,
 )
@@ -31,6 +32,7 @@ from pulsed.kubernetes.objects import Labels, parse_selector
 from pulsed.present.autoscale import (
     POD_KIND,
     Aggregate,
+    How,
     PodGpu,
     WorkloadKey,
     aggregate,
@@ -40,6 +42,8 @@ from pulsed.present.autoscale import (
 )
 
 _Key = TypeVar("_Key")
+
+HOWS: Mapping[str, How] = {how: how for how in get_args(How)}
 
 
 class RequestFailed(Exception):
@@ -96,6 +100,27 @@ class MetricsApi:
         raise RequestFailed(
             404, "metrics are those of objects in a namespace: namespaces/NAMESPACE/RESOURCE/NAME/METRIC"
         )
+
+    def number(self, path: Sequence[str]) -> Document:
+        """Return the document of a path below `ROUTES`, given by its decoded parts: one number of a workload or pod.
+
+        Raises:
+            RequestFailed: there is none.
+        """
+        if len(path) != 5:
+            raise RequestFailed(404, "a number is at SUM|AVG|MAX|MIN/NAMESPACE/KIND/NAME/METRIC")
+        how, namespace, kind, name, metric = path
+        if how not in HOWS:
+            raise RequestFailed(404, f"{how!r} is not one of {', '.join(HOWS)}")
+        fields = {each.field for each in self._metrics.values()}
+        if not (field := next((each for each in (metric, f"{metric}_ratio") if each in fields), None)):
+            hint = did_you_mean(metric, fields, f"adapter.fields has {', '.join(sorted(fields))}")
+            raise RequestFailed(404, f"there is no number {metric!r}; {hint}")
+        self.check_ready()
+        warnings: list[str] = []
+        workload = WorkloadKey(namespace, kind, name)
+        wanted = ScaleMetric(f"{how} of {field}", field, HOWS[how])
+        return plain_value(self._number(self._gpus.of(namespace), workload, wanted, warnings.append), warnings)
 
     def check_ready(self) -> None:
         """Raise an error until the pods of the cluster are known, and all daemons have been tried."""

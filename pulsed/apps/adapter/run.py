@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.present.asgi import App
+from pulsed.present.autoscale import ROUTES
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.server.auth import AuthMiddleware
@@ -59,12 +61,16 @@ def serve_apis(config: Config) -> int:
     if config.adapter.serving.folder is None:
         web_configuration(config)
     namespaces = daemon_namespaces(config)
-    listeners = listen(config.listen)
-    try:
-        return uvloop.run(_run(config, access, namespaces, listeners))
-    finally:
-        for listener in listeners:
-            listener.close()
+    with ExitStack() as closing:
+        listeners, plain = [_listen(addresses, closing) for addresses in (config.listen, config.adapter.plain_listen)]
+        return uvloop.run(_run(config, access, namespaces, listeners, plain))
+
+
+def _listen(addresses: Sequence[str] | None, closing: ExitStack) -> list[Listener]:
+    listeners = listen(addresses) if addresses else []
+    for listener in listeners:
+        closing.callback(listener.close)
+    return listeners
 
 
 def web_configuration(config: Config) -> WebConfigReloader | None:
@@ -128,6 +134,7 @@ async def _run(
     access: ClusterAccess,
     namespaces: Collection[str] | None,
     listeners: list[Listener],
+    plain: list[Listener],
 ) -> int:
     given = config.adapter
     client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
@@ -150,17 +157,24 @@ async def _run(
     names = PodNames(WorkloadResolver(client, settings.kinds), settings)
     gpus = ClusterGpus(scraper, pods, names, page, given.stale_after or STALE_INTERVALS * given.interval)
     telemetry = AdapterTelemetry(gpus, pods)
-    app: App = AdapterApp(
-        MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage), telemetry, client_names(config, serving)
-    )
+    api = MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage)
+    answers = AdapterApp(api, telemetry, client_names(config, serving))
+    app: App = answers
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
-        app = AuthMiddleware(app, web, telemetry.count_request, named=NAMED, open_paths=open_paths)
-    server = Server(app, config.web, web)
+        app = AuthMiddleware(answers, web, telemetry.count_request, named=NAMED, open_paths=open_paths)
+    server, plain_server = Server(app, config.web, web), Server(answers, config.web)
+
+    def stop(number: signal.Signals) -> None:
+        server.stop(number)
+        plain_server.stop(number)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
     for listener in listeners:
         log.info("serving", extra={"version": __version__, "apis": f"{listener.url(tls=server.tls)}/apis"})
+    for listener in plain:
+        log.info("serving numbers", extra={"url": f"{listener.url(tls=False)}{ROUTES}"})
 
     async def read_daemons() -> None:
         await listed.wait()
@@ -170,7 +184,7 @@ async def _run(
     if serving is not None:
         tasks.append(asyncio.create_task(serving.run()))
     try:
-        await server.serve(sockets=[listener.socket for listener in listeners])
+        await asyncio.gather(_serve(server, listeners), *([_serve(plain_server, plain)] if plain else []))
     finally:
         for task in tasks:
             task.cancel()
@@ -179,3 +193,7 @@ async def _run(
         await client.close()
     log.info("stopped")
     return 0
+
+
+async def _serve(server: Server, listeners: Sequence[Listener]) -> None:
+    await server.serve(sockets=[listener.socket for listener in listeners])

@@ -23,6 +23,7 @@ from pulsed.config.settings import (
 from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES
+from pulsed.server.settings import Addresses
 
 CommonNames = Annotated[tuple[str, ...], ListKind("common name", "names; one or a list of them", not_empty, "text")]
 
@@ -102,6 +103,13 @@ class AdapterSettings(Settings):
         "Common names of client certificates, one of which requests of `/apis` need; the web configuration "
         "verifies the certificates. Unset: any. The API server's is usually `front-proxy-client`.",
         example=("front-proxy-client",),
+    )
+
+    plain_listen: Addresses | None = setting(
+        None,
+        "Where it listens for plain HTTP, too, without the web configuration: for KEDA, which asks "
+        "`/autoscale/v1/HOW/NAMESPACE/KIND/NAME/METRIC`, probes and `/metrics`. Unset: nowhere.",
+        example=(":8080",),
     )
 
     serving: ServingSettings = setting(ServingSettings(), "For HTTPS in a cluster.")

@@ -65,6 +65,7 @@ class Scraper:
             settings.cert_file or "",
             settings.key_file or "",
             is_verified=not settings.insecure_skip_verify,
+            server_name=settings.server_name or "",
         )
         self._users = 0
         self.large_pages = asyncio.Lock()

@@ -128,6 +128,9 @@ class ExporterSettings(SourceSection):
     key_file: FileName | None = setting(
         None, "PEM file of its key. Unset: in `cert_file`.", example="/etc/pulsed/client.key"
     )
+    server_name: Text | None = setting(
+        None, "Name that the server's certificate is for. Unset: the host of the URL.", example="exporter.example.org"
+    )
     insecure_skip_verify: Switch = setting(False, "Accept any server certificate.")
 
     interval: float = field(default=15.0, kw_only=True)

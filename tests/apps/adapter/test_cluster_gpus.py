@@ -351,3 +351,29 @@ def test_daemons_are_selected_by_labels_and_namespaces(
 
 def test_the_page_of_daemons() -> None:
     assert daemon_page(80, "https", "/p", ["a", "b"]) == PageAddress(80, "https", "/p/autoscale/v1/gpus?fields=a,b")
+
+
+async def test_numbers_outside_of_the_metrics_apis_are_refused_alike() -> None:
+    cluster = cluster_of(a="10.0.0.1", b="10.0.0.2")
+    api = MetricsApi(cluster.gpus, scale_metrics([FIELD]), 0.5)
+
+    def number(path: str) -> str:
+        try:
+            document = api.number(path.split("/"))
+        except RequestFailed as error:
+            return f"{error.code} {error}"
+        return " ".join([str(document["value"]), *document["warnings"]])
+
+    assert number("avg/ml/Deployment/infer/real_utilization").startswith("503 the daemons")
+    await cluster.gpus.read()
+    assert number("sum/ml/Deployment/infer/real_utilization_ratio") == "1.0"
+    assert number("avg/ml/Pod/pod-a/real_utilization") == "0.5"
+    assert number("avg/ml/Deployment/other/real_utilization") == "404 Deployment ml/other has no GPU"
+    assert number("median/ml/Deployment/infer/real_utilization") == "404 'median' is not one of sum, avg, max, min"
+    assert "did you mean real_utilization_ratio?" in number("avg/ml/Deployment/infer/real_utilisation_ratio")
+    assert number("avg/ml").startswith("404 a number is at")
+    cluster.pages.pop("10.0.0.2")
+    cluster.now += 31.0
+    await cluster.gpus.read()
+    assert number("avg/ml/Deployment/infer/real_utilization").startswith("0.5 avg of real_utilization_ratio of")
+    assert number("sum/ml/Deployment/infer/real_utilization").startswith("503 sum of real_utilization_ratio of")

@@ -7,8 +7,6 @@ import pytest
 from tests.present.api.test_application import Known
 from tests.present.boards import gpu, mig
 
-NUMBER = "/autoscale/v1/{}/ml/Deployment/infer/{}"
-
 WRONG = {
     400: [
         ("/gpus?view=summary&fields=sm_activ", "'sm_activ' is not a field. Did you mean sm_active_ratio?"),
@@ -36,9 +34,6 @@ WRONG = {
         ("/events/recent?limit=1000000", "limit"),
         ("/events/recent?since=x", "since"),
         ("/events/recent?since=nan", "since"),
-        (NUMBER.format("median", "power_watts"), "how: Input should be 'sum', 'avg', 'max' or 'min'"),
-        (NUMBER.format("sum", "real_utilisation"), "did you mean real_utilization_ratio?"),
-        (NUMBER.format("sum", "energy_joules_total"), "is not a number to scale on"),
         ("/autoscale/v1/gpus?fields=power", "is not a number to scale on"),
     ],
     404: [

@@ -422,6 +422,10 @@ async def test_https_with_its_authority(authority: Authority) -> None:
             assert "Set source.exporter.ca_file" in text
         wrong_name = site.url.replace("127.0.0.1", "localhost")
         assert "not trusted" in await failure(f"{wrong_name}/metrics", ExporterSettings(ca_file=str(authority.ca)))
+        named = ExporterSettings(ca_file=str(authority.ca), server_name="127.0.0.1")
+        assert utils(await read_once(f"{wrong_name}/metrics", named))
+        other = ExporterSettings(ca_file=str(authority.ca), server_name="exporter.example.org")
+        assert "not trusted" in await failure(f"{site.url}/metrics", other)
 
 
 async def test_a_client_certificate(authority: Authority) -> None:

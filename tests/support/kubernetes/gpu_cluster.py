@@ -140,6 +140,7 @@ class Adapter:
     """A running `pulsed adapter`, and a client that is the API server."""
 
     port: int
+    plain_port: int
     log_path: Path
     context: ssl.SSLContext
     authority: Pair
@@ -168,6 +169,14 @@ class Adapter:
             connection.request(method, path, headers={"Accept": accept})
             answer = connection.getresponse()
             return answer.status, answer.read().decode(), answer.getheader("Warning", "")
+
+    def plain(self, path: str) -> tuple[int, Any]:
+        """Return status and document over plain HTTP, as KEDA asks."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.plain_port, timeout=SECONDS)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
 
     def get(self, path: str) -> Any:
         """Return the document of a path that has one."""
@@ -215,7 +224,7 @@ def adapter(
         name: the host name that the adapter's certificate is for.
         web_settings: lines of the web configuration after those of TLS.
     """
-    folder, port = cluster.folder, free_port()
+    folder, port, plain_port = cluster.folder, free_port(), free_port()
     front_proxy = front_proxy or make("front-proxy-ca", authority=True)
     ca, _ = front_proxy.write(folder, "front-proxy-ca")
     serving_ca = make("serving-ca", authority=True)
@@ -228,6 +237,7 @@ def adapter(
         f"{web_settings}"
     )
     given = ["adapter.interval=1s", "adapter.stale_after=6s", "adapter.client_names=front-proxy-client", *settings]
+    given.append(f"adapter.plain_listen=127.0.0.1:{plain_port}")
     files = [f"--web.config.file={web}", *([f"--config.file={config}"] if config else [])]
     (namespace := folder / "namespace").write_text(f"{DAEMONS}\n")
     log_path = folder / "adapter.log"
@@ -241,7 +251,8 @@ def adapter(
             stdout=log,
             env=environment(PULSED_KUBERNETES__NAMESPACE_FILE=str(namespace), **api_variables(cluster.api)),
         )
-    made = Adapter(port, log_path, client_context(folder, front_proxy, "front-proxy-client", server_ca), front_proxy)
+    context = client_context(folder, front_proxy, "front-proxy-client", server_ca)
+    made = Adapter(port, plain_port, log_path, context, front_proxy)
 
     def answers() -> bool:
         assert process.poll() is None, made.log()

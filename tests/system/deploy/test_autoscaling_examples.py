@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from tests.support.daemon import Answer
 from tests.support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.waiting import until
@@ -44,6 +43,10 @@ ACTIVITIES = (0.9, 0.3, 0.0, 0.9)
 """Of four pods on three nodes: two on the first."""
 
 MEAN = sum(ACTIVITIES) / 4
+
+APIS = "/apis/{}.metrics.k8s.io/{}/namespaces/ml/{}"
+OBJECT = APIS.format("custom", "v1beta2", "deployments.apps/infer/gpu_real_utilization")
+EXTERNAL = APIS.format("external", "v1beta1", "gpu_real_utilization?labelSelector=workload%3Dinfer")
 
 SCRAPES = """
 global: {{scrape_interval: 1s}}
@@ -229,54 +232,49 @@ def keda_prometheus(server: Prometheus, metadata: Mapping[str, str]) -> float | 
     return float(found[0]["value"][1]) if found else None
 
 
-def keda_metrics_api(cluster: GpuCluster, scaled: Manifest) -> float | None:
-    """Return what the formula makes of the sums over the daemons that do not fail; None if all fail."""
-    sums: dict[str, float] = {}
-    for trigger in scaled["spec"]["triggers"]:
-        metadata = trigger["metadata"]
-        assert metadata["aggregateFromKubeServiceEndpoints"] == "true"
-        assert metadata["aggregationType"] == "sum"
-        url = urllib.parse.urlsplit(metadata["url"])
-        assert url.port == 9401
-        answers = [node.daemon.get(url.path) for node in cluster.nodes]
-        values = [answer.json()[metadata["valueLocation"]] for answer in answers if answer.status == 200]
-        if not values:
-            return None
-        sums[trigger["name"]] = sum(values)
-    above, below = scaled["spec"]["advanced"]["scalingModifiers"]["formula"].split(" / ")
-    return sums[above] / sums[below]
+def keda_metrics_api(running: Running, metadata: Mapping[str, str]) -> float | None:
+    """Return the number of the metrics-api scaler; None for an error."""
+    url = urllib.parse.urlsplit(metadata["url"])
+    assert url.hostname == "pulsed-adapter.monitoring.svc.cluster.local"
+    status, document = running.adapter.plain(url.path)
+    return float(document[metadata["valueLocation"]]) if status == 200 else None
 
 
 def test_the_scaled_objects_and_stale_nodes(running: Running) -> None:
     """The mean over all GPUs, on nodes with two and with one; a failed node is left out, and without data is none."""
-    by_query, by_api = trigger("scaledobject-prometheus")["metadata"], example("scaledobject-metrics-api")
+    by_query, by_api = trigger("scaledobject-prometheus")["metadata"], trigger("scaledobject-metrics-api")["metadata"]
     until(lambda: keda_prometheus(running.server, by_query) == pytest.approx(MEAN, abs=0.001))
-    until(lambda: keda_metrics_api(running.cluster, by_api) == pytest.approx(MEAN))
+    until(lambda: keda_metrics_api(running, by_api) == pytest.approx(MEAN))
     nodes = running.cluster.nodes
     try:
         nodes[0].exporter.status = 500
-        until(lambda: keda_metrics_api(running.cluster, by_api) == pytest.approx(0.15))
+        until(lambda: keda_metrics_api(running, by_api) == pytest.approx(0.15))
         until(lambda: keda_prometheus(running.server, by_query) == pytest.approx(0.15, abs=0.001))
         for node in nodes:
             node.exporter.status = 500
-        until(lambda: keda_metrics_api(running.cluster, by_api) is None)
+        until(lambda: keda_metrics_api(running, by_api) is None)
         until(lambda: keda_prometheus(running.server, by_query) is None)
+        until(lambda: running.adapter.request(OBJECT)[0] == running.adapter.request(EXTERNAL)[0] == 503)
+        assert running.adapter.pods("gpu_real_utilization") == {}
     finally:
         for node in nodes:
             node.exporter.status = 200
+    until(lambda: keda_metrics_api(running, by_api) == pytest.approx(MEAN))
 
 
-def test_the_sum_over_daemons_counts_each_gpu_once(running: Running) -> None:
+def test_a_workload_without_pods_has_no_number(running: Running) -> None:
+    by_query, by_api = trigger("scaledobject-prometheus")["metadata"], trigger("scaledobject-metrics-api")["metadata"]
+    assert keda_prometheus(running.server, {**by_query, "query": by_query["query"].replace("infer", "other")}) is None
+    assert keda_metrics_api(running, {**by_api, "url": by_api["url"].replace("infer", "other")}) is None
+    assert running.adapter.request(OBJECT.replace("infer", "other"))[0] == 404
+    assert running.adapter.get(EXTERNAL.replace("infer", "other"))["items"] == []
+    assert running.adapter.pods("gpu_real_utilization", selector="app%3Dother") == {}
+
+
+def test_the_number_of_a_workload_has_what_it_is_made_of(running: Running) -> None:
     path = "/autoscale/v1/sum/ml/Deployment/infer/real_utilization"
-    answers: Sequence[Answer] = ()
-
-    def are_current() -> bool:
-        nonlocal answers
-        answers = [node.daemon.get(path) for node in running.cluster.nodes]
-        return {answer.status for answer in answers} == {200}
-
-    until(are_current)
-    assert sum(answer.json()["value"] for answer in answers) == pytest.approx(sum(ACTIVITIES))
-    assert [answer.json()["gpus"] for answer in answers] == [2, 1, 1]
-    other = [node.daemon.get(path.replace("infer", "other")) for node in running.cluster.nodes]
-    assert [(answer.status, answer.json()["value"]) for answer in other] == [(200, 0.0)] * 3
+    until(lambda: running.adapter.plain(path)[0] == 200)
+    _, document = running.adapter.plain(path)
+    assert document["value"] == pytest.approx(sum(ACTIVITIES))
+    assert (document["gpus"], document["pods"], document["warnings"]) == (4, 4, [])
+    assert running.adapter.plain("/apis/external.metrics.k8s.io/v1beta1")[0] == 401, "without the certificate"

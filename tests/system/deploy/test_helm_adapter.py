@@ -98,7 +98,11 @@ def test_the_network_policy_of_the_daemons_admits_it() -> None:
     labels = named(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert peer["podSelector"]["matchLabels"].items() <= labels
     assert own["podSelector"]["matchLabels"].items() <= labels
-    assert own["ingress"] == [{"ports": [{"port": "https", "protocol": "TCP"}]}], "an API server is no pod"
+    https, http = ({"ports": [{"port": port, "protocol": "TCP"}]} for port in ("https", "http"))
+    assert own["ingress"] == [https, http], "an API server is no pod"
+    keda = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}]
+    limited = render({**WHOLE, "networkPolicy": {**WHOLE["networkPolicy"], "adapterFrom": keda}})
+    assert named(limited, "NetworkPolicy")["spec"]["ingress"] == [https, {**http, "from": keda}]
     _, api_server, to_daemons = own["egress"]
     assert [each["port"] for each in api_server["ports"]] == [7443]
     (peer,) = to_daemons["to"]
@@ -116,14 +120,14 @@ def test_the_configuration_follows_the_daemons(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("front_proxy", "client_auth", "probe"),
+    ("front_proxy", "client_auth"),
     [
-        ({}, "VerifyClientCertIfGiven", "httpGet"),
-        ({"ca": "-----BEGIN CERTIFICATE-----"}, "VerifyClientCertIfGiven", "httpGet"),
-        ({"ca": "-----BEGIN CERTIFICATE-----", "names": []}, "RequireAndVerifyClientCert", "tcpSocket"),
+        ({}, "VerifyClientCertIfGiven"),
+        ({"ca": "-----BEGIN CERTIFICATE-----"}, "VerifyClientCertIfGiven"),
+        ({"ca": "-----BEGIN CERTIFICATE-----", "names": []}, "RequireAndVerifyClientCert"),
     ],
 )
-def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str, probe: str) -> None:
+def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str) -> None:
     manifests = render({"adapter": {**ADAPTER["adapter"], "frontProxy": front_proxy}})
     data = named(manifests, "ConfigMap")["data"]
     tls = yaml.safe_load(data["web-config.yml"])["tls_server_config"]
@@ -132,7 +136,7 @@ def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str
         bool(front_proxy) and client_auth == "VerifyClientCertIfGiven"
     )
     (container,) = named(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert all(probe in container[f"{name}Probe"] for name in ("startup", "liveness", "readiness"))
+    assert {container[f"{name}Probe"]["httpGet"]["port"] for name in ("startup", "liveness", "readiness")} == {"http"}
 
 
 @pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
@@ -140,9 +144,7 @@ def test_a_monitor_for_the_adapter_beside_that_of_the_daemons(kind: str) -> None
     manifests = render({**ADAPTER, **MONITORS[kind]})
     spec = named(manifests, kind)["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
-    ca = {"secret": {"name": "gpu-pulsed-adapter-tls", "key": "ca.crt"}}
-    tls = {"ca": ca, "serverName": "gpu-pulsed-adapter.monitoring.svc"}
-    assert endpoint == {"port": "https", "scheme": "https", "tlsConfig": tls}
+    assert endpoint == {"port": "http"}, "without a Secret, which would be in another namespace than the monitor"
     selected = spec["selector"]["matchLabels"].items()
     for labels in (
         named(manifests, "Service")["metadata"]["labels"],
@@ -154,10 +156,54 @@ def test_a_monitor_for_the_adapter_beside_that_of_the_daemons(kind: str) -> None
     assert not daemons <= named(manifests, "Service")["metadata"]["labels"].items()
 
 
-def test_there_is_no_monitor_where_prometheus_would_need_a_client_certificate() -> None:
-    front_proxy = {"ca": "-----BEGIN CERTIFICATE-----", "names": []}
-    manifests = render({"adapter": {**ADAPTER["adapter"], "frontProxy": front_proxy}, **MONITORS["PodMonitor"]})
-    assert only(manifests, "PodMonitor")["metadata"]["name"] == "gpu-pulsed"
+def test_without_apis_there_is_plain_http_and_no_right_that_a_certificate_needs(tmp_path: Path) -> None:
+    manifests = render({**ADAPTER, "adapter": {**ADAPTER["adapter"], "apis": []}})
+    kinds = {(each["kind"], each["metadata"]["name"]) for each in manifests}
+    assert not {kind for kind, _ in kinds} & {"APIService", "Secret"}
+    assert ("RoleBinding", "monitoring-gpu-pulsed-adapter") not in kinds
+    (port,) = named(manifests, "Service")["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("http", 8080)
+    data = named(manifests, "ConfigMap")["data"]
+    assert data.keys() == {"config.yaml"}
+    (file := tmp_path / "config.yaml").write_text(data["config.yaml"])
+    seen = load(file, [], {})
+    assert (seen.listen, seen.adapter.plain_listen, seen.unused) == ((":8080",), None, ())
+    assert named(manifests, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+
+
+def test_daemons_are_verified_with_the_authority_of_their_secret(tmp_path: Path) -> None:
+    manifests = render({**ADAPTER, "webConfig": {"existingSecret": "web", "caKey": "ca.pem"}})
+    (file := tmp_path / "config.yaml").write_text(named(manifests, "ConfigMap")["data"]["config.yaml"])
+    exporter = load(file, [], {}).source.exporter
+    assert (exporter.server_name, exporter.insecure_skip_verify) == ("gpu-pulsed.monitoring.svc", False)
+    spec = named(manifests, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "daemons"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "daemons"]
+    assert exporter.ca_file == f"{mount['mountPath']}/ca.crt"
+    assert volume["secret"]["items"] == [{"key": "ca.pem", "path": "ca.crt"}], "not the key of the daemons"
+
+
+def test_credentials_come_from_a_secret_and_the_pods_survive_what_they_would_block() -> None:
+    password = {"name": "password", "secret": {"secretName": "daemons"}}
+    mount = {"name": "password", "mountPath": "/etc/daemons"}
+    more = {"extraVolumes": [password], "extraVolumeMounts": [mount], "extraEnv": [{"name": "A", "value": "b"}]}
+    given = {**ADAPTER["adapter"], **more, "hostNetwork": True}
+    spec = named(render({"adapter": given}), "Deployment")["spec"]["template"]["spec"]
+    assert password in spec["volumes"]
+    assert mount in spec["containers"][0]["volumeMounts"]
+    assert spec["containers"][0]["env"] == more["extraEnv"]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert spec["priorityClassName"] == "system-cluster-critical", "without it namespaces cannot be deleted"
+
+
+def test_the_daemons_may_reach_the_urls_of_their_configuration() -> None:
+    config = {
+        "publish": {"otlp": {"url": "http://collector.monitoring:4318/v1/metrics"}},
+        "source": {"exporter": {"http": {"url": "https://lists.example.org/gpus"}}},
+    }
+    daemons = named(render({"config": config}), "NetworkPolicy", "gpu-pulsed")["spec"]
+    ports = {port["port"] for rule in daemons["egress"] for port in rule["ports"]}
+    assert ports >= {4318, 443}
 
 
 def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None:

@@ -58,16 +58,10 @@ def request(path: bytes, method: bytes = b"GET", *headers: bytes) -> bytes:
 
 STATUSES = """
 [[operations]]
-include-path = "/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}"
-checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
-
-[[operations]]
 include-path = "/history"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "404"]
 """
-"""The demo does not resolve the workloads of its pods: what they may be is answered 503.
-
-GPUs, points and fields that are too many only together are answered 400; no schema can describe that.
+"""GPUs, points and fields that are too many only together are answered 400; no schema can describe that.
 """
 
 

@@ -101,8 +101,8 @@ def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, 
             assert gpu["health"]["state"] != "crit"
             assert "exporter-b" in daemon.log(), "that it is not read is logged"
             for fake.status in (200, 500):
-                number = daemon.get("/autoscale/v1/sum/ml/Pod/web-1/sm_active")
-                assert (number.status, number.json()["value"]) == (200, 0.5)
+                (row,) = daemon.get("/autoscale/v1/gpus?fields=sm_active_ratio").json()["gpus"]
+                assert (row["pod"], row["values"]["sm_active_ratio"]) == ("web-1", 0.5)
                 asked = real.asked
                 until(lambda asked=asked: real.asked >= asked + 2)  # type: ignore[misc] # bound now
     assert real.credentials == {"Bearer secret"}

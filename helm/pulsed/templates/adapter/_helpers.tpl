@@ -25,12 +25,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* Whether the adapter makes its certificate: `true` or empty. */}}
 {{- define "pulsed.adapter.makesCertificate" -}}
-{{- if not .Values.adapter.tls.existingSecret }}true{{ end }}
+{{- if and .Values.adapter.apis (not .Values.adapter.tls.existingSecret) }}true{{ end }}
 {{- end }}
 
 {{/* Whether it keeps files for TLS current: `true` or empty. */}}
 {{- define "pulsed.adapter.keepsFiles" -}}
-{{- if or (include "pulsed.adapter.makesCertificate" .) (not .Values.adapter.frontProxy.ca) }}true{{ end }}
+{{- if and .Values.adapter.apis (or (include "pulsed.adapter.makesCertificate" .) (not .Values.adapter.frontProxy.ca)) }}true{{ end }}
+{{- end }}
+
+{{/* Whether it verifies the daemons' certificates: `true` or empty. */}}
+{{- define "pulsed.adapter.verifiesDaemons" -}}
+{{- if and (eq (include "pulsed.scheme" .) "https") .Values.webConfig.caKey }}true{{ end }}
 {{- end }}
 
 {{/* Names of the APIServices, as a YAML list. */}}
@@ -50,7 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with include "pulsed.routePrefix" . }}
 {{- $_ := set $daemons "route_prefix" . }}
 {{- end }}
-{{- if and .Values.adapter.frontProxy.ca .Values.adapter.frontProxy.names }}
+{{- if and .Values.adapter.apis .Values.adapter.frontProxy.ca .Values.adapter.frontProxy.names }}
 {{- $_ := set $daemons "client_names" .Values.adapter.frontProxy.names }}
 {{- end }}
 {{- if include "pulsed.adapter.keepsFiles" . }}
@@ -64,10 +69,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- $base := dict }}
 {{- if eq (include "pulsed.scheme" .) "https" }}
-{{- /* Certificates are not for the addresses of pods. */}}
-{{- $base = dict "source" (dict "exporter" (dict "insecure_skip_verify" true)) }}
+{{- /* Certificates are not for the addresses of pods, but for the Service. */}}
+{{- $tls := dict "insecure_skip_verify" true }}
+{{- if include "pulsed.adapter.verifiesDaemons" . }}
+{{- $tls = dict "ca_file" "/etc/pulsed-daemons/ca.crt" "server_name" (printf "%s.%s.svc" (include "pulsed.fullname" .) .Release.Namespace) }}
 {{- end }}
-{{- $own := dict "listen" (printf ":%d" (int .Values.adapter.port)) "adapter" $daemons "attribution" (dict "workloads" (include "pulsed.workloads" . | fromYaml)) }}
+{{- $base = dict "source" (dict "exporter" $tls) }}
+{{- end }}
+{{- $listen := printf ":%d" (int .Values.adapter.httpPort) }}
+{{- if .Values.adapter.apis }}
+{{- $_ := set $daemons "plain_listen" $listen }}
+{{- $listen = printf ":%d" (int .Values.adapter.port) }}
+{{- end }}
+{{- $own := dict "listen" $listen "adapter" $daemons "attribution" (dict "workloads" (include "pulsed.workloads" . | fromYaml)) }}
 {{- mergeOverwrite $base (deepCopy .Values.adapter.config) $own | toYaml }}
 {{- end }}
 
@@ -76,7 +90,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $folder := empty .Values.adapter.tls.existingSecret | ternary "/run/pulsed-tls" "/etc/pulsed-tls" }}
 {{- $tls := dict "cert_file" (printf "%s/tls.crt" $folder) "key_file" (printf "%s/tls.key" $folder) }}
 {{- if .Values.adapter.frontProxy.ca }}
-{{- /* With names, the adapter itself refuses requests without a certificate, but not probes. */}}
+{{- /* With names, the adapter itself refuses requests without a certificate. */}}
 {{- $_ := set $tls "client_auth_type" (ternary "VerifyClientCertIfGiven" "RequireAndVerifyClientCert" (not (empty .Values.adapter.frontProxy.names))) }}
 {{- $_ := set $tls "client_ca_file" "front-proxy-ca.crt" }}
 {{- else }}
@@ -84,15 +98,4 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $tls "client_ca_file" "/run/pulsed-tls/front-proxy-ca.crt" }}
 {{- end }}
 {{- dict "tls_server_config" $tls | toYaml }}
-{{- end }}
-
-{{/* A probe; kubelets have no client certificate. Call with (list . $path). */}}
-{{- define "pulsed.adapter.probe" -}}
-{{- with (index . 0).Values.adapter.frontProxy }}
-{{- if and .ca (not .names) -}}
-tcpSocket: {port: https}
-{{- else -}}
-httpGet: {path: {{ index $ 1 }}, port: https, scheme: HTTPS}
-{{- end }}
-{{- end }}
 {{- end }}

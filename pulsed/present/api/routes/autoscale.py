@@ -1,46 +1,32 @@
-"""The routes `/autoscale/v1/...`: numbers for KEDA's metrics-api scaler, and the rows that they are made of."""
+"""The route `/autoscale/v1/gpus`: the GPUs of pods, of which `pulsed adapter` makes the numbers of workloads."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
-from pydantic import Field, create_model
+from fastapi import APIRouter, Response
+from pydantic import create_model
 
-from pulsed.errors import NumberUnknown, did_you_mean
+from pulsed.errors import did_you_mean
 from pulsed.model.computed_tick import Result
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, pods_of, without_split_boards
-from pulsed.present.api.json_response import ApiError, Failure, json_response
-from pulsed.present.api.routing import REFUSED, ApiParts, NodeAnswer, Responses, chosen, node_answer, some_of
+from pulsed.present.api.json_response import json_response
+from pulsed.present.api.routing import REFUSED, ApiParts, NodeAnswer, chosen, node_answer, some_of
 from pulsed.present.api.sample_fields import GAUGES, getter
-from pulsed.present.api.schema import DocumentModel, Time, at
+from pulsed.present.api.schema import DocumentModel
 from pulsed.present.autoscale import (
     GPUS_ROUTE,
     POD_GPU_FIELDS,
-    POD_KIND,
     ROUTES,
-    Aggregate,
-    How,
     PodGpu,
-    WorkloadKey,
-    workload_number,
 )
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
-
-_METRICS: list[Any] = [*GAUGES, *(name.removesuffix("_ratio") for name in GAUGES if name.endswith("_ratio"))]
-
-_UNKNOWN: Responses = {
-    404: {"model": Failure, "description": "No such workload here; a sum is 0 instead"},
-    503: {"model": Failure, "description": "No current value; keep the replicas"},
-}
-
 
 PodGpuShape = create_model("PodGpuShape", __base__=DocumentModel, **POD_GPU_FIELDS)
 
@@ -48,19 +34,8 @@ POD_GPUS = create_model("PodGpus", __base__=NodeAnswer, gpus=(list[PodGpuShape],
 """The GPUs of pods."""
 
 
-class ScaleNumber(DocumentModel):
-    """A number of a workload."""
-
-    value: float
-    gpus: int
-    pods: int
-    shares: float = Field(description="GPUs, shared ones in part: a sum over nodes divided by that of shares is a mean")
-    timestamp: Time = at("time", "time of the oldest sample")
-    stale: bool = Field(description="GPUs without a current value were left out; never in a sum")
-
-
 def autoscale_router(parts: ApiParts) -> APIRouter:
-    """Return the routes `/autoscale/v1/gpus` and `/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}`."""
+    """Return the route `/autoscale/v1/gpus`."""
     router, store = APIRouter(prefix=ROUTES), parts.store
 
     @router.get(GPUS_ROUTE, response_model=POD_GPUS, responses=REFUSED, summary="GPUs of pods, with values to scale on")
@@ -68,36 +43,6 @@ def autoscale_router(parts: ApiParts) -> APIRouter:
         wanted = chosen("fields", fields, GAUGES, _not_a_number)
         found = pod_gpus(store, time.monotonic(), wanted)
         return json_response({**node_answer(store.node), "gpus": [gpu._asdict() for gpu in found]})
-
-    @router.get(
-        "/{how}/{namespace}/{kind}/{name}/{metric}",
-        response_model=ScaleNumber,
-        responses=REFUSED | _UNKNOWN,
-        summary="One number of a workload on this node",
-    )
-    async def number(
-        how: How,
-        namespace: str,
-        kind: Annotated[str, Path(description=f"Deployment, StatefulSet, ..., or {POD_KIND} with the name of a pod")],
-        name: str,
-        metric: Annotated[
-            str, Path(description="a number of a GPU; `_ratio` may be left out", json_schema_extra={"enum": _METRICS})
-        ],
-    ) -> Response:
-        field = metric if metric in GAUGES else f"{metric}_ratio"
-        if field not in GAUGES:
-            raise ApiError(400, f"metric: {_not_a_number(metric)}")
-        now, workload = time.monotonic(), WorkloadKey(namespace, kind, name)
-        rows = pod_gpus(store, now, [field])
-        try:
-            found = workload_number(rows, workload, how, field, lambda: missing_targets(store, now))
-        except NumberUnknown as error:
-            raise ApiError(503, str(error), {"Retry-After": "5"}) from None
-        if found is None and how == "sum":
-            found = Aggregate(0.0, 0, 0, 0.0, time.time(), False)
-        if found is None:
-            raise ApiError(404, f"{workload} has no GPU on node {store.node}")
-        return json_response(ScaleNumber.of(found))
 
     return router
 
@@ -115,14 +60,6 @@ def pod_gpus(store: TargetStore, now: float, fields: Iterable[str]) -> list[PodG
         for match in without_split_boards(list(matches(store, now)))
         for owner in pods_of(match.device)
     ]
-
-
-def missing_targets(store: TargetStore, now: float) -> str:
-    """Return why pods may have more GPUs than `pod_gpus` returns; empty if they certainly have not."""
-    for target in store.targets:
-        if not target.fresh(now):
-            return f"{target.name} has no current data" + (f": {target.error}" if target.error else "")
-    return ""
 
 
 def _pod_gpu(
