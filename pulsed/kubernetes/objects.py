@@ -108,6 +108,11 @@ def requested_gpus(item: JsonObject) -> int:
     return sum(int(count) for count in counts if count.isascii() and count.isdigit())
 
 
+def has_claims(item: JsonObject) -> bool:
+    """Return whether a pod in JSON has resource claims, which may be of GPUs."""
+    return bool(mappings(mapping(item.get("spec")).get("resourceClaims")))
+
+
 def labels_of(item: JsonObject) -> Labels:
     """Return the labels of an object in JSON."""
     labels = mapping(mapping(item.get("metadata")).get("labels"))

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject, KubernetesError
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
-from pulsed.kubernetes.objects import Labels, PodMetadata, parse_selector, pod_metadata, requested_gpus
+from pulsed.kubernetes.objects import Labels, PodMetadata, has_claims, parse_selector, pod_metadata, requested_gpus
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
 from pulsed.owners.attribution.pod_workloads import PodSettings
@@ -77,13 +77,17 @@ class ClusterPod(NamedTuple):
 
     Attributes:
         metadata: with all labels.
-        gpus: that it requests.
+        gpus: that it requests as a resource.
+        has_claims: whether it has resource claims; how many GPUs these are, its daemon knows.
+        node: its own.
         is_ready: Running, Ready, and not being deleted.
         daemon: how it is reached if it is a daemon.
     """
 
     metadata: PodMetadata
     gpus: int
+    has_claims: bool
+    node: str
     is_ready: bool
     daemon: ExporterPod | None
 
@@ -101,7 +105,8 @@ def pod_reader(selectors: Iterable[str], namespaces: Collection[str] | None) -> 
         metadata, pod = pod_metadata(item, lambda _: True), exporter_pod(item)
         is_here = namespaces is None or pod.namespace in namespaces
         is_daemon = is_here and any(matches(metadata.labels) for matches in parsed)
-        return ClusterPod(metadata, requested_gpus(item), pod.is_ready, pod if is_daemon else None)
+        daemon = pod if is_daemon else None
+        return ClusterPod(metadata, requested_gpus(item), has_claims(item), pod.node, pod.is_ready, daemon)
 
     return read
 
@@ -181,51 +186,63 @@ class ClusterGpus:
 
         Of a GPU that several daemons report, the row that arrived last counts.
         """
+        rows, ended = self._split(namespace)
+        return NamespaceGpus(rows, ended)
+
+    def _split(self, namespace: str | None = None) -> tuple[list[PodGpu], list[PodGpu]]:
+        """Return the rows of a namespace, or of all, as `NamespaceGpus` has them."""
         rows: list[PodGpu] = []
         ended: list[PodGpu] = []
         for row in self._all_rows(namespace):
-            pod = self._pods.objects[namespace, row.pod]
+            pod = self._pods.objects[row.namespace, row.pod]
             if not row.workload:
                 kind, name = self._names.workload(pod.metadata)
                 row = row._replace(workload=name, workload_kind=kind)
             (ended if row.stale and not pod.is_ready else rows).append(row)
-        return NamespaceGpus(rows, ended)
+        return rows, ended
 
-    def _all_rows(self, namespace: str) -> list[PodGpu]:
-        """Return the reported rows, and a stale one for each GPU of the ready pods without any."""
+    def _all_rows(self, namespace: str | None = None) -> list[PodGpu]:
+        """Return the reported rows, and a stale one for each GPU of the ready pods without any.
+
+        Of a pod with resource claims only its node's daemon knows how many GPUs it has: on a node that is not read, it
+        counts as one.
+        """
         now, known = self._clock(), self._pods.objects
         found: list[PodGpu] = []
-        seen: set[tuple[str, str, str]] = set()
-        for rows, arrived in reversed(self._rows.values()):
+        seen: set[tuple[str, str, str, str]] = set()
+        read: set[str] = set()
+        for (_, node), (by_namespace, arrived) in reversed(self._rows.items()):
+            is_old = now - arrived > self._stale_after
+            if not is_old:
+                read.add(node)
+            given = by_namespace.values() if namespace is None else (by_namespace.get(namespace, ()),)
             new = [
-                row._replace(stale=True) if now - arrived > self._stale_after else row
-                for row in rows.get(namespace, ())
-                if (namespace, row.pod) in known and (row.pod, row.container, row.gpu) not in seen
+                row._replace(stale=True) if is_old else row
+                for rows in given
+                for row in rows
+                if (row.namespace, row.pod) in known and _key(row) not in seen
             ]
-            seen.update((row.pod, row.container, row.gpu) for row in new)
+            seen.update(map(_key, new))
             found += new
-        reported = {row.pod for row in found}
-        for (place, name), pod in known.items():
-            if place == namespace and pod.is_ready and name not in reported:
+        reported = {(row.namespace, row.pod) for row in found}
+        for key, pod in known.items():
+            count = pod.gpus or int(pod.has_claims and pod.node not in read)
+            if count and pod.is_ready and namespace in (None, key[0]) and key not in reported:
                 found += (
-                    PodGpu(namespace, name, "", "", "", f"{namespace}/{name}/{gpu}", 1.0, 0.0, True, {})
-                    for gpu in range(pod.gpus)
+                    PodGpu(*key, "", "", "", "/".join((*key, str(gpu))), 1.0, 0.0, True, {}) for gpu in range(count)
                 )
         return found
 
     def counts(self) -> tuple[int, int]:
         """Return of how many GPUs of pods the values are current, and of how many they are not."""
-        stale = [row.stale for namespace in self._namespaces() for row in self.of(namespace).rows]
-        return len(stale) - sum(stale), sum(stale)
-
-    def _namespaces(self) -> set[str]:
-        found = {namespace for (namespace, _), pod in self._pods.objects.items() if pod.gpus}
-        return found.union(*(each.rows for each in self._rows.values()))
+        rows, _ = self._split()
+        stale = sum(row.stale for row in rows)
+        return len(rows) - stale, stale
 
     def _unnamed(self) -> list[PodMetadata]:
         """Return the pods whose workloads no daemon names."""
-        rows = (row for namespace in self._namespaces() for row in self._all_rows(namespace) if not row.workload)
-        return [self._pods.objects[key].metadata for key in {(row.namespace, row.pod) for row in rows}]
+        keys = {(row.namespace, row.pod) for row in self._all_rows() if not row.workload}
+        return [self._pods.objects[key].metadata for key in keys]
 
     async def run(self, interval: float) -> None:
         """Read all daemons at an interval until cancelled, and resolve pods that they do not name."""
@@ -296,3 +313,7 @@ class ClusterGpus:
             is_old = self._clock() - arrived > self._stale_after
             if is_old and not any((row.namespace, row.pod) in known for each in rows.values() for row in each):
                 del self._rows[place]
+
+
+def _key(row: PodGpu) -> tuple[str, str, str, str]:
+    return row.namespace, row.pod, row.container, row.gpu

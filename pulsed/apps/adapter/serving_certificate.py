@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 DAYS = 90
 """How long a certificate is valid."""
 
-CHECK_SECONDS = 600.0
-"""Time between two looks at the objects."""
+CHECK_SECONDS = 20.0
+"""Time between two looks at the objects: what someone else emptied is repaired after half a minute."""
 
 RETRY_SECONDS = 5.0
 """The same, before the first that succeeds."""

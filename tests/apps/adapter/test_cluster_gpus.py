@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -377,3 +378,21 @@ async def test_numbers_outside_of_the_metrics_apis_are_refused_alike() -> None:
     await cluster.gpus.read()
     assert number("avg/ml/Deployment/infer/real_utilization").startswith("0.5 avg of real_utilization_ratio of")
     assert number("sum/ml/Deployment/infer/real_utilization").startswith("503 sum of real_utilization_ratio of")
+
+
+async def test_a_pod_with_a_claim_on_a_node_that_is_not_read_is_one_unknown_gpu() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    claimed: dict[str, Any] = {
+        "owner": reference("apps/v1", "Deployment", "infer"),
+        "claims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+    }
+    for name, node in (("claims", "b"), ("network", "a")):
+        cluster.put(pod(name, node=node, namespace="ml", **claimed))
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "claims": True}, "what is on the node of a daemon, it knows"
+    assert "503" in cluster.answer("_sum", min_coverage=0.0)
+    assert cluster.gpus.counts() == (1, 1)
+    cluster.pages["10.0.0.2"] = page("b", "claims")
+    cluster.put(daemon("b", "10.0.0.2"))
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "claims": False}

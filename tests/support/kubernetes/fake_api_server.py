@@ -61,7 +61,7 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
     """Return a Running and Ready pod of the GPU operator's dcgm-exporter on the node `node-a`.
 
     `more` has the keys node, namespace, labels, owner (a DaemonSet, or a reference), ready, phase, port_name, uid,
-    gpus.
+    gpus, claims.
     """
     owner = more.get("owner", "nvidia-dcgm-exporter")
     if isinstance(owner, str) and owner:
@@ -80,6 +80,7 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
         },
         "spec": {
             "nodeName": more.get("node", "node-a"),
+            **({"resourceClaims": claims} if (claims := more.get("claims")) else {}),
             "containers": [
                 {
                     "name": "exporter",
