@@ -189,6 +189,11 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- with trimAll "/" ($prefix | default "") }}/{{ . }}{{ end }}
 {{- end }}
 
+{{/* What of the configuration a reload does not change. */}}
+{{- define "pulsed.fixedConfig" -}}
+{{- pick (include "pulsed.config" . | fromYaml) "enable_lifecycle" "events" "history" "listen" "state_dir" "telemetry_path" "web" | toYaml }}
+{{- end }}
+
 {{/* pulsed's configuration file: the user's, and what the chart has values of its own for. */}}
 {{- define "pulsed.config" -}}
 {{- $source := dict "kind" .Values.source.kind }}
@@ -259,7 +264,7 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- else }}
 {{- if eq (include "pulsed.scheme" $root) "https" }}
 {{- if $web.clientCertificates }}
-{{- fail "webConfig.clientCertificates needs a tlsConfig with cert and keySecret in serviceMonitor or podMonitor" }}
+{{- fail "webConfig.clientCertificates needs a tlsConfig with cert and keySecret in serviceMonitor" }}
 {{- end }}
 {{- if $web.caKey }}
 ca: {secret: {name: {{ $web.existingSecret }}, key: {{ $web.caKey }}}}

@@ -79,7 +79,11 @@ SINGLE: dict[str, Values] = {
     },
     "adapter": ADAPTER,
     "adapter with a ServiceMonitor": {**ADAPTER, **MONITORS["ServiceMonitor"]},
-    "adapter with a whole PodMonitor": {**ADAPTER, "podMonitor": MONITOR},
+    "adapter with a whole PodMonitor": {
+        **ADAPTER,
+        "serviceMonitor": {**MONITOR, "enabled": False},
+        "podMonitor": {"enabled": True},
+    },
     "whole adapter": {
         **WEB["TLS"],
         "networkPolicy": {"from": [{"podSelector": {}}], "apiServerPorts": [7443]},
@@ -144,7 +148,7 @@ SINGLE: dict[str, Values] = {
     },
     "Service of the node": {"service": {"nodeLocal": True}},
     "whole ServiceMonitor": {"serviceMonitor": MONITOR},
-    "whole PodMonitor": {"podMonitor": MONITOR},
+    "whole PodMonitor": {"serviceMonitor": {**MONITOR, "enabled": False}, "podMonitor": {"enabled": True}},
     "monitor with the pod's address as instance": {
         "serviceMonitor": {"enabled": True, "nodeAsInstance": False, "honorLabels": False}
     },
@@ -182,6 +186,30 @@ SINGLE: dict[str, Values] = {
     "workloads of the demo": {"source": {"kind": "demo"}, "attribution": {"workloads": {"enabled": True}}},
     "no workloads": {"attribution": {"workloads": {"enabled": False}}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
+    "further containers, variables and DNS": {
+        "extraContainers": [
+            {
+                "name": "proxy",
+                "image": "registry.test/proxy",
+                "args": ["{{ .Release.Name }}"],
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+        "envFrom": [{"secretRef": {"name": "proxy"}}],
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    },
+    "spread fleet with volumes that go": {
+        "mode": "fleet",
+        "fleet": {"stateSize": "1Gi", "stateRetention": {"whenScaled": "Delete"}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+    },
     "own affinity": {
         "affinity": {
             "podAntiAffinity": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 from pulsed import __version__
 from pulsed.config.configuration import Config, load
 from pulsed.config.settings import Kind, all_keys
+from pulsed.daemon.daemon import RESTART_KEYS
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
 from pulsed.reader.exporter.discovery.settings import ShardSettings
@@ -415,11 +416,23 @@ def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
     assert render({}, package) == render({})
 
 
-def test_a_changed_configuration_restarts_the_pods_and_a_monitor_does_not() -> None:
+def test_only_changes_that_a_reload_cannot_apply_restart_the_pods() -> None:
     def template(values: Values) -> Manifest:
         return pod_template(render(values))
 
-    assert template({"config": {"publish": {"passthrough": True}}}) != template({})
+    changed: Mapping[str, Any] = {
+        "state_dir": "/tmp/state",
+        "telemetry_path": "/page",
+        "enable_lifecycle": True,
+        "web": {"max_connections": 100},
+        "history": {"seconds": "5m"},
+        "events": {"heartbeat": "30s"},
+    }
+    assert {*changed, "listen"} == set(RESTART_KEYS)
+    for key, value in changed.items():
+        assert template({"config": {key: value}})["metadata"] != template({})["metadata"], key
+    assert template({"port": 9500})["metadata"] != template({})["metadata"]
+    assert template({"config": {"publish": {"passthrough": True}}}) == template({})
     assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
 
 
