@@ -186,23 +186,6 @@ SINGLE: dict[str, Values] = {
     "workloads of the demo": {"source": {"kind": "demo"}, "attribution": {"workloads": {"enabled": True}}},
     "no workloads": {"attribution": {"workloads": {"enabled": False}}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
-    "further containers, variables and DNS": {
-        "extraContainers": [
-            {
-                "name": "proxy",
-                "image": "registry.test/proxy",
-                "args": ["{{ .Release.Name }}"],
-                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-            }
-        ],
-        "envFrom": [{"secretRef": {"name": "proxy"}}],
-        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
-    },
     "spread fleet with volumes that go": {
         "mode": "fleet",
         "fleet": {"stateSize": "1Gi", "stateRetention": {"whenScaled": "Delete"}},

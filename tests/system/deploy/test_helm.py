@@ -436,6 +436,19 @@ def test_only_changes_that_a_reload_cannot_apply_restart_the_pods() -> None:
     assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
 
 
+def test_further_containers_variables_and_dns() -> None:
+    values = {
+        "extraContainers": [{"name": "proxy", "image": "registry.test/proxy", "args": ["{{ .Release.Name }}"]}],
+        "envFrom": [{"secretRef": {"name": "proxy"}}],
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    }
+    pod = pod_template(render(values))["spec"]
+    own, proxy = pod["containers"]
+    assert (proxy["name"], proxy["args"]) == ("proxy", ["gpu"])
+    assert own["envFrom"] == values["envFrom"]
+    assert pod["dnsConfig"] == values["dnsConfig"]
+
+
 def test_a_broken_source_stays_visible() -> None:
     """A node whose source is down must not leave the Service: its `pulsed_source_up 0` is the signal."""
     manifests = render({})
