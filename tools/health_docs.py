@@ -43,6 +43,11 @@ the [counters files](../deploy/dcgm-exporter/README.md) add them.
 Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
 `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.
 
+`pulsed_gpu_health_seconds_total{{state}}`, in `/gpus` as `health.seconds`, is how long the GPU was in each state since
+its first sample, with `state_dir` also over restarts of pulsed: [availability and mean time between
+faults](operations.md#queries). A state lasts from the evaluation that enters it to the one that leaves it; time that no
+sample covers is `unknown`, so that all states add up to the time that has passed.
+
 ## Absent GPUs
 
 A GPU that its source no longer lists is `unknown`, with `telemetry` at warn, because exporters also leave out healthy

@@ -54,6 +54,8 @@ class SavedGpuState:
         latched: by rule, the severity that is raised, and until when it is kept while its inputs are absent.
         history: by check, when it was raised.
         xid_totals: by code, the exporter's total; None without any.
+        state: of the GPU as a whole.
+        seconds: by state, how long the GPU was in it.
     """
 
     saved: float
@@ -80,6 +82,8 @@ class SavedGpuState:
     latched: dict[str, RaisedUntil] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     fabric: str = ""
+    state: State = "unknown"
+    seconds: dict[State, float] = field(default_factory=dict)
 
     @property
     def device(self) -> Device:
@@ -143,6 +147,8 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         history={check.state.id: check.history for check in gpu.checks if check.history},
         fabric=gpu.device.fabric,
         xid_totals=xids.totals if xids.totals is not None and len(xids.totals) <= MAX_TOTALS else None,
+        state=gpu.seconds.state,
+        seconds=gpu.seconds.saved(),
     )
 
 
@@ -154,7 +160,9 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         saved: what `save` returned.
         time: of the first sample, in Unix seconds; if that is before it was saved, no time has passed.
     """
-    gpu.started = gpu.now = saved.now + max(time - saved.saved, 0.0)
+    elapsed = max(time - saved.saved, 0.0)
+    gpu.started = gpu.now = saved.now + elapsed
+    gpu.seconds.restore(saved.seconds, saved.state, elapsed)
     gpu.reachability.expect(saved.last_seen)
     gpu.restarts = Restarts(
         Epoch(saved.boot_id, saved.driver, saved.engine, saved.exporter),

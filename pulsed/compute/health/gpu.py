@@ -16,6 +16,7 @@ from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.restarts import Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.state_seconds import StateSeconds
 from pulsed.compute.health.summary import worst_state
 from pulsed.compute.health.xid_log import Programs, XidLog
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule, update_xid_inputs
@@ -98,6 +99,7 @@ class GpuHealth:
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         faults: of its NVLinks, from which those of other GPUs may follow.
         latched: grows with every change that must survive a restart.
+        seconds: how long it was in each state.
 
     Args:
         here: the node of a device whose source does not name it.
@@ -118,6 +120,7 @@ class GpuHealth:
         self.last_reset: float | None = None
         self.faults: tuple[ReportedFault, ...] = ()
         self.latched = 0
+        self.seconds = StateSeconds()
         self.inputs = GpuInputs(
             device.model,
             enabled.settings.severity_of,
@@ -159,8 +162,9 @@ class GpuHealth:
         if decision.kind == "repeat":
             return
         inputs, freshness = self.inputs, sample.freshness
-        previous = inputs.xids.begun if self._second is None else self.now
+        previous, last = inputs.xids.begun if self._second is None else self.now, self.now
         self.now, self.time = now, time = self.started + sample.now, sample.time
+        self.seconds.add(max(now - last, 0.0), is_covered=not decision.is_interrupted)
         if not freshness.is_same_measurement:
             inputs.measured_at = now
         inputs.gap_seconds = decision.elapsed - decision.covered
@@ -222,6 +226,7 @@ class GpuHealth:
                 if not is_first or new.severity > 0:
                     self.changes.append((old, new))
         self.health = self._health()
+        self.seconds.state = self.health.state
 
     def _health(self) -> Health:
         """Return the health by the states of the checks."""
@@ -243,6 +248,7 @@ class GpuHealth:
             last_reset=self.last_reset,
             nvlinks=self.inputs.nvlinks.shown(self.inputs.extras),
             nvlink_fault=self._nvlink_fault(),
+            seconds=self.seconds.items(),
         )
 
     def _counts_of_xids(self) -> tuple[tuple[int | str, int], ...]:

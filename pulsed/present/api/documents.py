@@ -148,6 +148,7 @@ class LastXid(DocumentModel):
 class _HealthDetails(DocumentModel):
     checks: list[HealthCheck]
     last_xid: LastXid | None
+    seconds: Evidence = Field(description="time in each state since the first sample; time without samples is unknown")
 
 
 _HEALTH = create_model("HealthShape", __base__=(_HealthDetails, SECTIONS["health"].model))
@@ -254,6 +255,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
     sections["health"] |= {
         "checks": [check for check in health.checks if check.applies],
         "last_xid": health.xid_last,
+        "seconds": result.health.seconds,
     }
     return GPU.of(
         {

@@ -92,6 +92,7 @@ _LEAN: Mapping[str, Form | None] = {
     "health_check_last_event_timestamp_seconds": None,  # increase() of health_events_total
     "xid_last": None,  # xid_last_code
     "health_events_total": "events",
+    "health_seconds_total": "counted",
     "xid_events_total": "events",
     **{f"{name}_total": "counted" for name in _COUNTED},
     **{

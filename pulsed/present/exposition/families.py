@@ -179,6 +179,14 @@ DERIVED: tuple[DerivedFamily, ...] = (
         current=_raised,
     ),
     _of_health(
+        "health_seconds_total",
+        "counter",
+        "Time in each health state since the first sample, also over restarts of pulsed; time without samples is"
+        " unknown",
+        "state",
+        lambda health: samples_by_label(health.seconds),
+    ),
+    _of_health(
         "health_check_since_timestamp_seconds",
         "gauge",
         "Start of the current state of a check, while it is worse than ok",

@@ -153,6 +153,25 @@ def _counters_never_fall(sequence: Sequence[Step], done: Replay) -> Iterator[tup
                 highest[key] = now
 
 
+def _seconds_by_state_add_up(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
+    """The seconds in all states are the time since the first sample, and none of them falls."""
+    started: dict[str, float] = {}
+    highest: dict[str, dict[str, float]] = {}
+    for at, ticks in enumerate(done.ticks):
+        for tick in ticks.values():
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True)):
+                key, now = device.entity.uuid, dict[str, float](result.health.seconds)
+                if not now or position in tick.standby or device.entity.kind != "gpu":
+                    continue
+                for state, seconds in highest.get(key, {}).items():
+                    if now[state] < seconds:
+                        yield at, f"seconds in {state} of {key} fall from {seconds} to {now[state]}"
+                elapsed = tick.now - started.setdefault(key, tick.now)
+                if abs(sum(now.values()) - elapsed) > 1.0 + TOLERANCE * elapsed:
+                    yield at, f"{elapsed:g} seconds of {key} have passed, but the states add up to {sum(now.values())}"
+                highest[key] = now
+
+
 def _states_have_evidence(sequence: Sequence[Step], done: Replay) -> Iterator[tuple[int, str]]:
     for at, ticks in enumerate(done.ticks):
         for tick in ticks.values():
@@ -329,6 +348,7 @@ def _accounts(done: Replay) -> dict[tuple[object, ...], tuple[float, float]]:
 
 LAWS = (
     _counters_never_fall,
+    _seconds_by_state_add_up,
     _states_have_evidence,
     _states_have_causes,
     _used_is_sound,

@@ -166,6 +166,28 @@ def test_a_critical_xid_outlives_a_restart(tmp_path: Path, page: Page) -> None:
         assert check(daemon, "0", "xid_critical")["state"] == "ok", "nothing is kept without state_dir"
 
 
+def test_seconds_by_state_never_fall_when_the_daemon_is_killed(tmp_path: Path, page: Page) -> None:
+    series = f'pulsed_gpu_health_seconds_total{{state="crit",node="{gethostname()}",gpu="0",uuid="GPU-0"}}'
+    state = tmp_path / "state"
+
+    def seconds(daemon: Daemon) -> float:
+        lines = daemon.get("/metrics").text.splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
+
+    with serving(tmp_path, *page.flags(state), "--set", "publish.series=full") as daemon:
+        poll(daemon, page)
+        page.write(DCGM_FI_DEV_ROW_REMAP_FAILURE=1)
+        until(lambda: seconds(daemon) >= 4.0)
+        before, in_json = seconds(daemon), gpu(daemon, "0")["health"]["seconds"]["crit"]
+        assert 0.0 <= in_json - before < 60.0
+        daemon.process.kill()
+        daemon.process.wait()
+    with serving(tmp_path, *page.flags(state), "--set", "publish.series=full") as daemon:
+        poll(daemon, page)
+        assert seconds(daemon) >= before
+        assert daemon.stop() == 0
+
+
 def test_a_broken_state_file_is_set_aside(tmp_path: Path, page: Page) -> None:
     state = tmp_path / "state"
     state.mkdir()
