@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.cycle_ratios import CycleRatios
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample
@@ -37,6 +38,7 @@ class GpuState:
             absent from the newest tick of its owner.
         decision: of its newest sample.
         inputs: freshness of its inputs.
+        cycles: its cycle counters.
         is_page_old: whether the owner took it over with values that it had shown before, and has shown no others since.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
         time: of the newest tick of its owner, in Unix seconds.
@@ -63,6 +65,7 @@ class GpuState:
     status: GpuStatus = "new"
     decision: SampleDecision = FIRST
     inputs: Freshness = field(default_factory=Freshness)
+    cycles: CycleRatios = field(default_factory=CycleRatios)
     is_page_old: bool = False
     now: float = 0.0
     time: float = 0.0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.bounds import media_of
+from pulsed.compute.cycle_ratios import NOT_MEASURED, MeasuredRatios
 from pulsed.compute.dead_counters import without_unmeasured
 from pulsed.compute.gpu_state import GpuState
 from pulsed.compute.gpu_table import GpuTable
@@ -84,8 +85,12 @@ class ComputeLayer:
         gpus, duplicates = tracked.gpus, tracked.duplicates
         if tick.devices != self._devices:
             self._devices, self._boards = tick.devices, _partitioned_boards(tick.devices)
+        measured = [
+            NOT_MEASURED if position in duplicates else self._measure(state, reading)
+            for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True))
+        ]
         filtered = [
-            self._filter(state, reading, is_counted=position not in duplicates)
+            self._filter(state, measured[position].replace_in(reading), is_counted=position not in duplicates)
             for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True))
         ]
         readings = [reading for reading, _ in filtered]
@@ -106,6 +111,8 @@ class ComputeLayer:
                 workload = replace(workload, has_other_work=None)
             counters, before = self._counters_of(state), state.debouncer.held
             if position not in duplicates:
+                if state.decision.kind == "gap" and measured[position].is_new:
+                    self._count_gap(state, measured[position].of_gap(reading))
                 self._count(state, device, reading, utilization.ratio, workload)
             held = state.debouncer.held
             if held.changes != before.changes:
@@ -142,6 +149,12 @@ class ComputeLayer:
             xids=health.xids,
         )
         return self._last
+
+    @staticmethod
+    def _measure(state: GpuState, reading: Reading) -> MeasuredRatios:
+        """Return the activity since the sample before, by cycle counters."""
+        is_repeated = state.inputs.state in ("repeated", "stale")
+        return state.cycles.measured if state.decision.kind == "repeat" else state.cycles.update(reading, is_repeated)
 
     def _filter(self, state: GpuState, reading: Reading, *, is_counted: bool) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading of a sample without its implausible inputs, and the reasons."""
@@ -196,6 +209,14 @@ class ComputeLayer:
             debouncer.update(workload, decision.covered, state.time)
         else:
             debouncer.reset(workload, state.time)
+
+    def _count_gap(self, state: GpuState, reading: Reading) -> None:
+        """Count the time since the sample before, in which samples were lost, by what is known of all of it."""
+        if self.table.settings.missing == "zero":
+            return  # what the cycle counters do not have would count as idle
+        deriver = self.table.deriver
+        utilization, workload, _ = deriver.derive(state.device, reading, deriver.bounds(reading))
+        self._counters_of(state).add(state.decision.elapsed, state.device, reading, utilization.ratio, workload)
 
     def _without_values(self, state: GpuState, health: Health) -> Result:
         """Return what remains of a GPU without a sample: its health and its counters."""

@@ -94,6 +94,23 @@ class Reading(NamedTuple):
     hostmem_cache_miss_ratio: Annotated[_Activity, "Share of host memory accesses that missed the cache"] = None
     peermem_cache_hit_ratio: Annotated[_Activity, "Share of peer memory accesses that hit the cache"] = None
     peermem_cache_miss_ratio: Annotated[_Activity, "Share of peer memory accesses that missed the cache"] = None
+    sm_elapsed_cycles_total: Annotated[_Activity, "SM cycles since driver load"] = None
+    sm_active_cycles_total: Annotated[_Activity, "SM cycles with a warp on an SM"] = None
+    tensor_active_cycles_total: Annotated[_Activity, "SM cycles with any tensor pipe busy"] = None
+    tensor_dmma_active_cycles_total: Annotated[
+        _Activity, "SM cycles with double precision (DMMA) work in a tensor pipe"
+    ] = None
+    tensor_hmma_active_cycles_total: Annotated[
+        _Activity, "SM cycles with half precision (HMMA) work in a tensor pipe"
+    ] = None
+    tensor_imma_active_cycles_total: Annotated[_Activity, "SM cycles with integer (IMMA) work in a tensor pipe"] = None
+    tensor_dfma_active_cycles_total: Annotated[
+        _Activity, "SM cycles with double precision (DFMA) work in a tensor pipe"
+    ] = None
+    integer_active_cycles_total: Annotated[_Activity, "SM cycles with the integer pipe busy"] = None
+    fp64_active_cycles_total: Annotated[_Activity, "SM cycles with the FP64 pipe busy"] = None
+    fp32_active_cycles_total: Annotated[_Activity, "SM cycles with the FP32 pipe busy"] = None
+    fp16_active_cycles_total: Annotated[_Activity, "SM cycles with the FP16 pipe busy"] = None
     pcie_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over PCIe, headers included"] = None
     pcie_receive_bytes_per_second: Annotated[_Traffic, "Rate of data received over PCIe, headers included"] = None
     nvlink_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over all NVLinks, headers excluded"] = None

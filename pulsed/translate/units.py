@@ -173,6 +173,7 @@ UNITS: Mapping[str, Unit] = {
     "ratio fan": Unit("ratio", high=2.0, type="double"),
     # No link carries 100 TB/s; it is also below the blank of doubles. DCGM derives some rates from counters: negative
     # after the counter was reset, which is no reading.
+    "cycles": Unit("cycles"),
     "B/s": Unit("B/s", high=1e14),
     "kB/s": Unit("kB/s", multiply=1e3, high=1e11),
     "MB/s": Unit("MB/s", multiply=1e6, high=1e8),

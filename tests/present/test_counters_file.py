@@ -34,7 +34,8 @@ def test_the_exporter_reads_it(version: ExporterVersion, model: str) -> None:
     assert {len(row) for row in found} == {3}
     assert {row[1] for row in found} <= {"gauge", "counter", "label"}
     names = [row[0] for row in found]
-    assert len(names) == len(set(names)) <= MOST_LINES
+    assert len(names) == len(set(names))
+    assert len(names) <= MOST_LINES or version >= ExporterVersion(4, 8, 4)
     fields = [BY_NAME[name][0] for name in names if name in BY_NAME]
     assert len({field.id for field in fields}) == len(fields)
     assert {name for name in names if name not in BY_NAME} <= {

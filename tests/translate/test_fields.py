@@ -99,6 +99,7 @@ UNITS_BY_ENDING = {
     "_joules_total": {"J", "mJ"},
     "_seconds_total": {"s", "ns"},
     "_ratio": {"ratio", "%"},
+    "_cycles_total": {"cycles"},
     "_watts": {"W"},
     "_celsius": {"°C"},
     "_hertz": {"Hz", "MHz"},

@@ -163,6 +163,7 @@ def test_units_are_converted_and_limited_as_the_table_records() -> None:
         "s": ("s", 1, 1, 0, math.inf, False, "double"),
         "ns": ("ns", 1, 1_000_000_000, 0, math.inf, False, "int64"),
         "count": ("count", 1, 1, 0, math.inf, False, "int64"),
+        "cycles": ("cycles", 1, 1, 0, math.inf, False, "int64"),
         "code": ("code", 1, 1, 0, math.inf, False, "int64"),
         "P-state": ("P-state", 1, 1, 0, 15, False, "int64"),
     }
