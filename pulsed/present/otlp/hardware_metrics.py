@@ -6,20 +6,23 @@ target; a GPU whose health is unknown has no status.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample, gpu_samples, without_duplicates
-from pulsed.model.gpu import Device, node_of
+from pulsed.model.gpu import Device, GpuKey, key_of, node_of
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
-from pulsed.model.vocabulary import Value
+from pulsed.model.vocabulary import Reading, Value
 
 STATUSES = ("ok", "degraded", "predicted_failure", "failed")
 """The values of `hw.state`."""
 
 WEAR = ("row_remap_growth", "smoothing_wear")
 """Checks on what wears out before it fails."""
+
+_SPARE = 64
 
 MetricKind = Literal["gauge", "counter", "updown"]
 
@@ -45,14 +48,17 @@ class HardwareMetric(NamedTuple):
 
     Attributes:
         attribute: its own, beside those of every GPU; empty for none.
-        points: returns its values for one GPU.
+        points: returns its values for one GPU; none of a metric with `sources`.
         of_instances: whether MIG instances have it as well.
+        sources: of counters of the GPU: by the value of the attribute, the quantities of which the first that a GPU has
+            counts, the same one from then on.
     """
 
     head: MetricHead
     attribute: str
-    points: Callable[[GpuSample], Points]
+    points: Callable[[GpuSample], Points] = lambda sample: ()
     of_instances: bool = False
+    sources: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def status_of(health: Health) -> str | None:
@@ -118,10 +124,10 @@ METRICS: tuple[HardwareMetric, ...] = (
     HardwareMetric(
         MetricHead("hw.errors", "{error}", "Number of errors encountered by the component.", "counter"),
         "error.type",
-        lambda sample: [
-            ("corrected", _first(sample.reading.ecc_sbe_volatile_total, sample.reading.ecc_sbe_aggregate_total)),
-            ("uncorrected", _first(sample.reading.ecc_dbe_volatile_total, sample.reading.ecc_dbe_aggregate_total)),
-        ],
+        sources={
+            "corrected": ("ecc_sbe_volatile_total", "ecc_sbe_aggregate_total"),
+            "uncorrected": ("ecc_dbe_volatile_total", "ecc_dbe_aggregate_total"),
+        },
     ),
     HardwareMetric(
         MetricHead("hw.power", "W", "Instantaneous power consumed by the component.", "gauge"),
@@ -131,7 +137,7 @@ METRICS: tuple[HardwareMetric, ...] = (
     HardwareMetric(
         MetricHead("hw.energy", "J", "Energy consumed by the component.", "counter"),
         "",
-        _alone(lambda sample: sample.reading.energy_joules_total),
+        sources={"": ("energy_joules_total",)},
     ),
     HardwareMetric(
         MetricHead("hw.temperature", "Cel", "Temperature in degrees Celsius.", "gauge"),
@@ -149,7 +155,60 @@ METRICS: tuple[HardwareMetric, ...] = (
 )
 
 
-def hardware_points(store: TargetStore, now: float) -> Iterator[HardwarePoint]:
+class _DeviceCounter:
+    """A counter that a GPU keeps itself.
+
+    Attributes:
+        quantity: its source.
+        total: its first value and all increases since; it never falls.
+    """
+
+    __slots__ = ("_last", "quantity", "total")
+
+    def __init__(self, quantity: str) -> None:
+        self.quantity = quantity
+        self.total = self._last = 0.0
+
+    def update(self, value: float) -> float:
+        """Return the total with a new value; one that has fallen started again from 0."""
+        self.total += value - self._last if value >= self._last else value
+        self._last = value
+        return self.total
+
+
+class DeviceCounters:
+    """The counters that GPUs keep themselves, each as one series with one source that never falls.
+
+    The driver starts them again when it is loaded, and a source may lack one of two quantities at times.
+    """
+
+    def __init__(self) -> None:
+        self._counters: dict[tuple[GpuKey, str, str], _DeviceCounter] = {}
+
+    def __len__(self) -> int:
+        return len(self._counters)
+
+    def points(self, metric: HardwareMetric, key: GpuKey, reading: Reading) -> Points:
+        """Return the values of a metric for one GPU; None where its source has none now."""
+        for own, quantities in metric.sources.items():
+            series = key, metric.head.name, own
+            counter = self._counters.get(series)
+            if counter is None:
+                quantity = next((name for name in quantities if getattr(reading, name) is not None), None)
+                if quantity is None:
+                    continue
+                counter = self._counters[series] = _DeviceCounter(quantity)
+            value = getattr(reading, counter.quantity)
+            yield own, None if value is None else counter.update(value)
+
+    def forget_others(self, keys: Collection[GpuKey]) -> None:
+        """Forget GPUs that are gone, once most of them are."""
+        known = {key for key, _, _ in self._counters}
+        if len(known) > 2 * len(keys) + _SPARE:
+            self._counters = {series: counter for series, counter in self._counters.items() if series[0] in keys}
+
+
+def hardware_points(store: TargetStore, now: float, counters: DeviceCounters) -> Iterator[HardwarePoint]:
     """Yield the points of all GPUs of targets that are fresh at `now` (monotonic seconds), each GPU once."""
     ticks = store.fresh_ticks(now)
     shown = [sample for tick in without_duplicates(ticks, store.node) for sample in gpu_samples(tick)]
@@ -157,9 +216,11 @@ def hardware_points(store: TargetStore, now: float) -> Iterator[HardwarePoint]:
         node, common = node_of(sample.device, store.node), attributes_of(sample.device)
         for metric in METRICS:
             if metric.of_instances or sample.device.entity.kind == "gpu":
-                for own, value in metric.points(sample):
+                key = key_of(sample.device, store.node)
+                for own, value in (*metric.points(sample), *counters.points(metric, key, sample.reading)):
                     if value is not None:
                         yield node, metric.head, (*common, (metric.attribute, own)) if own else common, value
+    counters.forget_others({key_of(sample.device, store.node) for sample in shown})
 
 
 def attributes_of(device: Device) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 The name of a metric is that of its family with dots, without `_total`, which Prometheus' receiver appends again: rules
 and dashboards find the names of the page. The unit stays in the name, because families differ in nothing else
 (`memory_used_bytes`, `memory_used_ratio`). The start of a counter is unknown: many are those of the driver, which began
-long before pulsed.
+long before pulsed, others continue over its restarts.
 """
 
 from __future__ import annotations
