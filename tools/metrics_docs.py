@@ -70,6 +70,7 @@ per raised check and one per XID code. `full` has all series. `publish.include` 
 |-|-|
 |none|as in full|
 |*current*|only the current state, 1: `count by (class) (pulsed_gpu_workload_class == 1)`|
+|*brief*|without `serial` and `vbios_version`|
 |*raised*|only checks worse than ok; `pulsed_health_checks` has the number of GPUs|
 |*differing*|if they differ: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both|
 |*counted*|once above 0: add `or 0 * pulsed_gpu_observed_seconds_total`|

@@ -46,7 +46,7 @@ class SavedGpuState:
     Attributes:
         saved: when, in Unix seconds.
         now: the same moment by the GPU's clock.
-        entity, model, pci_bus_id, fabric: to name the GPU if it does not return.
+        entity, model, pci_bus_id, fabric, serial, vbios_version: to name the GPU if it does not return.
         increases: by rule and counter, for windows of an hour and more; shorter ones fill again soon.
         held: by rule, the severity that is raised, and until when at least.
         states: by check that is raised: state, since, last event.
@@ -79,6 +79,8 @@ class SavedGpuState:
     engine: str = ""
     exporter: str = ""
     xid_totals: dict[int, float] | None = None
+    serial: str = ""
+    vbios_version: str = ""
     latched: dict[str, RaisedUntil] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     fabric: str = ""
@@ -88,7 +90,14 @@ class SavedGpuState:
     @property
     def device(self) -> Device:
         """The GPU as far as it is known before it was seen again."""
-        return Device(self.entity, model=self.model, pci_bus_id=self.pci_bus_id, fabric=self.fabric)
+        return Device(
+            self.entity,
+            model=self.model,
+            pci_bus_id=self.pci_bus_id,
+            fabric=self.fabric,
+            serial=self.serial,
+            vbios_version=self.vbios_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         entity=gpu.device.entity,
         model=gpu.inputs.model,
         pci_bus_id=gpu.device.pci_bus_id,
+        serial=gpu.device.serial,
+        vbios_version=gpu.device.vbios_version,
         boot_id=epoch.boot,
         driver_version=gpu.restarts.driver_version,
         resets=gpu.restarts.signs,

@@ -27,8 +27,8 @@ DEMO_MARK = "(demo)"
 _LABELS_OF_FAMILIES = (
     "account age bottleneck bound chassis_serial check class container device driver_version fabric gpu host_id "
     "job_id kind le link mig_id mig_profile mig_uuid model module_id name namespace node origin partition "
-    "pci_bus_id pod quantity reason resource severity slot_number source state target tray_index user uuid "
-    "workload workload_kind xid"
+    "pci_bus_id pod quantity reason resource serial severity slot_number source state target tray_index user uuid "
+    "vbios_version workload workload_kind xid"
 )
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""
@@ -114,6 +114,8 @@ class Device:
         target_labels: those of the group of its target in a list of targets; of its series.
         fabric: the NVLink fabric that it is in, as its cluster's UUID and clique; empty if unknown.
         platform: where it is in its rack, by `PLATFORM`; empty if unknown.
+        serial: of the board, as its vendor wants it.
+        vbios_version: firmware, such as `96.00.89.00.01`.
     """
 
     entity: Entity
@@ -127,6 +129,8 @@ class Device:
     target_labels: tuple[tuple[str, str], ...] = ()
     fabric: str = ""
     platform: tuple[str, ...] = ()
+    serial: str = ""
+    vbios_version: str = ""
 
     @property
     def whole(self) -> bool:

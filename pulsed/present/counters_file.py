@@ -50,6 +50,8 @@ _OWN: tuple[tuple[ExporterVersion, str], ...] = (
     ),
     (ExporterVersion(4, 8, 3), "DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs seen since the exporter started; by code"),
     (ANY, "DCGM_FI_DRIVER_VERSION, label, Version of the driver"),
+    (ANY, "DCGM_FI_DEV_SERIAL, label, Serial number of the board"),
+    (ANY, "DCGM_FI_DEV_VBIOS_VERSION, label, Version of the VBIOS"),
 )
 
 

@@ -30,9 +30,9 @@ _MIG_ID = ("GPU_I_ID",)
 _MIG_PROFILE = ("GPU_I_PROFILE", "dra_mig_profile")
 _MIG_UUID = ("dra_mig_device_uuid", *TEXT_NAMES["uuid"])
 _TEXTS: Mapping[str, tuple[str, ...]] = {
+    **{name: names for name, names in TEXT_NAMES.items() if name != "uuid"},
     "model": ("modelName", "model_name", *TEXT_NAMES["model"]),
     "pci_bus_id": ("pci_bus_id", *TEXT_NAMES["pci_bus_id"]),
-    "driver_version": TEXT_NAMES["driver_version"],
     "device": ("device",),
     "cluster": ("DCGM_FI_DEV_FABRIC_CLUSTER_UUID",),
     "clique": ("DCGM_FI_DEV_FABRIC_CLIQUE_ID",),
@@ -250,6 +250,8 @@ def devices(
             pci_bus_id=_pci_bus_id(subject.texts.get("pci_bus_id", "")),
             driver_version=subject.texts.get("driver_version", ""),
             device=subject.texts.get("device", ""),
+            serial=subject.texts.get("serial", ""),
+            vbios_version=subject.texts.get("vbios_version", ""),
             mig_uuid=subject.texts.get("mig_uuid", ""),
             guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
             owners=owners_of(rows[id(subject)], relabelled),

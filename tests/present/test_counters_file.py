@@ -40,6 +40,8 @@ def test_the_exporter_reads_it(version: ExporterVersion, model: str) -> None:
     assert len({field.id for field in fields}) == len(fields)
     assert {name for name in names if name not in BY_NAME} <= {
         "DCGM_FI_DRIVER_VERSION",
+        "DCGM_FI_DEV_SERIAL",
+        "DCGM_FI_DEV_VBIOS_VERSION",
         "DCGM_EXP_XID_ERRORS_COUNT",
         "DCGM_EXP_CLOCK_EVENTS_COUNT",
         "DCGM_EXP_GPU_HEALTH_STATUS",

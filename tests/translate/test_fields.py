@@ -138,6 +138,8 @@ def test_texts_agree_with_dcgms_headers() -> None:
         "UUID#": (54, "string"),
         "PCBID": (57, "string"),
         "DRVER": (1, "string"),
+        "SRNUM": (53, "string"),
+        "VBVER": (85, "string"),
     }
     assert all(row.name in TEXT_NAMES[TEXT_COLUMNS[short]] for short, row in rows.items())
 
@@ -181,6 +183,7 @@ def test_the_groups_in_the_order_of_importance() -> None:
                 *(310, 311, 312, 313, 393, 394, 395, 396, 390, 391, 392, 385, 386, 387, 388, 389),
                 *(202, 235, 236, 237, 238, 158, 159, 151, 152, 153, 242, 243, 244, 245, 246, 247, 300, 301, 84, 191),
                 *(1420, 1421, 1422, 1423, 1424, 342, 343, 344, 345, 346, 1501, 1507, 1523, 170, 171, 174, 175, 1432),
+                *(53, 85),
             ),
             (),
         ),

@@ -226,6 +226,8 @@ class _GpuIdentity(DocumentModel):
     uuid: Text
     node: str
     model: Text
+    serial: Text = Field(description="of the board, for its vendor")
+    vbios_version: Text
     mig: Mig
     time: Time
     age_seconds: float
@@ -263,6 +265,8 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "uuid": device.entity.uuid,
             "node": match.node,
             "model": device.model,
+            "serial": device.serial,
+            "vbios_version": device.vbios_version,
             "mig": device,
             "time": match.time,
             "age_seconds": round(age(match, now), 3),

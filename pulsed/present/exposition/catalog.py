@@ -72,6 +72,7 @@ FORMS: Mapping[Form, str] = MappingProxyType(
     {
         "every": "",
         "zero_first": "",
+        "brief": "brief",
         "current": "current",
         "differing": "differing",
         "counted": "counted",
@@ -84,6 +85,7 @@ FORMS: Mapping[Form, str] = MappingProxyType(
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 
 _LEAN: Mapping[str, Form | None] = {
+    "info": "brief",
     "workload_class": "current",
     "bottleneck": "current",
     "limiting_resource": "current",
@@ -227,7 +229,7 @@ def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples
         found = family.samples(sample)
         return found if len({number for _, number in found}) > 1 else ()
 
-    if form == "current" and family.current is not None:
+    if form in ("brief", "current") and family.current is not None:
         return family.current
     return differing if form == "differing" else family.samples
 

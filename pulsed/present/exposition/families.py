@@ -69,10 +69,16 @@ def _distribution(sample: GpuSample) -> Samples:
     ]
 
 
-def _info(sample: GpuSample) -> Samples:
+_OF_BOARD = ("serial", "vbios_version")
+"""Labels of the full form of `pulsed_gpu_info`: for inventories and the vendor."""
+
+
+def _info(sample: GpuSample, of_board: bool = True) -> Samples:
     device = sample.device
     platform = device.platform or ("",) * len(PLATFORM)
-    return (((device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform), 1),)
+    board = (device.serial, device.vbios_version) if of_board else ("",) * len(_OF_BOARD)
+    texts = (device.model, device.pci_bus_id, device.driver_version, device.device, device.fabric, *platform, *board)
+    return ((texts, 1),)
 
 
 def _of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
@@ -166,8 +172,9 @@ DERIVED: tuple[DerivedFamily, ...] = (
         PREFIX + "info",
         "info",
         "Identity of the GPU",
-        ("model", "pci_bus_id", "driver_version", "device", "fabric", *PLATFORM),
+        ("model", "pci_bus_id", "driver_version", "device", "fabric", *PLATFORM, *_OF_BOARD),
         _info,
+        lambda sample: _info(sample, of_board=False),
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
     _of_health(

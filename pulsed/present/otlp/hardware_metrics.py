@@ -235,5 +235,7 @@ def attributes_of(device: Device) -> tuple[tuple[str, str], ...]:
         "hw.model": device.model,
         "hw.vendor": "NVIDIA",
         "hw.driver_version": device.driver_version,
+        "hw.serial_number": device.serial,
+        "hw.firmware_version": device.vbios_version,
     }
     return tuple((name, value) for name, value in pairs.items() if value)

@@ -88,6 +88,8 @@ def _of_gpu(
         ("device", None if minor is None else f"nvidia{minor}"),
         ("modelName", optional(nvml, "nvmlDeviceGetName", board)),
         ("DCGM_FI_DRIVER_VERSION", driver),
+        ("DCGM_FI_DEV_SERIAL", optional(nvml, "nvmlDeviceGetSerial", board)),
+        ("DCGM_FI_DEV_VBIOS_VERSION", optional(nvml, "nvmlDeviceGetVbiosVersion", board)),
     )
     places = next((device.places for device in known if device.uuid == uuid and device.is_board), None)
     places = tuple(_places(nvml, board)) if places is None or is_placed_anew else places
