@@ -35,6 +35,7 @@ CONDITIONAL = {
     "pulsed_feature_failures_total",
     "pulsed_task_failures_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
+    "pulsed_gpu_nvlink_link_transmit_waits_total",
     "pulsed_gpu_hang_suspected",
     "pulsed_gpu_leaked_memory",
     "pulsed_gpu_nvlink_down",

@@ -229,6 +229,68 @@ class Reading(NamedTuple):
     nvlink_link_recoveries_failed_total: Annotated[_Errors, "NVLink 5 link recoveries that failed"] = None
     nvlink_symbol_bit_error_ratio: Annotated[_Errors, "NVLink bit errors before correction over bits"] = None
     nvlink_effective_bit_error_ratio: Annotated[_Errors, "NVLink bit errors after correction over bits"] = None
+    c2c_crc_errors_total: Annotated[_Errors, "CRC errors of the chip-to-chip link"] = None
+    c2c_replay_errors_total: Annotated[_Errors, "Replays of the chip-to-chip link"] = None
+    c2c_repeated_replay_errors_total: Annotated[
+        _Errors, "Replays of the chip-to-chip link that follow another one at once"
+    ] = None
+    c2c_power_state: Annotated[_State, "Power state of the chip-to-chip link"] = None
+    nvlink_transmit_waits_total: Annotated[_Errors, "Ticks in which an NVLink port had data to send and no credit"] = (
+        None
+    )
+    imex_daemon_status: Annotated[_State, "State of the IMEX daemon of the node: 5 ready, 7 not available"] = None
+    diag_memory_result: Annotated[
+        _State,
+        "Last result of the test memory of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_diagnostic_result: Annotated[
+        _State,
+        "Last result of the test diagnostic of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_pcie_result: Annotated[
+        _State,
+        "Last result of the test pcie of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_targeted_stress_result: Annotated[
+        _State,
+        "Last result of the test targeted_stress of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_targeted_power_result: Annotated[
+        _State,
+        "Last result of the test targeted_power of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_memory_bandwidth_result: Annotated[
+        _State,
+        "Last result of the test memory_bandwidth of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_memtest_result: Annotated[
+        _State,
+        "Last result of the test memtest of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_pulse_test_result: Annotated[
+        _State,
+        "Last result of the test pulse_test of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_eud_result: Annotated[
+        _State,
+        "Last result of the test eud of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_cpu_eud_result: Annotated[
+        _State,
+        "Last result of the test cpu_eud of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_software_result: Annotated[
+        _State,
+        "Last result of the test software of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_nvbandwidth_result: Annotated[
+        _State,
+        "Last result of the test nvbandwidth of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
+    diag_nccl_tests_result: Annotated[
+        _State,
+        "Last result of the test nccl_tests of dcgmi diag: 0 passed, 1 skipped, 2 warned, 3 failed, 4 not run",
+    ] = None
     fabric_manager_status: Annotated[_State, "State of the fabric manager: 3 is success, 0 not supported"] = None
     fabric_manager_error_code: Annotated[_State, "Error code of the fabric manager"] = None
     fabric_health_mask: Annotated[_State, "Faults of the NVLink fabric as NVML's bit mask"] = None

@@ -30,9 +30,10 @@ _TITLES: Mapping[str, str] = {
     "state": "State: health",
 }
 
-_BESIDES = frozenset({250, 526, 1084, 1085, 1086, 1094})
-"""Fields that are not watched by dmon: the size of memory, the licence of a vGPU guest, and the cycle counters of SMs,
-tensor and FP64 pipes, which are exact over lost scrapes."""
+_BESIDES = frozenset({250, 526, *range(350, 362), 363, 1084, 1085, 1086, 1094, 1400, 1401, 1402, 1503})
+"""Fields that are not watched by dmon: the size of memory, the licence of a vGPU guest, results of `dcgmi diag`, the
+cycle counters of SMs, tensor and FP64 pipes, which are exact over lost scrapes, errors of the chip-to-chip link, and
+the state of IMEX."""
 
 _ROUNDED = frozenset({1216, 1218})
 """Bit error ratios: dcgm-exporter before 4.8.3 writes six decimals, so that 1e-9 becomes 0."""

@@ -31,7 +31,7 @@ _FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 _COUNTER_KINDS: Mapping[str, str] = {
     field.quantity: field.quantity.removeprefix("nvlink_").removesuffix("_total")
     for field in FIELDS
-    if field.quantity.startswith("nvlink_") and re.search(r"_(errors|recoveries)_", field.quantity)
+    if field.quantity.startswith("nvlink_") and re.search(r"_(errors|recoveries|waits)_", field.quantity)
 }
 """By quantity, the kind of counter that it is of one link."""
 

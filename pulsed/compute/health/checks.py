@@ -20,6 +20,7 @@ from pulsed.compute.health.measures import (
     difference,
     distance,
     faults,
+    imex_was_ready,
     links_down,
     of_data_centre,
     outlier_recoveries,
@@ -30,16 +31,19 @@ from pulsed.compute.health.measures import (
     total,
 )
 from pulsed.compute.health.rule import Measure, Rule, When
-from pulsed.compute.health.rule_kinds import Codes, Duty, Increase, step
+from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, DiagResults, Duty, Increase, step
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.model.health import State
+from pulsed.model.vocabulary import QUANTITIES
 
 _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
 
 _RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")
+
+_DIAG_RESULTS = tuple(name for name in QUANTITIES if name.startswith("diag_"))
 
 _SOURCE = "NVML's clocks event reasons"
 
@@ -547,6 +551,63 @@ CHECKS: tuple[Check, ...] = (
         source="NVML's fabric information, DCGM's fabric watch",
     ),
     # DCGM's own health watches, settings of the GPU, heat while idle, and wear.
+    check(
+        "c2c_errors",
+        "Errors of the chip-to-chip link",
+        *[
+            Increase(
+                f"c2c_{kind}_errors_per_minute",
+                {"warn": 1, "crit": 6000},
+                text,
+                (f"c2c_{kind}_errors_total",),
+                window=MINUTE,
+                per=MINUTE,
+                hold=10 * MINUTE,
+            )
+            for kind, text in (("crc", "CRC errors"), ("replay", "replays"))
+        ],
+        step("c2c_repeated_replay_errors_total", "warn", "replays that follow another one at once", 10 * MINUTE),
+        remedy="The link between CPU and GPU of the superchip repeats data: compare its rate with other nodes, and "
+        "reset the GPU when the current jobs finish; if it repeats, open a case with the vendor.",
+        source="limits of NVLink; DCGM fields 1400 to 1402",
+        optional=True,
+    ),
+    check(
+        "imex",
+        "The IMEX daemon is not ready",
+        Rule(
+            "imex_lost",
+            {"warn": 1},
+            "while the IMEX daemon of the node is not ready, and was before",
+            ("imex_daemon_status",),
+            number="",
+            by=imex_was_ready,
+            enter=MINUTE,
+            hold=10 * MINUTE,
+        ),
+        note="not on a node whose daemon was never ready: without a domain that is normal",
+        remedy="Memory cannot be shared between nodes: run `nvidia-imex-ctl -q`, look at nvidia-imex.service of all "
+        "nodes of the domain, and restart it.",
+        source="DCGM field 1503",
+        optional=True,
+    ),
+    check(
+        "dcgm_diag",
+        "A test of dcgmi diag did not pass",
+        DiagResults(
+            "diag_result",
+            {"info": DIAG_WARNED, "warn": DIAG_FAILED},
+            "of the last run on the node: 2 warned, 3 failed",
+            _DIAG_RESULTS,
+            number="at {:g}",
+        ),
+        note="never crit: the result is that of the node, not of one GPU; `last_event` is when it changed, unknown for "
+        "a run before pulsed was started",
+        remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while no "
+        "job runs, to see which GPU it is.",
+        source="DCGM fields 350 to 361 and 363",
+        optional=True,
+    ),
     check(
         "dcgm_health",
         "A DCGM health watch reports a problem",

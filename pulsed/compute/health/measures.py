@@ -138,6 +138,20 @@ def outlier_recoveries(rule: Rule, state: RuleState, inputs: GpuInputs) -> float
     return counts[0][1] if is_outlier else 0.0
 
 
+IMEX_READY = 5.0
+"""State of the IMEX daemon in which its domain works (nvidia-imex-ctl)."""
+
+
+def imex_was_ready(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return 1 while the IMEX daemon is not ready and was before, 0 otherwise: an idle node never has a domain."""
+    status = inputs.value("imex_daemon_status")
+    if status is None:
+        return None
+    if status == IMEX_READY:
+        state.results = (status,)
+    return float(status != IMEX_READY and bool(state.results))
+
+
 def dcgm_result(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the worst result of DCGM's health watches that counts.
 

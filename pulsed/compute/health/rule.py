@@ -18,6 +18,7 @@ from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
 from pulsed.durations import in_words
 from pulsed.model.health import SEVERITY, State
+from pulsed.model.vocabulary import Value
 
 
 class When(NamedTuple):
@@ -51,6 +52,7 @@ class RuleState:
         ignored: a known false alarm, and the reason.
         advice: replaces `{advice}` in the remedy.
         increases, duties: by input, of rules about increases and about duty.
+        results: the results of a rule about tests.
         share: of the bits of a rule about duty, as of the last complete part of the window.
     """
 
@@ -70,6 +72,7 @@ class RuleState:
     advice: str = ""
     increases: dict[str, CounterIncrease] = field(default_factory=dict)
     duties: dict[str, DutyCounter] = field(default_factory=dict)
+    results: tuple[Value, ...] = ()
     share: float | None = None
 
 

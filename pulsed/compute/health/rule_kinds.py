@@ -156,6 +156,43 @@ def step(
     )
 
 
+DIAG_WARNED, DIAG_FAILED = 2.0, 3.0
+"""Results of a test (dcgm_structs.h, dcgmDiagResult_t); 0 passed, 1 skipped, 4 not run."""
+
+
+def worst_result(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the worst result of a test, naming those that have it; None if no result is known."""
+    results = tuple([inputs.values[position] for position in rule.positions])
+    bad = [value for value in results if value in (DIAG_WARNED, DIAG_FAILED)]
+    worst = max(filter(None, bad), default=0.0)
+    names = [name for name, value in zip(rule.inputs, results, strict=True) if worst and value == worst]
+    state.detail = ", ".join([name.removeprefix("diag_").removesuffix("_result") for name in names])
+    return None if all(value is None for value in results) else worst
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagResults(Rule):
+    """The measure is the worst of several results of tests; its last event is the last change of one: another run."""
+
+    by: Measure = worst_result
+    has_events: ClassVar = True
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU; a result that is there from the start is of an unknown age."""
+        results = tuple([inputs.values[position] for position in self.positions])
+        if state.results and any(
+            value is not None and value != before for value, before in zip(results, state.results, strict=True)
+        ):
+            state.event_at = now
+        state.results = tuple(
+            [
+                before if value is None else value
+                for value, before in zip(results, state.results or results, strict=True)
+            ]
+        )
+        Rule.evaluate(self, state, inputs, now)
+
+
 def share_of_time(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the share of a rule about one, 0..1; None before the third sample."""
     if state.duties:

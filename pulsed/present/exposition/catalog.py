@@ -107,14 +107,19 @@ _LEAN: Mapping[str, Form | None] = {
     "real_utilization_bound_ratio": "differing",
     "saturation_bound_ratio": "differing",
     **{f"{link}_{way}_bytes_per_second": None for link in ("pcie", "nvlink") for way in ("transmit", "receive")},
-    **{family.name.removeprefix(PREFIX): None for family in QUANTITY_FAMILIES if family.name.endswith("_cycles_total")},
+    **{
+        name: None
+        for family in QUANTITY_FAMILIES
+        if (name := family.name.removeprefix(PREFIX)).endswith("_cycles_total") or name.startswith("diag_")
+    },
+    "nvlink_link_transmit_waits_total": None,
     "memory_free_bytes": None,
     **dict.fromkeys(RECENT_QUANTITIES, "recent"),
     "accounting_created_timestamp_seconds": None,
     "workload_class_changes_total": None,
 }
 """Forms in lean that differ from those in full; None: not in lean. Integrals replace the rates of links and
-cycle counters."""
+cycle counters, the check `dcgm_diag` its results."""
 
 _FULL: Mapping[str, Form] = {"xid_events_total": "zero_first"}
 

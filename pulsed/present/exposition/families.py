@@ -125,6 +125,9 @@ def _nvlink_fault(health: Health) -> Samples:
     return (((str(fault.xid), link, "true" if fault.is_origin else "false", fault.fabric), fault.time),)
 
 
+TRANSMIT_WAITS = "transmit_waits"
+"""The kind of counter of a congested link, which is no error."""
+
 ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
 
@@ -212,7 +215,16 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "counter",
         "Errors and recoveries of one NVLink by kind, since the driver was loaded; only links that have any",
         ("link", "kind"),
-        lambda link: [((kind,), count) for kind, count in link.counters if count and kind != ROUTINE_ERRORS],
+        lambda link: [
+            ((kind,), count) for kind, count in link.counters if count and kind not in (ROUTINE_ERRORS, TRANSMIT_WAITS)
+        ],
+    ),
+    _of_links(
+        "nvlink_link_transmit_waits_total",
+        "counter",
+        "Ticks in which this NVLink had data to send and no credit; only links that have any",
+        ("link",),
+        lambda link: [((), count) for kind, count in link.counters if count and kind == TRANSMIT_WAITS],
     ),
     _of_links(
         "nvlink_down",

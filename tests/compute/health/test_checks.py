@@ -131,6 +131,11 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("nvlink_down", "crit"): Way(
         lambda _: {}, 70, 1.0, Extras(nvlink_states=tuple([(link, float(link > 1)) for link in range(18)]))
     ),
+    ("c2c_errors", "warn"): grows("c2c_replay_errors_total", 1.0, 8),
+    ("c2c_errors", "crit"): grows("c2c_crc_errors_total", 2000.0, 8),
+    ("imex", "warn"): then({"imex_daemon_status": 5.0}, {"imex_daemon_status": 2.0}, 70),
+    ("dcgm_diag", "info"): always(diag_pcie_result=2.0, diag_memory_result=0.0),
+    ("dcgm_diag", "warn"): always(diag_pcie_result=2.0, diag_memory_result=3.0),
     ("config_drift", "info"): always(persistence_mode=0.0),
     ("config_drift", "warn"): always(ecc_mode=1.0, ecc_mode_pending=0.0),
     ("hot_idle", "warn"): always(140, 15.0, temperature_celsius=72.0, gpu_utilization_ratio=0.0),
@@ -182,8 +187,8 @@ def test_a_late_sample_is_no_problem_of_the_gpu(seconds: float) -> None:
 
 
 def test_the_table_is_complete_as_documentation() -> None:
-    assert len(CHECKS) == 30
-    assert len(BY_ID) == 30
+    assert len(CHECKS) == 33
+    assert len(BY_ID) == 33
     for check in CHECKS:
         assert check.title, check.id
         assert check.rule, check.id
@@ -235,6 +240,7 @@ def test_rules_have_the_properties_of_the_table() -> None:
         "xid",
         *lifetime,
         *(f"nvlink_{name}_step" for name in nvlink),
+        "c2c_repeated_replay_errors_step",
     }
     assert {rule.name: rule.bits for rule in RULES if isinstance(rule, Duty)} == {**heat, **brake, **slow}
     assert {rule.name for rule in RULES if isinstance(rule, Duty) and rule.uncertain} == {
@@ -260,7 +266,14 @@ def test_rules_have_the_properties_of_the_table() -> None:
         "pcie_generation_ratio": loaded,
         "temperature_celsius": [("gpu_activity_ratio", "lt", 0.1)],
     }
-    assert {check.id for check in CHECKS if check.optional} == {"smoothing_wear", "config_drift", "hot_idle"}
+    assert {check.id for check in CHECKS if check.optional} == {
+        "smoothing_wear",
+        "config_drift",
+        "hot_idle",
+        "c2c_errors",
+        "imex",
+        "dcgm_diag",
+    }
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.levels], ids=lambda rule: rule.name)

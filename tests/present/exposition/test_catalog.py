@@ -39,7 +39,7 @@ AT_ZERO = re.compile(
 LEFT_OUT = re.compile(
     r"health_state|real_utilization_distribution_ratio_(bucket|sum|count)|resource_saturation_ratio|memory_free_bytes"
     r"|(pcie|nvlink)_(transmit|receive)_bytes_per_second|accounting_created_timestamp_seconds|workload_class_changes_total"
-    r"|health_check_last_event_timestamp_seconds|xid_last"
+    r"|health_check_last_event_timestamp_seconds|xid_last|.*_cycles_total|diag_.*|nvlink_link_transmit_waits_total"
 )
 """Families that are replaced: by severity, summaries, integrals and differences."""
 

@@ -245,7 +245,7 @@ def test_a_missing_value_is_absent_and_its_family_too(value: RawValue) -> None:
 
 
 def test_columns_that_are_no_quantity_are_left_out() -> None:
-    made = dmon_board(*capture([1, 53, 350, 203], [("GPU 0", ["580.105.08", "1320", 1, 91])]))
+    made = dmon_board(*capture([1, 53, 1404, 203], [("GPU 0", ["580.105.08", "1320", 1, 91])]))
     assert [series.split("{")[0] for series in samples(made)] == ["DCGM_FI_DEV_GPU_UTIL"]
 
 
