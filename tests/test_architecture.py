@@ -49,11 +49,12 @@ MAY_IMPORT = {
         "errors json_text printable config.settings kubernetes model translate.units translate.fields "
         "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
     ),
-    "server": "errors regular_file config.settings config present",
-    "apps.adapter.settings": "errors config.settings kubernetes present",
+    "server.settings": "config.settings",
+    "server": "errors regular_file config.settings config present server.settings",
+    "apps.adapter.settings": "errors config.settings kubernetes present server.settings",
     "config.configuration": (
         "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "
-        "present server apps.adapter.settings"
+        "present server.settings apps.adapter.settings"
     ),
     "collector": ("errors kubernetes model reader owners.attribution translate compute config.configuration"),
     "cli": "errors printable durations log translate.fields config.configuration",

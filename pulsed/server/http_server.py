@@ -103,7 +103,8 @@ class Server(uvicorn.Server):
                 self.config.encoded_headers = list(self._live.now.headers)
             await self.on_tick(counter=0)  # the headers of the next second
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), CHECK_SECONDS)
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._stopped.wait()
 
     def _protocol(self, **_: object) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""

@@ -192,7 +192,7 @@ def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:
     if probe.exporter_versions:
         newest, program = probe.exporter_versions[1].major, "dcgm-exporter"
     else:
-        found = re.findall(r"(\d+)\.\d+", probe.version) if probe.kind == "dcgmi" else []
+        found = re.findall(r"\b(\d{1,3})\.\d", probe.version) if probe.kind == "dcgmi" else []
         newest, program = max(map(int, found), default=sys.maxsize), "DCGM"
     for device in devices:
         first = FIRST_DCGM.get(architecture_of(device.model), 0)
