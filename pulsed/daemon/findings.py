@@ -29,7 +29,7 @@ class FindingsFeature(Feature):
         accounts = parts.feature(AccountsFeature)
         self._store, self._events = parts.store, parts.feature(EventsFeature)
         self._findings = FindingDetector(accounts.accounting)
-        self._families = OwnerFamilies(parts.store, accounts.accounting, self._findings, workloads=accounts.workloads)
+        self._families = OwnerFamilies(parts.store, accounts.accounting, workloads=accounts.workloads)
 
     def apply(self, config: Config) -> None:
         """Publish the families of owners by a configuration."""

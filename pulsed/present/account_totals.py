@@ -9,6 +9,7 @@ from typing import Any
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
 from pulsed.present.job_advice import advice_of
+from pulsed.present.job_findings import unjudged
 from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
 from pulsed.present.job_statistics import timeline_numbers, total_statistics
 
@@ -35,6 +36,7 @@ def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Pri
     }
     account["statistics"] = total_statistics(gpus)
     account["cost"] = None if prices is None else cost_of(account["total"], gpus, prices)
+    account["not_judged"] = [each._asdict() for each in unjudged(account)]
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
 

@@ -1,7 +1,7 @@
 """Advice about a job, from the document of its account: seconds by class, idle runs, peaks and events.
 
 Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none but about GPUs
-that do not answer: these come first.
+that do not answer, which come first, and hangs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsed.json_text import duration_text, moment_of
-from pulsed.owners.findings.hangs import FIRST_STOPPED, Stop, first_text
+from pulsed.owners.findings.hangs import FIRST, first_text
+from pulsed.present.job_findings import stops_of
 from pulsed.present.job_numbers import (
     Account,
     by_state,
@@ -51,11 +52,11 @@ class Advice(NamedTuple):
 
 def advice_of(account: Account) -> list[Advice]:
     """Return the advice about an account, the most important first; without enough observed time only that about GPUs
-    that do not answer."""
+    that do not answer and hangs."""
     samples = max((gpu["samples"] for gpu in account["gpus"]), default=0)
     has_enough = (account["coverage"] or 0.0) >= MIN_COVERAGE and account["elapsed_seconds"] >= MIN_SECONDS
     if not has_enough or samples < MIN_SAMPLES:
-        return list(_unanswered(account))
+        return [*_unanswered(account), *_hang(account)]
     return [advice for rule in _RULES for advice in rule(account)]
 
 
@@ -83,19 +84,11 @@ def _hang(account: Account) -> Iterator[Advice]:
         return
     gpu, condition = min(hung, key=lambda each: str(each[1]["since"]))
     more = f" and {len(hung) - 1} more" if len(hung) > 1 else ""
-    what = condition["message"].partition(FIRST_STOPPED)[0]
+    what = condition["message"].partition(FIRST)[0]
     goes_on = condition["until"] is None
-    first = first_text([_stop(each) for each in account["gpus"]]) if goes_on else ""
+    first = first_text(stops_of(account)) if goes_on else ""
     evidence = f"{_name(account, gpu)}{more}: {what}, at {_moment(condition['since'])}{first}"
     yield Advice("hang", evidence, FINDING_TEXTS["hang"])
-
-
-def _stop(gpu: Account) -> Stop | None:
-    if not gpu.get("last_work_time"):  # absent in documents of older daemons
-        return None
-    interval = gpu["observed_seconds"] / max(gpu["samples"], 1)
-    name, is_idle = gpu_name(gpu, with_node=True), gpu["idle_runs"]["last_seconds"] > 0.0
-    return Stop(name, moment_of(gpu["last_work_time"]).timestamp(), interval, spins=not is_idle)
 
 
 def _events(account: Account) -> Iterator[Advice]:
@@ -155,9 +148,9 @@ def _imbalance(account: Account) -> Iterator[Advice]:
     if ratios[most] > 0.0 and 1.0 - average / ratios[most] >= IMBALANCE_RATIO:
         yield Advice(
             "imbalance",
-            f"real work {percent(ratios[least])} on GPU {least}, {percent(ratios[most])} on GPU {most}, "
+            f"real work {percent(ratios[most])} on GPU {most}, {percent(ratios[least])} on GPU {least}, "
             f"{percent(average)} on average",
-            "Distribute the work evenly, or find out what the slower GPUs wait for.",
+            f"If its GPUs work in step, the others wait for GPU {most}, which has the most work: distribute it evenly.",
         )
 
 

@@ -227,6 +227,14 @@ def _shared(group: Sequence[Account]) -> str:
     return f"a share of a GPU with {most} owners" if most > 1 else ""
 
 
+_QUESTIONS = {"hang": "whether it hangs", "straggler": "whether a GPU is slower than its peers"}
+
+
+def not_judged_text(unjudged: Mapping[str, Any]) -> str:
+    """Return a finding that is not judged, and why."""
+    return f"{_QUESTIONS.get(unjudged['finding'], unjudged['finding'])} (not judged: {unjudged['missing']})"
+
+
 def _no_advice(account: Account) -> str:
     if account["coverage"] is None or account["coverage"] < MIN_COVERAGE:
         return f"no advice: less than {percent(MIN_COVERAGE)} of the time was seen"
@@ -250,6 +258,8 @@ def _unknown(account: Account) -> Iterator[str]:
         unknown = seconds(total, f"{word}_unknown_seconds")
         if unknown > 0.01 * total["gpu_seconds"] > 0.0:
             yield f"{name} of {percent(unknown / total['gpu_seconds'])} of the observed time"
+    for each in account.get("not_judged", ()):  # absent in documents of older daemons
+        yield not_judged_text(each)
     low, high = (total[bound] for bound in ("lower", "upper"))
     if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
         least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))

@@ -73,7 +73,7 @@ def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) ->
     fresh = {tick.target for tick in store.fresh_ticks(now)}
     found: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
-        if gpu.target in fresh and gpu.account.owner.is_known:
+        if gpu.tick.target in fresh and gpu.account.owner.is_known:
             found.setdefault(gpu.account, []).append(gpu)
     return {account: found[account] for account in sorted(found, key=lambda each: (each.begin, each.owner.key))}
 

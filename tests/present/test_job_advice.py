@@ -108,15 +108,20 @@ def test_a_gpu_that_transcodes_is_neither_underfed_nor_too_large(media: float, e
         ({"gpu01": 60.0, "gpu02": 50.0}, "; GPU gpu02/3 stopped first, at 00:48:10 UTC"),
         ({"gpu01": 60.0, "gpu02": 59.9}, ""),
         ({"gpu01": 60.0}, ""),
+        ({"gpu01": 60.0, "gpu02": None}, "; node gpu02 has been silent since 00:58:10 UTC"),
     ],
 )
-def test_a_hang_is_one_advice_and_names_the_node_that_stopped_first(stops: dict[str, float], first: str) -> None:
-    """The reports of daemons of several nodes, each of which knows its own GPUs only."""
+def test_a_hang_is_one_advice_and_names_the_node_that_stopped_first(stops: dict[str, float | None], first: str) -> None:
+    """The reports of daemons of several nodes, each of which knows its own GPUs only; None: its last sample is old."""
     text = "busy for 10 min without traffic or change"
     accounts = []
     for node, minute in stops.items():
         gpu = gpu_account(3, 1.5, node=node, samples=2700)
-        gpu.extremes.worked, gpu.extremes.pause = 3000.0, 90.0 * 60.0 - minute * 60.0 + 110.0
+        gpu.extremes.worked, gpu.extremes.last_sample = 3000.0, BEGIN + 90.0 * 60.0
+        if minute is None:
+            gpu.extremes.last_work = gpu.extremes.last_sample = BEGIN + 3490.0
+        else:
+            gpu.extremes.last_work = BEGIN + minute * 60.0 - 110.0
         message = f"{text}; GPU {node}/3 stopped first, at 12:00:00 UTC"
         gpu.add_event(OwnerEvent(BEGIN + 4200.0, "hang", "ok", "suspected", message))
         accounts.append(document(gpu, hours=1.5))

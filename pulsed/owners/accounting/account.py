@@ -44,6 +44,13 @@ class OwnerEvent(NamedTuple):
     remedy: str = ""
 
 
+class FindingVerdict(NamedTuple):
+    """Whether a finding about a GPU holds; None if that is not judged, for want of what `missing` names."""
+
+    holds: bool | None
+    missing: str = ""
+
+
 RAISED = ("warn", "hot", "crit", "suspected")
 """States in which something is wrong, the worst last but for findings, which have one."""
 
@@ -91,6 +98,7 @@ class GpuAccount:
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
         conditions: what was wrong, by check.
         moments: for mean and spread of quantities; of a shared GPU a share of the time.
+        findings: whether each finding holds, by name; those that do not apply are absent.
     """
 
     device: Device
@@ -112,6 +120,7 @@ class GpuAccount:
     events: list[OwnerEvent] = field(default_factory=list)
     conditions: dict[str, OwnerCondition] = field(default_factory=dict)
     moments: Moments = field(default_factory=Moments)
+    findings: dict[str, FindingVerdict] = field(default_factory=dict)
 
     @property
     def estimate(self) -> CounterVector:
@@ -265,6 +274,7 @@ class OwnerAccount:
         for gpu in self.gpus.values():
             gpu.end(self.now)
             gpu.left = None if gpu.left is None else now - gap
+            gpu.findings = {}
         self.now = now - gap
 
     def on(self, device: Device) -> GpuAccount:

@@ -92,7 +92,7 @@ class AccountedGpu:
                 seen_memory = reading._replace(memory_used_bytes=None)
                 for account, use in zip(self.owners, uses, strict=True):
                     account.on(self.device).extremes.take_memory(use.memory_bytes)
-        self.extremes.take(seen_memory, seconds, is_idle=result.workload.used is False)
+        self.extremes.take(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
         for account, share in zip(self.owners, shares, strict=True):
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:

@@ -43,6 +43,7 @@ class OwnedGpu(NamedTuple):
     Attributes:
         share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
         memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
+        tick: the newest one of the target.
     """
 
     account: OwnerAccount
@@ -52,7 +53,7 @@ class OwnedGpu(NamedTuple):
     sharers: int
     share: float
     memory_used_bytes: Value
-    target: str
+    tick: ComputedTick
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +153,7 @@ class OwnerAccounting:
 
     def owned(self) -> Iterator[OwnedGpu]:
         """Yield every GPU with each of its owners."""
-        for target, view in self._views.items():
+        for view in self._views.values():
             tick = view.tick
             for gpu in view.owned:
                 at = gpu.position
@@ -161,7 +162,11 @@ class OwnerAccounting:
                     memory = use.memory_bytes
                     if memory is None and reading.memory_used_bytes is not None:
                         memory = reading.memory_used_bytes / sharers
-                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, target)
+                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, tick)
+
+    def unlisted(self, account: OwnerAccount) -> Iterator[Device]:
+        """Yield the GPUs that an owner has kept since their target has not listed them."""
+        return (gpu.device for key in account.holding if (gpu := self._gpus[key]).missed is not None)
 
     def sweep(self, now: float, targets: Container[str] = ()) -> Sequence[OwnerChange]:
         """End owners of targets that have been silent and are not read any more.

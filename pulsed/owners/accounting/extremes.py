@@ -32,6 +32,8 @@ class Extremes:
         longest_pause: seconds of the longest pause that ended, without those of the warm-up.
         waits: how many such pauses took `LONG_PAUSE_SECONDS` or more.
         waited: seconds of these.
+        last_work: Unix time of the last sample outside a pause.
+        last_sample: Unix time of the newest sample.
     """
 
     memory_used_bytes: Value = None
@@ -46,12 +48,15 @@ class Extremes:
     longest_pause: float = 0.0
     waits: int = 0
     waited: float = 0.0
+    last_work: Value = None
+    last_sample: Value = None
 
-    def take(self, reading: Reading, seconds: float, *, is_idle: bool) -> None:
-        """Take a sample; one that covers no time is no sample of the owner."""
+    def take(self, reading: Reading, seconds: float, time: float, *, is_idle: bool) -> None:
+        """Take a sample at a Unix time; one that covers no time is no sample of the owner."""
         if seconds <= 0.0:
             return
         self.samples += 1
+        self.last_sample = time
         self._take_peaks(reading)
         self.media_active += media_of(reading) * seconds
         self.idle_run = self.idle_run + seconds if is_idle else 0.0
@@ -62,6 +67,7 @@ class Extremes:
             self.pause += seconds
             return
         self.worked += seconds
+        self.last_work = time
         if self.pause:
             self.longest_pause = max(self.longest_pause, self.pause)
             if self.pause >= LONG_PAUSE_SECONDS:
@@ -79,6 +85,8 @@ class Extremes:
     def include(self, other: Extremes) -> None:
         """Include the extremes of later samples."""
         self.samples += other.samples
+        self.last_sample = self.last_sample if other.last_sample is None else other.last_sample
+        self.last_work = self.last_work if other.last_work is None else other.last_work
         self.media_active += other.media_active
         self._take_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)

@@ -23,6 +23,7 @@ from pulsed.owners.accounting.account import (
     MAX_EVENTS,
     RAISED,
     VIOLATIONS,
+    FindingVerdict,
     GpuAccount,
     OwnerAccount,
     OwnerCondition,
@@ -58,6 +59,7 @@ class _SavedGpu:
     share: _Counters = field(default_factory=dict)
     boundary: _Counters = field(default_factory=dict)
     moments: dict[str, tuple[_Sum, _Sum, _Sum]] = field(default_factory=dict)
+    findings: dict[str, FindingVerdict] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class _SavedOwner:
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
-_PLAIN = ("held", "sharers", "memory_bytes", "bridged_joules", "energy", "events")
+_PLAIN = ("held", "sharers", "memory_bytes", "bridged_joules", "energy", "events", "findings")
 _VECTORS = ("alone", "shared", "share", "boundary")
 """Fields of `GpuAccount` that are saved as they are, and as counters by name."""
 

@@ -1,22 +1,23 @@
 """When a job hangs: none of its GPUs has worked for long, and kernels of some of them only spin.
 
-A collective operation that never completes looks like that: one rank has dropped out, the others wait for it in a
-kernel. A job whose GPUs are all idle does not hang, it waits for something else.
+A collective operation that never completes looks like that: one rank has dropped out, or never came, and the others
+wait for it in a kernel. A job whose GPUs are all idle does not hang, it waits for something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
+from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import GpuAccount
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS, WORKING_DRAM_RATIO, Extremes
 from pulsed.owners.findings.steps import GpuStep
 
-FINDING_SECONDS = 600.0
-"""Observed time for which a condition must hold, at least."""
+HANG_SECONDS = 1800.0
+"""Observed time without work after which a job hangs, at least: first checkpoints and lulls take up to that long."""
 
 PAUSES = 3.0
 """A job hangs after so many times its longest pause so far (NVIDIA's Cluster Readiness Engine: k >= 3)."""
@@ -26,59 +27,99 @@ WAITING_RATIO = 0.25
 """A program that has waited so often, and for such a share of the time in which it worked, waits by design: for
 requests."""
 
+SERVERS = ("Deployment", "ReplicaSet", "DaemonSet", "InferenceService")
+"""Kinds of workloads that wait for requests, for a night if there are none."""
+
 SPINNING_RATIO = 0.95
 IDLE_RATIO = 0.05
+WORKING_PIPE_RATIO = 0.01
 SPINNING_BYTES_PER_SECOND = 50e6
-SPINNING_POWER_RATIO = 0.5
 SPINNING_SM_CHANGE = 0.02
 SPINNING_POWER_CHANGE = 0.05
-"""A kernel that only spins keeps the graphics engine busy without traffic or change, at half or less of the peak power
-of the job on this GPU."""
+"""A kernel that only spins keeps the graphics engine busy without tensor and memory work, traffic or change."""
+
+SPINNING_SM_RATIO = 0.35
+SPINNING_POWER_RATIO = 0.5
+SPINNING_LIMIT_RATIO = 0.3
+WORKING_LIMIT_RATIO = 0.5
+"""Kernels of collectives have few SMs, and low power: half of what the job used, or a third of the power limit. A
+kernel that computes in registers has many of both."""
 
 FIRST_SAMPLES = 2.0
 """A GPU stopped before another if more than so many samples of both are between."""
 
 StallState = Literal["works", "idle", "spins"]
+StopState = Literal[StallState, "silent"]
 
 
-def stall_state(step: GpuStep | None, before: GpuStep | None, extremes: Extremes) -> StallState | None:
-    """Return what a GPU did in a step; None without an input.
+class MissingInput(NamedTuple):
+    """The input, named as by DCGM, without which it is not known what a GPU does."""
+
+    name: str
+
+
+def stall_state(step: GpuStep, before: GpuStep | None, extremes: Extremes) -> StallState | MissingInput:
+    """Return what a GPU did in a step.
 
     Args:
         before: the step before it.
-        extremes: of the owner on this GPU. One on which it has hardly worked does not spin: it is not yet known how
-            it works.
+        extremes: of the owner on this GPU.
     """
-    if step is None or extremes.power_watts is None:
-        return None
-    gr, sm, watts = step.graphics_engine, step.sm_active, step.watts
-    dram, traffic = step.dram_active, step.traffic
-    if gr is None or sm is None or dram is None or watts is None:
-        return None
-    if dram > WORKING_DRAM_RATIO or step.media > 0.0:
+    gr, dram = step.graphics_engine, step.dram_active
+    pipes = max(step.tensor_active or 0.0, step.arithmetic)
+    has_worked = (dram or 0.0) > WORKING_DRAM_RATIO or pipes > WORKING_PIPE_RATIO
+    if has_worked or step.media > 0.0 or step.traffic > SPINNING_BYTES_PER_SECOND:
         return "works"
-    if traffic is None:
-        return None
-    if traffic > SPINNING_BYTES_PER_SECOND:
-        return "works"
+    inputs = {"GR_ENGINE_ACTIVE": gr is not None, "DRAM_ACTIVE": dram is not None}
+    missing = next((name for name, is_known in inputs.items() if not is_known), step.unmeasured_link)
+    if gr is None or missing:
+        return MissingInput(missing)
     if gr <= IDLE_RATIO:
         return "idle"
-    is_steady = (
-        before is not None
-        and before.sm_active is not None
-        and before.watts is not None
-        and abs(sm - before.sm_active) <= SPINNING_SM_CHANGE
-        and abs(watts - before.watts) <= SPINNING_POWER_CHANGE * before.watts
+    if gr < SPINNING_RATIO:
+        return "works"
+    if step.sm_active is None and step.watts is None:
+        return MissingInput("SM_ACTIVE")
+    is_steady = before is None or (
+        _is_steady(step.sm_active, before.sm_active, SPINNING_SM_CHANGE)
+        and _is_steady(step.watts, before.watts, SPINNING_POWER_CHANGE * (before.watts or 0.0))
     )
-    is_low = watts <= SPINNING_POWER_RATIO * extremes.power_watts and extremes.worked >= WARM_UP_SECONDS
-    return "spins" if gr >= SPINNING_RATIO and is_steady and is_low else "works"
+    return _spinning_state(step, extremes) if is_steady else "works"
 
 
-def stall_limit(gpus: Sequence[Extremes]) -> float | None:
-    """Return the seconds without work after which a job hangs; None if it waits by design."""
+def _is_steady(now: Value, before: Value, change: float) -> bool:
+    return now is None or before is None or abs(now - before) <= change
+
+
+def _spinning_state(step: GpuStep, extremes: Extremes) -> StallState | MissingInput:
+    """Return whether a kernel that is steady, without memory work and traffic, spins or computes in registers."""
+    watts, limit, sm = step.watts, step.limit_watts, step.sm_active
+    if watts is not None and limit is not None and watts > WORKING_LIMIT_RATIO * limit:
+        return "works"
+    if sm is not None and sm <= SPINNING_SM_RATIO:
+        return "spins"
+    peak = extremes.power_watts if extremes.worked >= WARM_UP_SECONDS else None
+    lows = [SPINNING_POWER_RATIO * peak] if peak is not None else []
+    lows += [SPINNING_LIMIT_RATIO * limit] if limit is not None else []
+    if watts is not None and lows and watts <= max(lows):
+        return "spins"
+    if sm is None:
+        return MissingInput("SM_ACTIVE")
+    return "works" if lows and watts is not None else MissingInput("POWER_MGMT_LIMIT" if watts else "POWER_USAGE")
+
+
+def waits_by_design(owner: Owner, gpus: Sequence[Extremes]) -> str:
+    """Return why a program waits for requests; empty if it does not."""
+    if owner.workload_kind in SERVERS:
+        return f"a {owner.workload_kind} may wait for requests"
     if any(each.waits >= WAITS and each.waited > WAITING_RATIO * each.worked for each in gpus):
-        return None
-    return max(FINDING_SECONDS, PAUSES * max(each.longest_pause for each in gpus))
+        return "its program often waits, as servers do"
+    return ""
+
+
+def stall_limit(gpus: Sequence[Extremes]) -> float:
+    """Return the seconds without work after which a job hangs."""
+    return max(HANG_SECONDS, PAUSES * max(each.longest_pause for each in gpus))
 
 
 class Stop(NamedTuple):
@@ -86,55 +127,88 @@ class Stop(NamedTuple):
 
     Attributes:
         gpu: its name, with its node.
-        time: Unix time of its last work, as far as samples show it.
+        node: of the GPU.
+        last_work: Unix time of its last work, as far as its samples show it; None if it hardly worked.
+        last_sample: Unix time of its newest sample.
         interval: seconds between two samples.
-        spins: whether a kernel spins since then; else it is idle.
+        state: what it does since then; `silent` if there are no samples.
     """
 
     gpu: str
-    time: float
+    node: str
+    last_work: float | None
+    last_sample: float
     interval: float
-    spins: bool
+    state: StopState
 
 
-def stop_of(account: GpuAccount, now: float, *, spins: bool) -> Stop | None:
-    """Return how a GPU stopped to work, at the Unix time of its newest sample; None if it hardly worked before."""
+def stop_of(account: GpuAccount, state: StopState) -> Stop:
+    """Return how a GPU stopped to work, by its own samples."""
     entity, extremes = account.device.entity, account.extremes
-    if extremes.worked < WARM_UP_SECONDS:
-        return None
-    name = f"{entity.node}/{entity.name}" if entity.node else entity.name
-    return Stop(name, now - extremes.pause, account.observed / max(extremes.samples, 1), spins)
-
-
-def first_stopped(stops: Sequence[Stop]) -> Stop | None:
-    """Return the GPU that dropped out: it stopped before all others, or is the only idle one among those that spin."""
-    if len(stops) < 2:
-        return None
-    first, second = sorted(stops, key=lambda stop: stop.time)[:2]
-    if second.time - first.time > FIRST_SAMPLES * (first.interval + second.interval):
-        return first
-    idle = [stop for stop in stops if not stop.spins]
-    return idle[0] if len(idle) == 1 else None
-
-
-def stall_text(state: StallState | None, step: GpuStep | None, peak: Value, seconds: float) -> str:
-    """Return what one GPU of a job that hangs does."""
-    minutes = f"for {seconds / 60.0:.0f} min"
-    if state != "spins" or step is None:
-        return f"idle {minutes} while kernels of other GPUs of the job spin"
-    return (
-        f"busy {minutes} without traffic or change: graphics engine {step.graphics_engine:.0%}, "
-        f"DRAM {step.dram_active:.1%}, {step.watts:.0f} W of {peak:.0f} W before"
+    return Stop(
+        f"{entity.node}/{entity.name}" if entity.node else entity.name,
+        entity.node,
+        extremes.last_work if extremes.worked >= WARM_UP_SECONDS else None,
+        extremes.last_sample or 0.0,
+        account.observed / max(extremes.samples, 1),
+        state,
     )
 
 
-FIRST_STOPPED = "; GPU "
-"""Begins the part of a text that names the GPU that dropped out."""
+def stall_text(state: StallState, step: GpuStep, extremes: Extremes, seconds: float) -> str:
+    """Return what one GPU of a job that hangs does."""
+    minutes = f"for {seconds / 60.0:.0f} min"
+    if state != "spins":
+        return f"idle {minutes} while kernels of other GPUs of the job spin"
+    watts = "" if step.watts is None else f", {step.watts:.0f} W"
+    if watts and extremes.power_watts is not None and extremes.worked >= WARM_UP_SECONDS:
+        watts += f" of {extremes.power_watts:.0f} W before"
+    return (
+        f"busy {minutes} without traffic or change: graphics engine {step.graphics_engine:.0%}, "
+        f"DRAM {step.dram_active:.1%}{watts}"
+    )
 
 
-def first_text(stops: Sequence[Stop | None]) -> str:
-    """Return the end of the text about a hang: which GPU dropped out; empty if that is not known."""
-    first = first_stopped([stop for stop in stops if stop is not None])
-    if first is None:
+FIRST = "; "
+"""Begins the part of a text that names the GPU or node that dropped out."""
+
+
+def first_text(stops: Iterable[Stop]) -> str:
+    """Return the end of the text about a hang: which GPU or node dropped out; empty if that is not known.
+
+    That is the GPU that stopped before all others, otherwise the node that went silent first, otherwise the only idle
+    GPU among those that spin.
+    """
+    stops = list(stops)
+    if (first := _first_stopped(stops)) is not None:
+        return f"{FIRST}GPU {first.gpu} stopped first, at {_time(first.last_work or 0.0)}"
+    if silent := [stop for stop in stops if stop.state == "silent"]:
+        first = min(silent, key=lambda stop: stop.last_sample)
+        what = f"node {first.node}" if first.node else f"GPU {first.gpu}"
+        return f"{FIRST}{what} has been silent since {_time(first.last_sample)}"
+    idle = [stop for stop in stops if stop.state == "idle"]
+    if len(idle) != 1 or len(stops) < 2:
         return ""
-    return f"{FIRST_STOPPED}{first.gpu} stopped first, at {datetime.fromtimestamp(first.time, UTC):%H:%M:%S} UTC"
+    if idle[0].last_work is not None:
+        return f"{FIRST}GPU {idle[0].gpu} stopped first, at {_time(idle[0].last_work)}"
+    is_unused = any(stop.last_work is not None for stop in stops)
+    return "" if is_unused else f"{FIRST}GPU {idle[0].gpu} alone is idle"
+
+
+def _first_stopped(stops: Sequence[Stop]) -> Stop | None:
+    """Return the GPU that had stopped, by its samples, before all others; the others may have worked on in silence."""
+    worked = sorted([stop for stop in stops if stop.last_work is not None], key=lambda stop: stop.last_work or 0.0)
+    if len(worked) < 2:
+        return None
+    first, second = worked[:2]
+    is_seen = first.state != "silent" or _is_before(first.last_work, first.last_sample, first, first)
+    return first if is_seen and _is_before(first.last_work, second.last_work, first, second) else None
+
+
+def _is_before(earlier: Value, later: Value, first: Stop, second: Stop) -> bool:
+    """Return whether more than some samples of two GPUs are between two moments."""
+    return (later or 0.0) - (earlier or 0.0) > FIRST_SAMPLES * (first.interval + second.interval)
+
+
+def _time(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%H:%M:%S} UTC"

@@ -112,6 +112,13 @@ class GpuConditionShape(DocumentModel):
     remedy: str = Field(description="what to do; empty for findings")
 
 
+class FindingShape(DocumentModel):
+    """Whether a finding holds."""
+
+    state: str = Field(description="suspected, ok, or not_judged")
+    missing: Text = Field(description="why it is not judged; otherwise null")
+
+
 class GpuStatisticShape(DocumentModel):
     """A quantity of a GPU, as `GpuStatistic`."""
 
@@ -121,12 +128,11 @@ class GpuStatisticShape(DocumentModel):
 
 
 class _OwnedGpu(NamedTuple):
-    """A GPU of an owner, until a moment of the clock of the ticks, which is a Unix time."""
+    """A GPU of an owner, until a moment of the clock of the ticks."""
 
     account: GpuAccount
     node: str
     now: float
-    time: float
 
     @property
     def device(self) -> Device:
@@ -142,7 +148,15 @@ class _OwnedGpu(NamedTuple):
     def last_work(self) -> float | None:
         """Unix time of the last sample that showed work; None of a GPU that hardly worked."""
         extremes = self.account.extremes
-        return self.time - extremes.pause if extremes.worked >= WARM_UP_SECONDS else None
+        return extremes.last_work if extremes.worked >= WARM_UP_SECONDS else None
+
+    @property
+    def findings(self) -> dict[str, dict[str, str]]:
+        """Whether each finding holds."""
+        return {
+            name: {"state": _FINDING_STATES[verdict.holds], "missing": verdict.missing}
+            for name, verdict in self.account.findings.items()
+        }
 
     @property
     def coverage(self) -> float | None:
@@ -186,13 +200,20 @@ class GpuAccountShape(CountedShape, _GpuHead):
     peaks: PeaksShape = at("account.extremes")
     idle_runs: IdleRunsShape = at("account.extremes")
     pauses: PausesShape = at("account.extremes")
-    last_work_time: TimeOrNull = at("last_work", "null if it worked for less than 5 minutes")
+    last_work_time: TimeOrNull = at("last_work", "by its own samples; null if it worked for less than 5 minutes")
+    last_sample_time: TimeOrNull = at("account.extremes.last_sample")
     media_active_seconds: float = at(
         "account.extremes.media_active", "integral of the activity of the busiest media engine"
     )
     violations: dict[str, float | None]
     events: list[OwnerEventShape] = at("account.events")
     conditions: list[GpuConditionShape]
+    findings: dict[str, FindingShape] = Field(
+        description="`hang`, `straggler`, `leaked_memory`; those that do not apply are absent"
+    )
+
+
+_FINDING_STATES = {True: "suspected", False: "ok", None: "not_judged"}
 
 
 class CostShape(DocumentModel):
@@ -281,6 +302,13 @@ class JobStatisticShape(DocumentModel):
     seconds: float
 
 
+class UnjudgedShape(DocumentModel):
+    """A finding about a job that is not judged, as `Unjudged`."""
+
+    finding: str
+    missing: str
+
+
 class AdviceShape(DocumentModel):
     """An advice about a job, as `Advice`."""
 
@@ -313,6 +341,7 @@ class AccountShape(_AccountHead):
     statistics: dict[str, JobStatisticShape] = Field(description=STATISTICS_HELP)
     gpus: list[GpuAccountShape]
     cost: CostShape | None = Field(description="null without prices")
+    not_judged: list[UnjudgedShape] = Field(description="findings about a running job for which something is missing")
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
@@ -352,7 +381,6 @@ def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) ->
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     gpus = [
-        GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now, account.last_seen))
-        for each in account.gpus.values()
+        GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()
     ]
     return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)

@@ -19,7 +19,7 @@ from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.findings.findings import FindingDetector, FindingName
+from pulsed.owners.findings.findings import FindingName
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.owner_totals import (
     JOB,
@@ -78,14 +78,13 @@ def owner_label_text(device: Device) -> str:
 FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     "hang": (
         "pulsed_gpu_hang_suspected",
-        "1 while no GPU of the owner works and kernels of some spin: busy without traffic or change, at half of peak"
-        " power or less; from 10 min and three times its longest pause on; absent without inputs, if shared, or if it"
-        " often waits",
+        "1 while no GPU of the owner works and kernels of some spin: busy without tensor and memory work, traffic or"
+        " change; from 30 min and three times its longest pause on; absent if not judged, for a reason in /jobs",
     ),
     "straggler": (
         "pulsed_gpu_straggler",
-        "1 while the GPU is slower for 10 min than at least two others of its owner that work in step, by real"
-        " utilization or SM clock; absent without such peers",
+        "1 while the GPU does the same tensor and memory work as at least two others of its owner and takes more time"
+        " for it, for 10 min; absent if not judged, for a reason in /jobs",
     ),
     "leaked_memory": (
         "pulsed_gpu_leaked_memory",
@@ -127,7 +126,6 @@ class OwnerFamilies:
 
     store: TargetStore
     accounting: OwnerAccounting
-    findings: FindingDetector
     max_owners: int = MAX_OWNERS
     published: frozenset[str] = frozenset(OWNER_NAMES)
     scale_target: float = SCALE_TARGET
@@ -197,9 +195,10 @@ class OwnerFamilies:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
         leaked = [gpu for gpu in self.accounting.owned() if gpu.account.is_of_leaked_memory]
         for gpu in chain(chain.from_iterable(owned[account] for account in shown), leaked):
-            for name, is_active in self.findings.states(gpu.device).items():
-                family = families[name]
-                family.add_sample(family.name, dict(gpu_labels(gpu.device, self.store.node)), int(is_active))
+            verdicts = gpu.account.on(gpu.device).findings
+            for name, family in families.items():
+                if name in verdicts and (holds := verdicts[name].holds) is not None:
+                    family.add_sample(family.name, dict(gpu_labels(gpu.device, self.store.node)), int(holds))
         yield from (family for family in families.values() if family.samples and family.name in self.published)
 
     def _group_families(self, group: OwnerGroup, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:

@@ -40,15 +40,16 @@ _LOW_WHY = (
 )
 _ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs."
 _HANG_WHY = (
-    "For 10 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
-    " run without traffic at half of the peak power or less: a deadlocked collective looks like this. The owner should"
-    " read the logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU that"
-    " stopped first."
+    "For 30 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
+    " run without memory work, traffic or change: a deadlocked collective looks like this. The owner should read the"
+    " logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU that stopped"
+    " first, or the node that is silent."
 )
 _STRAGGLER_WHY = (
-    "For 10 minutes its real utilization or SM clock has been below that of its peers, which wait for the slowest."
-    " Check its health, temperature and clocks (`pulsed health`); if it is well, its rank has more work than others."
-    " `pulsed job` has the numbers."
+    "For 10 minutes it has done the same tensor and memory work as its peers and taken more time for it: by a lower SM"
+    " clock, SMs that are active for longer, or a graphics engine that waits for the host. GPUs that work in step wait"
+    " for the slowest. Check its health, temperature and clocks (`pulsed health`), and its host. `pulsed job` has the"
+    " numbers."
 )
 _LEAK_WHY = (
     "For 10 minutes the GPU has been idle and without an owner, but its memory is in use: the next job may run out of"

@@ -120,6 +120,8 @@ def _rows(
         yield from (line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows)
         daemon = model.daemons[source]
         owner = daemon.jobs[number]["owner"]
+        for each in daemon.jobs[number].get("not_judged", ()):  # absent in answers of older daemons
+            yield line((f"  {each['finding']} not judged: {each['missing']}", "dim"))
         yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
     for daemon in model.daemons:
         owners = [job["owner"] for job in daemon.jobs]

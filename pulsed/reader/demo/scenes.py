@@ -283,7 +283,7 @@ SCENES: tuple[Scene, ...] = (
     Scene(burn_in, period=SIX_MINUTES, heat=failing_cooling),
     Scene(fine_tuning, _JOB, faults=failing_memory, reset_each_period=True),
 )
-"""By GPU index. The job on three GPUs has a straggler: the one with failing memory."""
+"""By GPU index. The GPUs of the job on three do different work: the one with failing memory does least."""
 
 ROWS: tuple[tuple[int, int], ...] = tuple(
     (index, at) for index, scene in enumerate(SCENES) for at in range(max(1, len(scene.owners)))

@@ -138,7 +138,7 @@ def test_an_owner_keeps_its_gpu_when_one_of_two_exporters_stops(stops: str) -> N
                 assert len(node.sees(((owner,), BUSY), after=number + 1.0 - node.clock)) <= (number == 0)
         owned = list(first.accounting.owned())
         assert len(owned) == 1
-        shown.append((owned[0].target, seconds(first.running(owner))))
+        shown.append((owned[0].tick.target, seconds(first.running(owner))))
     assert [each[1] for each in shown] == sorted(each[1] for each in shown)
     assert shown[-1] == ("again" if stops == "first" else "test", 39.0)
     assert shown[22][0] == shown[-1][0], "three samples later"

@@ -38,7 +38,6 @@ class Published:
         self.families = OwnerFamilies(
             TargetStore("here", [self.target]),
             self.node.accounting,
-            self.findings,
             max_owners,
             catalog("lean", exclude=exclude).owners,
         )
@@ -238,15 +237,20 @@ def test_chosen_labels_of_pods_are_those_of_the_info() -> None:
 
 
 def test_findings_are_series_of_gpus() -> None:
-    spins = WORKS._replace(dram_active_ratio=0.0, graphics_engine_active_ratio=1.0, power_watts=200.0)
+    spins = WORKS._replace(
+        tensor_active_ratio=0.0, dram_active_ratio=0.0, graphics_engine_active_ratio=1.0, power_watts=200.0
+    )
     published = Published()
     published.node.interval = 10.0
     published.sees(((ANN,), WORKS), (None, WORKS), times=40)
     labels = {"node": "here", "gpu": "0", "uuid": "GPU-0"}
     assert published.series()["pulsed_gpu_hang_suspected"] == [(labels, 0)]
     assert "pulsed_gpu_straggler" not in published.series()
-    published.sees(((ANN,), spins), (None, spins), times=80)
+    published.sees(((ANN,), spins), (None, spins), times=200)
     assert published.series()["pulsed_gpu_hang_suspected"] == [(labels, 1)]
+    unknown = spins._replace(dram_active_ratio=None)
+    published.sees(((ANN,), unknown), (None, unknown), times=20)
+    assert "pulsed_gpu_hang_suspected" not in published.series(), "it is not judged"
 
 
 def test_series_end_with_the_owner_and_with_fresh_data() -> None:

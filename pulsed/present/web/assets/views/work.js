@@ -2,7 +2,7 @@
 
 import { getJson } from "../core/api.js";
 import { keyOfEvent } from "../core/fleet_state.js";
-import { energy, MISSING, memory, number, ownerName, percent, span } from "../text/format.js";
+import { energy, MISSING, memory, number, ownerName, percent, span, words } from "../text/format.js";
 import { isHeld } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h } from "../ui/dom.js";
@@ -111,6 +111,7 @@ export class WorkView {
     bar.draw({ ratio: real, bottleneck: "compute" });
     const gpus = h("span", { class: "gpu-links" }, job.gpus.slice(0, 16).flatMap((gpu) => [h("a", { href: router.to("gpu", keyOfEvent(gpu)) }, `${gpu.gpu}${gpu.mig_id ? `:${gpu.mig_id}` : ""}`), " "]));
     const advice = job.advice.map((each) => h("li", {}, h("b", {}, each.evidence), ` ${each.text}`));
+    const unjudged = (job.not_judged ?? []).map((each) => h("p", { class: "muted" }, `${words(each.finding)} not judged: ${each.missing}`));
     return h(
       "tr",
       { "data-held": idleNow > 0, "aria-current": router.rest && [job.owner.id, `pod:${job.owner.namespace}/${job.owner.name}`].includes(router.rest) ? "true" : null, class: isRunning ? null : "ended" },
@@ -118,7 +119,7 @@ export class WorkView {
       h("td", { class: "number" }, texts[0], " ", h("small", {}, "(", gpus, ")")),
       h("td", { class: "number ru" }, bar.element, texts[1]),
       texts.slice(2).map((text, i) => h("td", { class: i === 0 && idleNow ? "number held" : "number" }, text)),
-      h("td", { class: "what" }, advice.length ? h("ul", {}, advice) : h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "advice after 3 minutes" : "no advice")),
+      h("td", { class: "what" }, advice.length ? h("ul", {}, advice) : h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "advice after 3 minutes" : "no advice"), unjudged),
     );
   }
 
