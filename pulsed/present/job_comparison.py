@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import sqrt
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_numbers import Account, joules
 from pulsed.present.job_report import aligned, job_head
-from pulsed.present.job_statistics import JOB_QUANTITIES
+from pulsed.present.job_statistics import FLOPS, JOB_QUANTITIES
+from pulsed.present.mean_noise import Course, MeanError, error_over_gpus, error_over_time, noise_of
 from pulsed.printable import clean
 
-ERRORS = 2.0
-"""A difference counts from two standard errors on, which chance exceeds in one of 20 comparisons."""
+CHANCE = 0.05
+"""Probability that a quantity of two jobs that are alike differs: of any of them, as there are several."""
 
-MIN_BUCKETS = 2
+COMPARISONS = len([quantity for quantity in JOB_QUANTITIES if quantity.name != FLOPS])  # that one is `mfu_ratio` again
+
+MIN_BUCKET_RATIO = 0.5
+"""Buckets of the timeline with less observed time than this share of the others' are left out."""
 
 ROUNDING = 1e-6
 """Relative error of sums of floats."""
@@ -23,21 +26,24 @@ ROUNDING = 1e-6
 def compared_jobs(first: Account, second: Account) -> dict[str, Any]:
     """Return the document of a comparison: by quantity the means of both, their difference, and its noise.
 
-    The noise of a difference is `ERRORS` times its standard error, by the spread of both jobs over GPUs and over time.
-    Samples that follow each other are alike, so that only the buckets of the timeline count as independent.
-    `differs` is null, as is `noise`, where one of them has no spread: less than `MIN_BUCKETS` buckets.
+    The noise is what one of `COMPARISONS` differences of jobs that are alike exceeds with the probability `CHANCE`, by
+    the spread of both over their GPUs and over time. How much of the latter remains in the mean is taken from the real
+    utilization, which has a timeline. Where it cannot be judged, `differs` and `noise` are null, and `missing` is why.
     """
+    over_time = error_over_time(_course(first), _course(second))
     quantities = {}
     for name in (quantity.name for quantity in JOB_QUANTITIES):
         means = [account.get("statistics", {}).get(name, {}).get("mean") for account in (first, second)]
-        errors = [_squared_error(account, name) for account in (first, second)]
-        noise = None if None in errors else ERRORS * sqrt(sum(error for error in errors if error is not None))
+        if means == [None, None]:
+            continue
+        errors, missing = _errors(first, second, name, over_time)
+        noise = None if missing else noise_of(errors, CHANCE / COMPARISONS)
         difference = None if None in means else means[1] - means[0]
         differs = None if noise is None or difference is None else abs(difference) > max(noise, ROUNDING * means[0])
-        if means != [None, None]:
-            quantities[name] = {
-                "first": means[0], "second": means[1], "difference": difference, "noise": noise, "differs": differs,
-            }  # fmt: skip
+        quantities[name] = {
+            "first": means[0], "second": means[1], "difference": difference, "noise": noise, "differs": differs,
+            "missing": missing or None,
+        }  # fmt: skip
     return {"jobs": [_facts(first), _facts(second)], "quantities": quantities}
 
 
@@ -47,9 +53,13 @@ def comparison_report(first: Account, second: Account) -> str:
     lines = [f"First   {job_head(first)}", f"Second  {job_head(second)}", "", *_rows(quantities), ""]
     titles = {quantity.name: quantity.title for quantity in JOB_QUANTITIES}
     differing = [titles[name] for name, each in quantities.items() if each["differs"]]
-    lines.append(f"Differs beyond noise: {', '.join(differing) or 'nothing'}")
-    unknown = [titles[name] for name, each in quantities.items() if each["differs"] is None]
-    lines += [f"Not known: {', '.join(unknown)}"] if unknown else []
+    is_judged = any(each["differs"] is not None for each in quantities.values())
+    lines += [f"Differs beyond noise: {', '.join(differing) or 'nothing'}"] if is_judged else []
+    reasons: dict[str, list[str]] = {}
+    for name, each in quantities.items():
+        if each["missing"]:
+            reasons.setdefault(each["missing"], []).append(titles[name])
+    lines += [f"Not judged: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return "".join(f"{clean(line)}\n" for line in lines)
 
 
@@ -65,14 +75,44 @@ def _rows(quantities: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     return aligned(rows)
 
 
-def _squared_error(account: Account, name: str) -> float | None:
-    """Return the squared standard error of the mean of a quantity; None without a spread over time."""
-    found = account.get("statistics", {}).get(name)
-    buckets = sum(1 for known in account.get("timeline", {}).get("gpu_seconds", ()) if known > 0.0)
-    if found is None or buckets < MIN_BUCKETS:
-        return None
-    over_gpus = found["over_gpus"] or 0.0
-    return float(over_gpus**2 / account["gpu_count"] + found["over_time"] ** 2 / buckets)
+def _errors(first: Account, second: Account, name: str, over_time: MeanError | None) -> tuple[Sequence[MeanError], str]:
+    """Return the errors of the difference of a quantity, or why they are not known."""
+    gpus = [_gpu_means(account, name) for account in (first, second)]
+    for title, means in zip(("first", "second"), gpus, strict=True):
+        if not means:
+            return (), f"the {title} job has no value"
+    over_gpus = error_over_gpus(*gpus)
+    if over_gpus is None:
+        return (), "they have one GPU each, not the same, and how much GPUs differ is not known"
+    if over_time is None:
+        return (), "they have too few independent intervals"
+    own, reference = (_squares(first, second, of) for of in (name, "real_utilization_ratio"))
+    share = own / reference if reference > 0.0 else 0.0
+    return (over_gpus, MeanError(over_time.variance * share, over_time.freedom)), ""
+
+
+def _gpu_means(account: Account, name: str) -> dict[object, float]:
+    """Return the mean of a quantity of each GPU for which it is known."""
+    return {
+        (gpu["node"], gpu["uuid"] or gpu["gpu"], gpu["mig_id"]): gpu["statistics"][name]["mean"]
+        for gpu in account["gpus"]
+        if name in gpu.get("statistics", {})  # absent in documents of older daemons
+    }
+
+
+def _squares(first: Account, second: Account, name: str) -> float:
+    """Return the variance over time of a quantity within the GPUs, summed over both."""
+    found = [account.get("statistics", {}).get(name, {}).get("over_time", 0.0) for account in (first, second)]
+    return float(sum(spread * spread for spread in found))
+
+
+def _course(account: Account) -> Course:
+    """Return the real utilization over time."""
+    line = account.get("timeline", {"bucket_seconds": 0.0, "gpu_seconds": (), "real_utilization_seconds": ()})
+    known, integral = line["gpu_seconds"], line["real_utilization_seconds"]
+    least = MIN_BUCKET_RATIO * max(known, default=0.0)
+    means = [total / time for time, total in zip(known, integral, strict=True) if time > 0.0 and time >= least]
+    return Course(line["bucket_seconds"], means)
 
 
 def _facts(account: Account) -> dict[str, Any]:

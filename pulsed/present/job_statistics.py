@@ -30,10 +30,11 @@ JOB_QUANTITIES = (
     JobQuantity("tensor_active_ratio", "tensor"),
     JobQuantity("dram_active_ratio", "DRAM"),
     JobQuantity("power_watts", "power", 1.0, "W"),
-    JobQuantity(MFU, "MFU (at most)"),
-    JobQuantity(FLOPS, "FLOP/s of a GPU (at most)", 1e12, "TFLOP/s"),
+    JobQuantity(MFU, "MFU, as dense BF16"),
+    JobQuantity(FLOPS, "FLOP/s of a GPU, as dense BF16", 1e12, "TFLOP/s"),
 )
-"""`flops_per_second` is `mfu_ratio`, which is an upper estimate, of the dense BF16 peak."""
+"""`flops_per_second` is `mfu_ratio` times the dense BF16 peak: of another precision, or of sparse work, it is another
+number."""
 
 
 MAX_MEAN = 1e50

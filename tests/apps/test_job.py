@@ -126,7 +126,8 @@ def test_a_job_on_several_nodes(start: Start) -> None:
 def test_two_jobs_are_compared(start: Start) -> None:
     jobs = [document(gpu_account(0, real=real, watts=watts)) for real, watts in ((0.4, 500.0), (0.6, 500.0))]
     for made in jobs:
-        made["timeline"] |= {"bucket_seconds": 900.0, "gpu_seconds": [900.0] * 16}
+        known = {"gpu_seconds": [900.0] * 16, "real_utilization_seconds": [360.0] * 16}
+        made["timeline"] |= {"bucket_seconds": 900.0, **known}
     url = f"localhost:{start({'/jobs/1': jobs[0], '/jobs/2': jobs[1]})}"
     found = json.loads(pulsed("job", "--compare", "1", "2", url, "--format", "json").stdout)
     assert {name for name, each in found["quantities"].items() if each["differs"]} == {"real_utilization_ratio"}
