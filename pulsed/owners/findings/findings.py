@@ -68,8 +68,7 @@ class _Watched:
     @property
     def name(self) -> str:
         """The name of the GPU, with its node."""
-        entity = self.held.device.entity
-        return f"{entity.node}/{entity.name}" if entity.node else entity.name
+        return _name(self.held.device)
 
     @property
     def account(self) -> GpuAccount:
@@ -157,6 +156,11 @@ class FindingDetector:
                 yield _changed("leaked_memory", each, now, is_active=False)
 
 
+def _name(device: Device) -> str:
+    entity = device.entity
+    return f"{entity.node}/{entity.name}" if entity.node else entity.name
+
+
 def _leak_text(gpu: OwnedGpu) -> str:
     gibibytes = (gpu.reading.memory_used_bytes or 0.0) / 2**30
     return f"{gibibytes:.1f} GiB in use for {LEAK_SECONDS / 60.0:.0f} min, and no job or pod has the idle GPU"
@@ -216,11 +220,11 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
         return
     steps = [each.step for each in seen if each.step is not None]
     if absent:
-        found: tuple[int, str] | str = f"no samples of GPU {absent[0].entity.name}"
+        found: tuple[int, str] | str = f"no samples of GPU {_name(absent[0])}"
     elif len({each.held.device.model for each in seen}) > 1:
         found = "its GPUs are of different models"
     else:
-        found = straggler(steps)
+        found = straggler(steps, [each.name for each in seen])
     slow, text = found if isinstance(found, tuple) else (None, "")
     for at, each in enumerate(seen):
         if at == slow:

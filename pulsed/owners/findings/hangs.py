@@ -184,7 +184,8 @@ def first_text(stops: Iterable[Stop]) -> str:
         return f"{FIRST}GPU {first.gpu} stopped first, at {_time(first.last_work or 0.0)}"
     if silent := [stop for stop in stops if stop.state == "silent"]:
         first = min(silent, key=lambda stop: stop.last_sample)
-        what = f"node {first.node}" if first.node else f"GPU {first.gpu}"
+        answers = any(stop.node == first.node and stop.state != "silent" for stop in stops)
+        what = f"GPU {first.gpu}" if answers or not first.node else f"node {first.node}"
         return f"{FIRST}{what} has been silent since {_time(first.last_sample)}"
     idle = [stop for stop in stops if stop.state == "idle"]
     if len(idle) != 1 or len(stops) < 2:

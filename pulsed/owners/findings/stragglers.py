@@ -28,9 +28,13 @@ IDLE_RATIO = 0.02
 """With less tensor and memory work there is nothing to compare."""
 
 
-def straggler(steps: Sequence[GpuStep]) -> tuple[int, str] | str:
+def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[int, str] | str:
     """Return the position of the GPU that is slower than its peers, with the difference in words, or why that cannot be
-    judged; empty if none is slower."""
+    judged; empty if none is slower.
+
+    Args:
+        names: of the GPUs.
+    """
     tensor = [step.tensor_active for step in steps]
     dram = [step.dram_active for step in steps]
     if None in tensor or None in dram:
@@ -41,7 +45,7 @@ def straggler(steps: Sequence[GpuStep]) -> tuple[int, str] | str:
     clocks = [step.clock or 0.0 for step in steps]
     cycles = [ratio * clock / max(*clocks, 1.0) for ratio, clock in zip(works[0], clocks, strict=True)]
     if not (_is_same(works[0]) or _is_same(cycles)) or not _is_same(works[1]):
-        return f"its GPUs do different work: {_range('tensor', works[0])}, {_range('DRAM', works[1])}"
+        return f"its GPUs do different work: {_range('tensor', works[0], names)}, {_range('DRAM', works[1], names)}"
     return _slower(steps, clocks) or ""
 
 
@@ -77,5 +81,7 @@ def _spread(values: Sequence[float]) -> float:
     return max(values) - min(values)
 
 
-def _range(name: str, values: Sequence[float]) -> str:
-    return f"{name} {min(values):.0%} to {max(values):.0%}"
+def _range(name: str, values: Sequence[float], gpus: Sequence[str]) -> str:
+    """Return the least and the most of a kind of work, with their GPUs."""
+    least, most = (pick(range(len(values)), key=values.__getitem__) for pick in (min, max))
+    return f"{name} {values[least]:.0%} (GPU {gpus[least]}) to {values[most]:.0%} (GPU {gpus[most]})"

@@ -276,6 +276,16 @@ def test_the_node_that_died_is_named_and_its_gpus_are_unknown_members() -> None:
     assert silent.extremes.last_work == DAY + 3600.0
 
 
+def test_a_gpu_that_is_no_longer_listed_is_an_unknown_member() -> None:
+    gpus = [replace(gpu, entity=replace(gpu.entity, node="n1")) for gpu in GPUS[:3]]
+    made = Job(3, devices=gpus).does(60, WORK)
+    made.gpus = 2
+    made.does(33, HUNG)
+    assert made.found == [("hang", "0", True), ("hang", "1", True)]
+    assert made.changes[0].message.endswith("; GPU n1/2 has been silent since 01:00:00 UTC")
+    assert made.missing("straggler", gpus[0]) == "no samples of GPU n1/2"
+
+
 def test_a_job_that_spins_from_its_first_collective_on_hangs_and_the_idle_rank_is_named() -> None:
     made = Job(4).does(33, SPIN, SPIN, IDLE, SPIN)
     assert made.found == [("hang", str(gpu), True) for gpu in range(4)]
@@ -466,6 +476,11 @@ def test_what_is_no_straggler(history: Callable[[Job], object], missing: str) ->
     assert made.found == []
     assert made.judged()["straggler"] is (None if missing else False)
     assert made.missing("straggler").startswith(missing)
+
+
+def test_who_does_how_much_of_different_work_is_named() -> None:
+    made = Job(4).does(5, *levels(0.5, 0.8, 0.5, 0.3))
+    assert made.missing("straggler") == DIFFERENT + "tensor 30% (GPU 3) to 80% (GPU 1), DRAM 15% (GPU 3) to 40% (GPU 1)"
 
 
 def test_one_of_two_gpus_has_no_peers() -> None:
