@@ -33,7 +33,7 @@ class Extremes:
         waits: how many such pauses took `LONG_PAUSE_SECONDS` or more.
         waited: seconds of these.
         last_work: Unix time of the last sample outside a pause.
-        last_sample: Unix time of the newest sample.
+        last_sample: Unix time of the newest sample that shows whether it works.
     """
 
     memory_used_bytes: Value = None
@@ -56,13 +56,13 @@ class Extremes:
         if seconds <= 0.0:
             return
         self.samples += 1
-        self.last_sample = time
         self._take_peaks(reading)
         self.media_active += media_of(reading) * seconds
         self.idle_run = self.idle_run + seconds if is_idle else 0.0
         self.longest_idle = max(self.longest_idle, self.idle_run)
         if (dram := reading.dram_active_ratio) is None:
             return
+        self.last_sample = time
         if dram <= WORKING_DRAM_RATIO:
             self.pause += seconds
             return

@@ -29,7 +29,7 @@ from pulsed.owners.findings.hangs import (
     stop_of,
     waits_by_design,
 )
-from pulsed.owners.findings.steps import GpuStep, step_of
+from pulsed.owners.findings.steps import GpuStep, is_blank, step_of
 from pulsed.owners.findings.stragglers import PEERS, straggler
 
 FindingName = Literal["hang", "straggler", "leaked_memory"]
@@ -53,7 +53,7 @@ class FindingChange(NamedTuple):
     message: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Watched:
     """A GPU and its owner; `stalled` and `strayed` are observed seconds for which a condition has held."""
 
@@ -76,9 +76,16 @@ class _Watched:
         return self.held.account.on(self.held.device)
 
     def is_silent(self, now: float) -> bool:
-        """Return whether its target has not delivered for so long that a sample would be missing."""
-        tick = self.held.tick
-        return now - tick.now > max(STEP_SECONDS, GAP_INTERVALS * tick.interval)
+        """Return whether its target has not delivered for so long that a sample is missing, or its reading is blank."""
+        tick, reading = self.held.tick, self.held.reading
+        return now - tick.now > max(STEP_SECONDS, GAP_INTERVALS * tick.interval) or is_blank(reading)
+
+    def leave_unjudged(self, missing: str) -> None:
+        """Set that nothing is judged about it."""
+        self.step = self.before = None
+        self.account.findings["hang"] = FindingVerdict(None, missing)
+        if len(self.held.account.holding) > PEERS:
+            self.account.findings["straggler"] = FindingVerdict(None, missing)
 
     def judge(self, name: FindingName, verdict: FindingVerdict, message: str, now: float) -> Iterator[FindingChange]:
         """Set a verdict; yield the change if the finding begins, or ends: what is not judged does not end it."""
@@ -130,14 +137,16 @@ class FindingDetector:
     def _judge(self, account: OwnerAccount, gpus: Sequence[_Watched], tick: ComputedTick) -> Iterator[FindingChange]:
         """Yield the changes of the findings about one owner; none while all of its GPUs are silent."""
         if any(each.held.sharers > 1 for each in gpus):
-            yield from _unjudged(gpus, "it shares GPUs with others", tick.time)
+            for each in gpus:
+                each.leave_unjudged("it shares GPUs with others")
             return
         silent = [each for each in gpus if each.is_silent(tick.now)]
         seen = [each for each in gpus if each not in silent]
         steps = [step_of(each.base, each.held) for each in seen]
         if not seen or None in steps:
             return
-        yield from _unjudged(silent, "no samples", tick.time)
+        for each in silent:
+            each.leave_unjudged("no samples")
         for each, step in zip(seen, steps, strict=True):
             each.base, each.before, each.step = each.held.result.counters, each.step, step
         absent = [each.held.device for each in silent] + list(self._accounting.unlisted(account))
@@ -164,15 +173,6 @@ def _name(device: Device) -> str:
 def _leak_text(gpu: OwnedGpu) -> str:
     gibibytes = (gpu.reading.memory_used_bytes or 0.0) / 2**30
     return f"{gibibytes:.1f} GiB in use for {LEAK_SECONDS / 60.0:.0f} min, and no job or pod has the idle GPU"
-
-
-def _unjudged(gpus: Sequence[_Watched], missing: str, now: float) -> Iterator[FindingChange]:
-    """Yield the changes of GPUs about which nothing can be judged."""
-    for each in gpus:
-        each.step = each.before = None
-        yield from each.judge("hang", FindingVerdict(None, missing), "", now)
-        if len(each.held.account.holding) > PEERS:
-            yield from each.judge("straggler", FindingVerdict(None, missing), "", now)
 
 
 def _hang(

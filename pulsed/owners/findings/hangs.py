@@ -129,7 +129,7 @@ class Stop(NamedTuple):
         gpu: its name, with its node.
         node: of the GPU.
         last_work: Unix time of its last work, as far as its samples show it; None if it hardly worked.
-        last_sample: Unix time of its newest sample.
+        last_sample: Unix time of its newest sample that shows whether it works.
         interval: seconds between two samples.
         state: what it does since then; `silent` if there are no samples.
     """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pulsed.compute.bounds import media_of
 from pulsed.compute.products import c2c_of
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.vocabulary import Value
+from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.accounting import OwnedGpu
 from pulsed.owners.accounting.counter_vector import CounterVector, increase, observed, total, value
 
@@ -42,6 +42,16 @@ class GpuStep(NamedTuple):
     clock: Value
     arithmetic: float
     media: float
+
+
+def is_blank(reading: Reading) -> bool:
+    """Return whether a reading has nothing of what a GPU does, as one that is lost or whose readings are frozen."""
+    return (
+        reading.graphics_engine_active_ratio is None
+        and reading.gpu_utilization_ratio is None
+        and reading.dram_active_ratio is None
+        and reading.power_watts is None
+    )
 
 
 def step_of(base: CounterSnapshot, held: OwnedGpu) -> GpuStep | None:

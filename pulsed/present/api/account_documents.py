@@ -201,7 +201,7 @@ class GpuAccountShape(CountedShape, _GpuHead):
     idle_runs: IdleRunsShape = at("account.extremes")
     pauses: PausesShape = at("account.extremes")
     last_work_time: TimeOrNull = at("last_work", "by its own samples; null if it worked for less than 5 minutes")
-    last_sample_time: TimeOrNull = at("account.extremes.last_sample")
+    last_sample_time: TimeOrNull = at("account.extremes.last_sample", "the newest one with DRAM activity")
     media_active_seconds: float = at(
         "account.extremes.media_active", "integral of the activity of the busiest media engine"
     )

@@ -286,6 +286,14 @@ def test_a_gpu_that_is_no_longer_listed_is_an_unknown_member() -> None:
     assert made.missing("straggler", gpus[0]) == "no samples of GPU n1/2"
 
 
+def test_a_gpu_with_blank_readings_is_an_unknown_member() -> None:
+    made = Job(3).does(60, WORK).does(33, HUNG, HUNG, Reading())
+    assert made.found == [("hang", "0", True), ("hang", "1", True)]
+    assert made.changes[0].message.endswith("; GPU 2 has been silent since 01:00:00 UTC")
+    assert made.missing("hang", GPUS[2]) == "no samples"
+    assert made.judged()["straggler"] is None
+
+
 def test_a_job_that_spins_from_its_first_collective_on_hangs_and_the_idle_rank_is_named() -> None:
     made = Job(4).does(33, SPIN, SPIN, IDLE, SPIN)
     assert made.found == [("hang", str(gpu), True) for gpu in range(4)]
