@@ -284,8 +284,7 @@ def shown(value: object) -> str:
         return "nothing"
     if not isinstance(value, str):
         return str(value).lower() if isinstance(value, bool) else str(value)
-    before, login, rest = value.rpartition("@")
-    text = f"***@{rest}" if login and "://" not in before else masked(value)  # a URL whose scheme was forgotten
+    text = masked(value)
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 1024
 
+_SCHEME = re.compile("(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 _SECRET = re.compile("token|secret|passw|key|auth|sig", re.IGNORECASE)
 
 
@@ -90,12 +91,15 @@ def may_have_credentials(url: str, other_url: str) -> bool:
 
 
 def masked(url: str) -> str:
-    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
+    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`.
+
+    Its scheme may be missing.
+    """
     url, number_sign, fragment = url.partition("#")
     url, question_mark, query = url.partition("?")
-    scheme, slashes, rest = url.partition("//")
-    _, login, host = rest.rpartition("@")  # the last @: a password may hold an unescaped slash
-    shown = f"{scheme}//***@{host}" if slashes and login else url
+    before, login, host = url.rpartition("@")  # the last @: a password may hold an unescaped slash
+    scheme = _SCHEME.match(before)
+    shown = f"{scheme[0] if scheme else ''}***@{host}" if login else url
     return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
 
 

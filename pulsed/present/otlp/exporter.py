@@ -6,6 +6,8 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -38,7 +40,7 @@ def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPM
                 log.warning("otlp: points are refused", extra={"error": refusal.error_message[:500]})
                 on_refused(refusal.rejected_data_points)
 
-    session = requests.Session()
+    session = _Session()
     session.hooks["response"].append(read_answer)
     session.trust_env = False  # otherwise REQUESTS_CA_BUNDLE goes before `ca_file`, and .netrc before the token
     if settings.bearer_token_file is not None:
@@ -59,6 +61,19 @@ def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPM
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         session.verify = False
     return made
+
+
+class _Session(requests.Session):
+    """A session whose errors, which the exporter logs, do not repeat the query of the URL."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request."""
+        try:
+            return super().send(request, **options)
+        except requests.RequestException as error:
+            query = urlsplit(request.url or "").query
+            text = str(error).replace(query, "***") if query else str(error)
+            raise type(error)(text, request=request) from None
 
 
 class _BearerToken(requests.auth.AuthBase):

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
+from pulsed.http.credentials import masked
 from pulsed.model.gpu import LABEL_NAME, RESERVED_LABELS
 
 Labels = tuple[tuple[str, str], ...]
@@ -127,7 +128,7 @@ def listed_targets(groups: Sequence[TargetGroup], problems: list[str]) -> Iterat
             if _is_address(address):
                 yield ListedTarget(address, f"{scheme}://{address}{path}", labels, interval, timeout)
             else:
-                problems.append(f"the target {address[:80]!r} is left out: it is not host:port")
+                problems.append(f"the target {masked(address)[:80]!r} is left out: it is not host:port")
 
 
 def _is_address(address: str) -> bool:
