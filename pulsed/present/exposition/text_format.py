@@ -26,11 +26,19 @@ SUFFIXES = {"counter": "_total", "info": "_info"}
 """What the samples of a family have behind its name, by type."""
 
 
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029]
+"""Control characters and what some programs take for the end of a line. The formats allow them, but programs that split
+a page at them would read forged series."""
+
+_HELP = {code: rf"\\u{code:04x}" for code in _CONTROLS} | {ord("\\"): r"\\", ord("\n"): r"\n"}
+_LABEL = _HELP | {ord('"'): r"\""}
+
+
 def escape(text: str) -> str:
-    """Return an escaped label value, for both formats."""
-    if "\\" in text or "\n" in text or '"' in text:
-        return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-    return text
+    """Return an escaped label value, for both formats. Control characters are written out: `\\u000d`."""
+    if text.isprintable() and "\\" not in text and '"' not in text:
+        return text
+    return text.translate(_LABEL)
 
 
 def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
@@ -47,7 +55,7 @@ def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
         name = name.removesuffix(SUFFIXES.get(type, ""))
         help = escape(help)
     else:
-        help = help.replace("\\", r"\\").replace("\n", r"\n")
+        help = help.translate(_HELP)
     declared = type if openmetrics else _TEXT_TYPES.get(type, type)
     return f"# HELP {name} {help}\n# TYPE {name} {declared}\n" if help else f"# TYPE {name} {declared}\n"
 

@@ -48,8 +48,16 @@ def lines_of(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
+def written_out(text: str) -> str:
+    """Return a label as a page has it: control characters are written out."""
+    return re.sub("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def samples_of(family: Metric) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    samples = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in family.samples}
+    samples = {
+        (sample.name, frozenset((name, written_out(text)) for name, text in sample.labels.items())): sample.value
+        for sample in family.samples
+    }
     assert len(samples) == len(family.samples), f"{family.name} has a series twice"
     return samples
 
