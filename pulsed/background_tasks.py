@@ -1,4 +1,4 @@
-"""Background tasks of the daemon: one that dies is logged with its traceback, counted, and started again."""
+"""Background tasks: one that dies is logged with its traceback, counted, and started again. Imports no layer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from typing import TYPE_CHECKING
 
 from pulsed.pauses import Backoff
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
@@ -20,21 +22,21 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 STEADY_SECONDS = 600.0
 """A task that has run for this time before it fails is started again after the first pause."""
 
+FAILURES: Counter[str] = Counter()
+"""How often each task of this process failed, by name."""
+
+Work = Callable[[], Coroutine[None, None, None]]
+
 
 class BackgroundTasks:
-    """Tasks that run until they end or are stopped.
-
-    Attributes:
-        failures: how often each task failed, by name.
-    """
+    """Tasks that run until they end or are stopped."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
-        self.failures: Counter[str] = Counter()
 
-    def start(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Start a task; `work` is called again after an error, with a pause that grows."""
-        self._tasks.append(asyncio.create_task(self._repeat(name, work), name=name))
+    def start(self, name: str, work: Work) -> None:
+        """Start a task, as `keep_running` describes."""
+        self._tasks.append(asyncio.create_task(keep_running(name, work), name=name))
 
     async def stop(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
@@ -42,38 +44,49 @@ class BackgroundTasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def metrics(self) -> Iterator[Metric]:
-        """Yield the family of failures, if there were any."""
-        if self.failures:
-            yield failure_family(
-                "pulsed_task_failures",
-                "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
-                "task",
-                self.failures,
-            )
 
-    async def _repeat(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        backoff, clock = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random), asyncio.get_running_loop()
-        while True:
-            begun = clock.time()
-            try:
-                await work()
-            except Exception:
-                if clock.time() - begun >= STEADY_SECONDS:
-                    backoff.reset()
-                pause = backoff.next()
-                self.failures[name] += 1
-                log.exception(
-                    "internal error in a background task, which is started again; please report it",
-                    extra={"task": name, "pause_seconds": round(pause, 1)},
-                )
-                await asyncio.sleep(pause)
-            else:
-                return
+async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambda: None) -> None:
+    """Run work until it ends; after an error it is called again, with a pause that grows.
+
+    Args:
+        name: of the task, for log and metric.
+        failed: called after each error.
+    """
+    backoff, clock = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random), asyncio.get_running_loop()
+    while True:
+        begun = clock.time()
+        try:
+            await work()
+        except Exception:
+            if clock.time() - begun >= STEADY_SECONDS:
+                backoff.reset()
+            pause = backoff.next()
+            FAILURES[name] += 1
+            log.exception(
+                "internal error in a background task, which is started again; please report it",
+                extra={"task": name, "pause_seconds": round(pause, 1)},
+            )
+            failed()
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+def task_families() -> Iterator[Metric]:
+    """Yield the family of failures, if there were any."""
+    if FAILURES:
+        yield failure_family(
+            "pulsed_task_failures",
+            "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
+            "task",
+            FAILURES,
+        )
 
 
 def failure_family(name: str, help: str, label: str, failures: Mapping[str, int]) -> Metric:
     """Return a family of failures by the values of a label."""
+    from prometheus_client.metrics_core import CounterMetricFamily  # commands that export nothing need not load it
+
     family = CounterMetricFamily(name, help, labels=[label])
     for value, count in failures.items():
         family.add_metric([value], count)

@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from pulsed.background_tasks import FAILURES
 from tests.support.examples import examples
 
 pytest_plugins = ("tests.support.kubernetes.api_servers", "tests.support.nvml_standin.library")
@@ -28,6 +29,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Properties are not judged by time: other processes run on this machine.
 hypothesis.settings.register_profile("untimed", examples(100))
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def no_task_failures() -> Iterator[None]:
+    """Failures of background tasks are counted for the process: those of one test are not on the pages of others."""
+    yield
+    FAILURES.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

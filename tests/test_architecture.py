@@ -21,13 +21,14 @@ MAY_IMPORT = {
     "printable": "",
     "regular_file": "",
     "pauses": "",
+    "background_tasks": "pauses",
     "daemon_thread": "",
     "die_with_parent": "",
     "durations": "",
     "config.settings": "durations",
     "log": "printable config.settings",
     "http": "printable regular_file",
-    "kubernetes": "errors regular_file pauses config.settings http",
+    "kubernetes": "errors regular_file pauses background_tasks config.settings http",
     "model": "errors",
     "config": "errors config.settings http",
     "translate.units": "",
@@ -37,7 +38,7 @@ MAY_IMPORT = {
         "config translate.fields"
     ),
     "owners": "",
-    "owners.attribution": "errors regular_file pauses daemon_thread config.settings kubernetes model",
+    "owners.attribution": "errors regular_file pauses background_tasks daemon_thread config.settings kubernetes model",
     "host": "durations regular_file config.settings model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
     "compute": "errors durations config.settings model translate.fields host",
@@ -56,17 +57,19 @@ MAY_IMPORT = {
         "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "
         "present server.settings apps.adapter.settings"
     ),
-    "collector": ("errors kubernetes model reader owners.attribution translate compute config.configuration"),
+    "collector": (
+        "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
+    ),
     "cli": "errors printable durations log translate.fields config.configuration",
     "apps": (
-        "errors json_text printable die_with_parent http kubernetes model translate.fields reader "
+        "errors json_text printable background_tasks die_with_parent http kubernetes model translate.fields reader "
         "owners.attribution compute present.terminal present server apps.adapter.settings config.configuration "
         "collector cli"
     ),
     "daemon": (
-        "errors json_text regular_file pauses daemon_thread log kubernetes model reader owners.attribution host "
-        "translate compute owners.accounting owners.findings present.otlp present server config.configuration "
-        "collector cli"
+        "errors json_text regular_file pauses background_tasks daemon_thread log kubernetes model reader "
+        "owners.attribution host translate compute owners.accounting owners.findings present.otlp present server "
+        "config.configuration collector cli"
     ),
     "__main__": "cli",
 }

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pulsed.daemon import background_tasks
-from pulsed.daemon.background_tasks import BackgroundTasks
+from pulsed import background_tasks
+from pulsed.background_tasks import BackgroundTasks, task_families
 from tests.support.waiting import eventually
 
 
@@ -25,11 +25,11 @@ async def test_a_task_that_dies_is_started_again(
         await asyncio.Event().wait()
 
     tasks = BackgroundTasks()
-    assert list(tasks.metrics()) == []
+    assert list(task_families()) == []
     tasks.start("one", dies_twice)
     await eventually(lambda: runs == 3)
     await tasks.stop()
-    (family,) = tasks.metrics()
+    (family,) = task_families()
     assert [(each.name, each.labels, each.value) for each in family.samples] == [
         ("pulsed_task_failures_total", {"task": "one"}, 2)
     ]

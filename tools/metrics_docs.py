@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
-from pulsed.daemon.background_tasks import BackgroundTasks
+from pulsed.background_tasks import FAILURES, task_families
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
@@ -210,11 +210,11 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     yield from state_families([WriteStatus(Path("state.json"), "")], 0)
     yield from push_families(Counter())
     yield report_family(is_up=True)
-    features, tasks = FeatureSet(), BackgroundTasks()
+    features = FeatureSet()
     features.failures["history"] += 1
-    tasks.failures["accounts"] += 1
+    FAILURES["accounts"] += 1
     yield from features.metrics(0.0)
-    yield from tasks.metrics()
+    yield from task_families()
 
 
 def _adapter() -> Iterator[str]:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pulsed.background_tasks import keep_running
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_name, node_of_pods
 from pulsed.config.configuration import Config
@@ -132,7 +133,7 @@ class Cluster:
         pods = PodWorkloads(client, settings, lambda: self._attribution.complete_with(pods))
         if self._known is not None:
             pods.restore(self._known)
-        self._pods, self._task = pods, asyncio.create_task(pods.run(), name="workloads of pods")
+        self._pods, self._task = pods, asyncio.create_task(keep_running("workloads", pods.run))
         self._attribution.complete_with(pods)
 
     def _end(self) -> None:

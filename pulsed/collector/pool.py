@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pulsed.background_tasks import keep_running
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
@@ -329,7 +330,7 @@ class CollectorPool:
             )
             self.saved_health.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
         collector = Collector(source, pipeline, target, self._on_tick)
-        task = asyncio.create_task(_run(collector, closing), name=target.name)
+        task = asyncio.create_task(_run(collector, target, closing), name=target.name)
         return _Running(node, source, target, pipeline, task)
 
     def _pci_drivers(self) -> Mapping[str, str]:
@@ -347,8 +348,8 @@ class CollectorPool:
         return closing
 
 
-async def _run(collector: Collector, before: asyncio.Task[None] | None) -> None:
+async def _run(collector: Collector, target: Target, before: asyncio.Task[None] | None) -> None:
     """Run a collector after the one that it replaces has closed its source, a child process or a file."""
     if before is not None:
         await asyncio.wait([before])
-    await collector.run()
+    await keep_running("collector", collector.run, lambda: target.fail("internal", "internal error; see the log"))

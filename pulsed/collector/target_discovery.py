@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from pulsed.background_tasks import keep_running
 from pulsed.collector.connections import exporter_settings
 from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
@@ -133,7 +134,7 @@ class TargetDiscovery:
 
     def start(self) -> None:
         """Begin to read the lists."""
-        self._task = asyncio.create_task(self._run())
+        self._task = asyncio.create_task(keep_running("discovery", self._run, self._fail))
 
     async def settle(self) -> None:
         """Wait until the lists have been read, or could not be."""
@@ -161,6 +162,13 @@ class TargetDiscovery:
             shard = self._shard
             return ExporterNotFound(f"shard {shard.index} of {shard.of} has none of the {len(self.targets)} targets")
         return ExporterNotFound(f"the lists of source.exporter.{self._kind} have no target", "Add targets to them")
+
+    def _fail(self) -> None:
+        """Show an error of pulsed itself: the lists are not up, and their targets are kept."""
+        self._errors = ("internal error; see the log",)
+        lists = self.lists or [DiscoveryList(self._kind, self._kind, False, None)]
+        self.lists = [each._replace(is_up=False) for each in lists]
+        self._settled.set()
 
     async def _run(self) -> None:
         while True:

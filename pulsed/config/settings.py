@@ -79,7 +79,7 @@ class Kind:
         return schemas.no_info_plain_validator_function(self._parsed)
 
     def _parsed(self, value: object) -> object:
-        if self.style != "typed" and not _is_text(value):
+        if self.style != "typed" and not is_text(value):
             raise ValueError(NOT_ALLOWED)
         return self.parse(value)
 
@@ -289,7 +289,7 @@ def switch(value: object) -> bool:
     return _SWITCH_WORDS[word]
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     """Return whether this is a text that can be written as UTF-8."""
     return isinstance(value, str) and value == value.encode(errors="replace").decode()
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from pulsed import __version__
+from pulsed.background_tasks import BackgroundTasks, task_families
 from pulsed.collector.this_host import node_name
 from pulsed.config.configuration import Config
-from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.feature_set import FeatureSet
@@ -171,7 +171,7 @@ class Daemon:
     def _families(self, now: float) -> Iterator[Metric]:
         """Yield the families of features and tasks at monotonic seconds."""
         yield from self._features.metrics(now)
-        yield from self._tasks.metrics()
+        yield from task_families()
 
     async def _read_page(self) -> bytes:
         return await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
+from pulsed.background_tasks import FAILURES
 from pulsed.kubernetes.api_client import (
     SILENT_SECONDS,
     AccessDenied,
@@ -89,6 +90,7 @@ class ResourceWatch(Generic[_T]):
             except KubernetesError as error:
                 self._fail(str(error), is_denied=isinstance(error, AccessDenied))
             except Exception:  # of a reader's code; ending here would serve old objects for good
+                FAILURES["kubernetes_watch"] += 1
                 log.exception("internal error in a list of Kubernetes; please report it", extra={"path": self._path})
                 self._version = None  # the change that failed comes again with the list
                 self._fail("internal error")

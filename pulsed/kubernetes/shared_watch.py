@@ -7,6 +7,7 @@ import random as random_module
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar, cast
 
+from pulsed.background_tasks import keep_running
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.resource_watch import ResourceWatch
 
@@ -110,7 +111,7 @@ class _SharedWatch:
             each.use(watch)
         if self._task is not None:
             self._task.cancel()
-        self._task = asyncio.create_task(_run_soon(watch), name="watch of Kubernetes")
+        self._task = asyncio.create_task(keep_running("kubernetes_watch", lambda: _run_soon(watch)))
 
     def leave(self, reader: _AnyWatchReader) -> bool:
         """Read no longer for a reader; return whether it was the last one."""

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pulsed import background_tasks
+from pulsed.background_tasks import FAILURES
+from pulsed.collector import target_discovery
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.target_discovery import TargetDiscovery
 from pulsed.config.configuration import Config, load
@@ -125,6 +128,23 @@ async def test_a_broken_list_keeps_its_targets(
     assert f"pulsed_discovery_last_success_timestamp_seconds{labels} {broken.last_success!r}" in text
     running.pool.apply(fleet.config("max_gpus=7"))
     assert running.names() == {"0", "1"}, "also over a reload with other settings"
+    fleet.list(0, 1, 2)
+    await eventually(lambda: running.names() == {"0", "1", "2"})
+    assert [each.is_up for each in running.pool.lists] == [True]
+
+
+async def test_an_error_of_pulsed_in_the_discovery_ends_nothing(
+    fleet: Fleet, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_tasks, "FIRST_PAUSE_SECONDS", 0.01)
+    fleet.list(0, 1)
+    running.pool.apply(fleet.config())
+    await eventually(lambda: running.names() == {"0", "1"})
+    with monkeypatch.context() as broken:
+        broken.setattr(target_discovery, "listed_targets", lambda groups, problems: 1 / 0)
+        await eventually(lambda: FAILURES["discovery"] > 0)
+        assert [(each.name, each.is_up) for each in running.pool.lists] == [(str(fleet.file), False)]
+        assert running.names() == {"0", "1"}
     fleet.list(0, 1, 2)
     await eventually(lambda: running.names() == {"0", "1", "2"})
     assert [each.is_up for each in running.pool.lists] == [True]

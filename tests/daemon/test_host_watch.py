@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pulsed import background_tasks
+from pulsed.background_tasks import FAILURES, BackgroundTasks
 from pulsed.config.configuration import load
-from pulsed.daemon import background_tasks
-from pulsed.daemon.background_tasks import BackgroundTasks
 from pulsed.daemon.host_watch import HostWatch
 from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.host import PciGpu
@@ -41,7 +41,7 @@ async def test_an_internal_error_ends_one_look_only(
     health = store.node_health
     await tasks.stop()
     assert "broken" in caplog.text
-    assert tasks.failures == {"host": 1}
+    assert FAILURES == {"host": 1}
     assert health is not None
     assert health.state == "ok", "no process is stuck"
     assert store.node_health is None, "nothing is known of the host any more"

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, ClusterPod
 from pulsed.apps.adapter.documents import OPENAPI, VERSIONS, Document, failure
 from pulsed.apps.adapter.metrics_api import MetricsApi, RequestFailed
+from pulsed.background_tasks import task_families
 from pulsed.json_text import json_bytes
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
@@ -78,6 +79,7 @@ class AdapterTelemetry:
             value=self._pods.restarts,
         )
         yield self._requests.family()
+        yield from task_families()
 
 
 log = logging.getLogger(__name__)

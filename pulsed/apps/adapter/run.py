@@ -19,6 +19,7 @@ from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, daemon_page,
 from pulsed.apps.adapter.documents import scale_metrics
 from pulsed.apps.adapter.metrics_api import MetricsApi
 from pulsed.apps.adapter.serving_certificate import ServingCertificate
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.cli.arguments import configuration
 from pulsed.collector.attribution_sources import pod_settings
 from pulsed.collector.connections import cluster_access, exporter_settings
@@ -180,15 +181,15 @@ async def _run(
         await listed.wait()
         await gpus.run(given.interval)
 
-    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
+    tasks = BackgroundTasks()
+    tasks.start("pods", pods.run)
+    tasks.start("daemons", read_daemons)
     if serving is not None:
-        tasks.append(asyncio.create_task(serving.run()))
+        tasks.start("serving_certificate", serving.run)
     try:
         await asyncio.gather(_serve(server, listeners), *([_serve(plain_server, plain)] if plain else []))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.stop()
         await scraper.release()
         await client.close()
     log.info("stopped")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsed.background_tasks import FAILURES, keep_running
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
@@ -152,6 +153,7 @@ class Attribution:
         except AttributionError as error:
             self._fail(state, error.reason, str(error))
         except Exception as error:
+            FAILURES["attribution"] += 1
             log.exception("internal error in attribution; please report it", extra={"source": source.name})
             self._fail(state, "internal", str(error))
         else:
@@ -203,11 +205,17 @@ def _start(
     state = SourceState(source.name)
 
     async def read_regularly() -> None:
+        while True:
+            await look(source, state)
+            await aligned_sleep(source.interval)
+
+    def failed() -> None:
+        state.up = False
+
+    async def run() -> None:
         try:
-            while True:
-                await look(source, state)
-                await aligned_sleep(source.interval)
+            await keep_running("attribution", read_regularly, failed)
         finally:
             await source.close()
 
-    return state, asyncio.create_task(read_regularly(), name=f"attribution {source.name}")
+    return state, asyncio.create_task(run(), name=f"attribution {source.name}")

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pulsed.background_tasks import FAILURES
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.shared_watch import WatchReader
@@ -201,6 +202,7 @@ class PodWorkloads:
                     try:
                         await self._resolve_all()
                     except Exception:  # names are lost until the next attempt; ending here would freeze them for good
+                        FAILURES["workloads"] += 1
                         log.exception("internal error in the names of workloads; please report it")
                         self._count("internal")
                         self._paused_until = self._clock() + _LONGEST_PAUSE

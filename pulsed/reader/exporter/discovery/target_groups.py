@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
+from pulsed.config.settings import is_text
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
@@ -88,9 +89,9 @@ def _groups(found: object, origin: str) -> Sequence[TargetGroup]:
         if not isinstance(group, dict) or not group.keys() <= {"targets", "labels"}:
             raise _refusal(origin, f"group {number} has other keys than targets and labels")
         targets, labels = group.get("targets") or [], group.get("labels") or {}
-        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
+        if not isinstance(targets, list) or not all(map(is_text, targets)):
             raise _refusal(origin, f"targets of group {number} are not a list of texts")
-        if not isinstance(labels, dict) or not all(isinstance(each, str) for each in labels.values()):
+        if not isinstance(labels, dict) or not all(map(is_text, labels.values())):
             raise _refusal(origin, f"labels of group {number} are not texts by name")
         if wrong := next((name for name in labels if not _LABEL.fullmatch(name)), ""):
             raise _refusal(origin, f"group {number} has the label {wrong[:80]!r}, which is not a name of a label")

@@ -47,6 +47,8 @@ def test_yaml_takes_texts_as_they_are_written() -> None:
         ('[{"targets": [], "source": 1}]', "group 0 has other keys"),
         ('[{"targets": "a:1"}]', "targets of group 0 are not a list of texts"),
         ('[{"labels": {"a": 1}}]', "labels of group 0 are not texts"),
+        ('[{"labels": {"__metrics_path__": "/\\ud800"}}]', "labels of group 0 are not texts"),
+        ('[{"targets": ["\\ud800:1"]}]', "targets of group 0 are not a list of texts"),
         ('[{"labels": {"a b": "1"}}]', "which is not a name of a label"),
         ("[" * 100_000, "not valid JSON"),
         ("[", "not valid JSON"),
