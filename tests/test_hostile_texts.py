@@ -20,7 +20,7 @@ from pulsed.errors import PulsedError
 from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.gpu import device_key
-from pulsed.owners.attribution.gpu_processes import arguments_of, masked_command, owner_of_cgroup
+from pulsed.owners.attribution.gpu_processes import arguments_of, owner_of_cgroup, program_of
 from pulsed.owners.attribution.mapping_directory import parse_job_file
 from pulsed.owners.attribution.slurm_queue import parse_job
 from pulsed.present.csv.kempnerpulse import model
@@ -107,8 +107,8 @@ def recording(text: str) -> None:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "command line": lambda text: masked_command(text.split("\n")),
-    "content of cmdline": lambda text: masked_command(arguments_of(text.encode())),
+    "command line": lambda text: program_of(text.split("\n")),
+    "content of cmdline": lambda text: program_of(arguments_of(text.encode())),
     "control groups": lambda text: owner_of_cgroup(f"0::/{text}\n1:x:{text}"),
     "device name": device_key,
     "job file": parse_job_file,

@@ -1,7 +1,6 @@
 """The processes that use the GPUs of this host, as the driver and control groups list them, and their owners.
 
-Their command lines are shown without secrets. The arguments are those of any user of the host: the time to mask them
-grows linearly with their length.
+Of their command lines, program and script are shown; arguments, which may be secrets, on request.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -140,7 +139,7 @@ class ListedProcess(NamedTuple):
         user: login name; the number where it has none.
         memory_bytes: resident.
         start: Unix seconds.
-        command: without secrets; empty if it has none.
+        command: program and script, or with all arguments; empty if it has none.
     """
 
     pid: int
@@ -159,9 +158,9 @@ def are_visible(proc: Path = Path("/proc")) -> bool:
         return False
 
 
-def listed_processes(pids: Collection[int] = ()) -> list[ListedProcess]:
+def listed_processes(pids: Collection[int] = (), *, with_arguments: bool = False) -> list[ListedProcess]:
     """Return the visible processes of jobs and pods, and of `pids`; those that end meanwhile are left out."""
-    return list(islice(_listed(pids), MAX_PROCESSES))
+    return list(islice(_listed(pids, with_arguments), MAX_PROCESSES))
 
 
 def cgroup_owner(pid: int) -> CgroupOwner | None:
@@ -169,7 +168,7 @@ def cgroup_owner(pid: int) -> CgroupOwner | None:
     return owner_of_cgroup(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace"))
 
 
-def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
+def _listed(pids: Collection[int], with_arguments: bool) -> Iterator[ListedProcess]:
     import psutil  # see `gpu_processes`
 
     for pid in psutil.pids():
@@ -187,7 +186,7 @@ def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
                     process.username(),
                     process.memory_info().rss,
                     start_of(process),
-                    _command(pid),
+                    _command(pid, with_arguments),
                 )
         except (psutil.Error, OSError):  # it has ended, or is hidden
             continue
@@ -212,10 +211,11 @@ def start_of(process: psutil.Process) -> float:
     return float(process.create_time()) - (now - first)
 
 
-def _command(pid: int) -> str:
-    """Return the command line of a process, without secrets; psutil would read megabytes of it."""
+def _command(pid: int, with_arguments: bool) -> str:
+    """Return the command line of a process; psutil would read megabytes of it."""
     with Path(f"/proc/{pid}/cmdline").open("rb") as file:
-        return masked_command(arguments_of(file.read(MAX_BYTES + 1)))
+        arguments = arguments_of(file.read(MAX_BYTES + 1))
+    return " ".join(arguments)[:MAX_TEXT] if with_arguments else program_of(arguments)
 
 
 _JOB = re.compile(r"slurm(?:(?!slurm)[^/])*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
@@ -256,20 +256,18 @@ MAX_BYTES = 4096
 MAX_TEXT = 256
 """Longer results are cut."""
 
-_SECRET = re.compile(
-    "token|secret|passw|pwd|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth|bearer|cookie", re.IGNORECASE
+_INTERPRETERS = (
+    (re.compile(r"-?(?:ba|da|k|z)?sh"), re.compile(r"-[efluvx]+")),
+    (re.compile(r"(?:python|pypy|perl|ruby|node|julia|Rscript)[0-9.]*"), re.compile(r"-[BIOSbdqsuvwx]+")),
 )
-_SEPARATOR = re.compile("[=:]")
-_HEADER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-_LOGIN = re.compile(r"://[^/\s]+@")
-_KNOWN = re.compile(r"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_.=-]{8,}")
+"""Names of programs that run scripts, and the options before a script after which no code, module or secret follows."""
 
 
 def arguments_of(content: bytes) -> list[str]:
     """Return the arguments in the content of /proc/PID/cmdline, of which `MAX_BYTES` count.
 
     Programs that set their title separate words by spaces (psutil#1179). If the content is longer, its last word is
-    left out: half a secret cannot be recognized.
+    left out.
     """
     text = content[:MAX_BYTES].decode("utf-8", "replace").rstrip("\0")
     if len(content) > MAX_BYTES:
@@ -277,36 +275,18 @@ def arguments_of(content: bytes) -> list[str]:
     return text.split("\0" if "\0" in text else " ") if text else []
 
 
-def masked_command(arguments: Iterable[str]) -> str:
-    """Return a command line with `***` for what looks like a secret: values of options and variables with such names,
-    logins in URLs, headers, and tokens of well-known services."""
-    return " ".join(_masked(arguments))[:MAX_TEXT]
+def program_of(arguments: Sequence[str]) -> str:
+    """Return the program and its script or module, cut after `MAX_TEXT` characters; other arguments may be secrets."""
+    return " ".join([*arguments[:1], *_script(arguments)])[:MAX_TEXT]
 
 
-def _masked(arguments: Iterable[str]) -> Iterator[str]:
-    is_value = False
-    for argument in arguments:
-        if is_value and not argument.startswith("-"):
-            yield "***"
-        else:
-            text = _HEADER.sub(r"\1 ***", _without_named_secret(argument))
-            yield _KNOWN.sub("***", _LOGIN.sub("://***@", text))
-        is_value = argument in ("-p", "-u") or _is_secret_option(argument)
-
-
-def _without_named_secret(text: str) -> str:
-    """Return a text up to the first `=` or `:` behind the name of a secret; what follows is masked."""
-    start = 0
-    for separator in _SEPARATOR.finditer(text):
-        words = text[start : separator.start()].split()
-        if words and _SECRET.search(words[-1]):
-            value = text[separator.end() :].lstrip()
-            return f"{text[: len(text) - len(value)]}***" if value else text
-        start = separator.end()
-    return text
-
-
-def _is_secret_option(argument: str) -> bool:
-    """Return whether the value of an option is the next argument, and a secret."""
-    is_option = argument.startswith("-") and "=" not in argument and len(argument.split()) == 1
-    return is_option and _SECRET.search(argument) is not None
+def _script(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments that name the script or module of an interpreter; none after an option with a value."""
+    name = arguments[0].rpartition("/")[2] if arguments else ""
+    options = next((options for names, options in _INTERPRETERS if names.fullmatch(name)), None)
+    if options is None:
+        return ()
+    at = next((at for at, each in enumerate(arguments) if at > 0 and not options.fullmatch(each)), len(arguments))
+    if arguments[at : at + 1] == ["-m"] and name.startswith("py"):
+        return arguments[at : at + 2]
+    return [each for each in arguments[at : at + 1] if not each.startswith("-")]

@@ -79,6 +79,21 @@ class PodWorkloadSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessSettings(Settings):
+    """What is published of processes. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit."""
+
+    enabled: Switch = setting(
+        False, "Publish user, memory, start, program and script, memory and activity per GPU, to everybody."
+    )
+    arguments: Switch = setting(False, "Publish all arguments, too. Many programs get passwords and tokens by them.")
+
+    def without_effect(self) -> Iterator[Problem]:
+        """Yield the key of arguments if processes are not published."""
+        if not self.enabled:
+            yield from without(self, "enabled")
+
+
+@dataclass(frozen=True, slots=True)
 class AttributionSettings(Settings):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
@@ -92,11 +107,9 @@ class AttributionSettings(Settings):
         "Workloads of pods, from the Kubernetes API (`kubernetes`). Needs get, list and watch of pods,"
         " and get of ReplicaSets and Jobs.",
     )
-    processes: Switch = setting(
-        False,
-        "Publish the processes of jobs and pods at `/processes`, with the source `nvml` also those that use "
-        "a GPU: user, memory, start, memory and activity per GPU, and command line without what looks like "
-        "a secret. Needs rights only with hidepid on /proc or ProtectProc=invisible in the unit.",
+    processes: ProcessSettings = setting(
+        ProcessSettings(),
+        "The processes of jobs and pods at `/processes`, with the source `nvml` also those that use a GPU.",
     )
     process_owners: Switch = setting(
         False,

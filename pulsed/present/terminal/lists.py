@@ -93,7 +93,7 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
     if not count:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
-        note += " Processes: attribution.processes of the daemon."
+        note += " Processes: attribution.processes.enabled of the daemon."
     return [row_line(titles(columns)), *rows, line((note, "dim"))]
 
 

@@ -127,7 +127,7 @@ SINGLE: dict[str, Values] = {
     "processes of the node": {
         "source": {"kind": "nvml"},
         "hostPID": True,
-        "config": {"attribution": {"processes": True, "process_owners": True}},
+        "config": {"attribution": {"processes": {"enabled": True}, "process_owners": True}},
     },
     "narrow network policy": {
         "networkPolicy": {

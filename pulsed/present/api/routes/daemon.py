@@ -70,14 +70,16 @@ class ProcessRow(DocumentModel):
     user: str | None = Field(description="null, like the rest, of a process that uses a GPU and cannot be seen")
     memory_bytes: int | None = Field(description="resident")
     start: TimeOrNull
-    command: str | None = Field(description="without what looks like a secret; at most 256 characters")
+    command: str | None = Field(
+        description="program and script; with attribution.processes.arguments all of it; at most 256 characters"
+    )
     gpus: list[ProcessGpu] | None = Field(description="the GPUs that it uses; null where the source does not list them")
 
 
 class Processes(DocumentModel):
     """Processes of jobs and pods, and with the source nvml those that use a GPU."""
 
-    published: bool = Field(description="the key attribution.processes")
+    published: bool = Field(description="the key attribution.processes.enabled")
     visible: bool | None = Field(description="whether all processes of the host can be seen, not with hidepid; or null")
     processes: list[ProcessRow]
 
@@ -121,7 +123,7 @@ def daemon_router(parts: ApiParts) -> APIRouter:
 
 
 def host_router(parts: ApiParts) -> APIRouter:
-    """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes`."""
+    """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes.enabled`."""
     router, usage = APIRouter(), HostUsage()
 
     @router.get("/host", response_model=HostShape, summary="CPU and memory of the host, and what is wrong with it")
@@ -136,9 +138,12 @@ def host_router(parts: ApiParts) -> APIRouter:
         summary="Processes of jobs and pods on this host, and those that use its GPUs",
     )
     async def processes() -> Response:
-        if not parts.config["attribution"]["processes"]:
+        settings = parts.config["attribution"]["processes"]
+        if not settings["enabled"]:
             return json_response({"published": False, "visible": None, "processes": []})
-        return json_response(await asyncio.to_thread(processes_document, parts.processes.current))
+        return json_response(
+            await asyncio.to_thread(processes_document, parts.processes.current, settings["arguments"])
+        )
 
     return router
 
@@ -176,7 +181,7 @@ class HostUsage:
         }
 
 
-def processes_document(on_gpus: Sequence[GpuProcess] | None) -> Document:
+def processes_document(on_gpus: Sequence[GpuProcess] | None, with_arguments: bool) -> Document:
     """Return the processes that belong to jobs and pods or use a GPU. Reads /proc, which may take long.
 
     Where processes of the host are hidden, the driver's process ids are not looked up: they may be other processes'
@@ -184,12 +189,14 @@ def processes_document(on_gpus: Sequence[GpuProcess] | None) -> Document:
 
     Args:
         on_gpus: as the driver lists them; None where the source does not.
+        with_arguments: whether commands have all arguments.
     """
     is_visible = are_visible()
     uses: dict[int, list[GpuProcess]] = {}
     for use in on_gpus or ():
         uses.setdefault(use.pid, []).append(use)
-    known = {process.pid: process for process in listed_processes(uses.keys() if is_visible else ())}
+    pids = uses.keys() if is_visible else ()
+    known = {process.pid: process for process in listed_processes(pids, with_arguments=with_arguments)}
     is_joined = is_visible and on_gpus is not None
     rows = [_process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in known.items()]
     rows += [_process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in known)]
