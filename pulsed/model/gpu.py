@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -136,6 +136,10 @@ class Device:
     def whole(self) -> bool:
         """Whether this is a whole physical GPU: below one, PCIe and C2C traffic do not exist (not: is not measured)."""
         return self.entity.kind == "gpu" and not self.guest
+
+    def without_owners(self) -> Device:
+        """Return the device as what is kept for long has it: its owners may be hundreds, and others every second."""
+        return self if self.owners is None else replace(self, owners=None)
 
 
 def node_of(device: Device, here: str) -> str:

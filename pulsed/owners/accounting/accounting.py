@@ -278,10 +278,11 @@ class OwnerAccounting:
         """
         now, last = tick.results[position].counters, self._last(gpu)
         known = gpu.base if last is None else last[0]  # without a last one it was away
-        before, gpu.device = gpu.owners, tick.devices[position]
+        before, device = gpu.owners, tick.devices[position]
+        gpu.device = device.without_owners()
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
-        gpu.is_known = gpu.device.owners is not None
+        gpu.is_known = device.owners is not None
         left, gpu.missed = gpu.missed or tick, None
         follows = known is not None and gpu.base is not None and known.created == now.created
         if follows and set(owners) == set(before) and not passing:

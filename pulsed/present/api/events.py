@@ -113,7 +113,7 @@ class EventBroadcaster:
             return change_document(change, self._here()) if gpu is None or gpu in names_of(change.device) else None
 
         self._hand_out(change.kind, written)
-        self.recent.add(self._number, change)
+        self.recent.add(self._number, change, self._here())
 
     @contextmanager
     def subscribed(self, kinds: Collection[str] = KINDS, gpu: str | None = None) -> Iterator[Subscriber]:

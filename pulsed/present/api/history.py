@@ -162,7 +162,7 @@ class History:
         if ring is None:
             ring = self._rings[tick.target] = _Ring(tick.target)
             self.size += _RING_BYTES
-        devices = tick.devices
+        devices = tuple([device.without_owners() for device in tick.devices])
         if ring.ticks and ring.ticks[-1].devices == devices:
             devices = ring.ticks[-1].devices
         else:

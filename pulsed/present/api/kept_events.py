@@ -6,15 +6,15 @@ When a queue is full, the oldest ticks are dropped first and changes last; a `la
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from pulsed.json_text import json_bytes
 from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, Change, change_document, encoded
-from pulsed.present.api.schema import Document
 
 MAX_QUEUED = 256
 MAX_QUEUED_BYTES = 2**20
@@ -22,6 +22,9 @@ _SEND_BYTES = 64 * 2**10
 
 MAX_CHANGES = 1000
 """Recent changes of each kind, some 1 kB each: frequent ones displace only their own kind."""
+
+MAX_CHANGES_BYTES = 2 * 2**20
+"""Their documents together: names of owners and messages may be long."""
 
 
 class Event(NamedTuple):
@@ -126,28 +129,38 @@ class Subscriber:
         return ticks or changes or None
 
 
-class NumberedChange(NamedTuple):
-    """A change with its number in the order of all events."""
+class KeptChange(NamedTuple):
+    """A change as it is kept: its document, encoded, and what it is found by.
+
+    Attributes:
+        number: in the order of all events.
+        names: of the GPU.
+    """
 
     number: int
-    change: Change
-
-    def document(self, here: str) -> Document:
-        """Return it as JSON; `here` is this process's node, for GPUs whose source does not name one."""
-        return {"id": self.number, "event": self.change.kind, **change_document(self.change, here)}
+    time: float
+    names: Collection[str]
+    document: bytes
 
 
 class RecentChanges:
-    """The newest changes of each kind, at most `max_changes` of each. A restart clears them."""
+    """The newest changes of each kind, limited in number and bytes. A restart clears them."""
 
-    def __init__(self, max_changes: int = MAX_CHANGES) -> None:
-        self._kept = {kind: deque[NumberedChange](maxlen=max_changes) for kind in CHANGE_KINDS}
+    def __init__(self, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_CHANGES_BYTES) -> None:
+        self._max_changes, self._max_bytes = max_changes, max_bytes
+        self._kept = {kind: deque[KeptChange]() for kind in CHANGE_KINDS}
+        self._bytes = Counter[str]()
 
-    def add(self, number: int, change: Change) -> None:
-        """Keep a change; its number is greater than all before."""
-        self._kept[change.kind].append(NumberedChange(number, change))
+    def add(self, number: int, change: Change, here: str) -> None:
+        """Keep a change; its number is greater than all before. `here` is as in `change_document`."""
+        document = json_bytes({"id": number, "event": change.kind, **change_document(change, here)})
+        kept = self._kept[change.kind]
+        kept.append(KeptChange(number, change.time, names_of(change.device), document))
+        self._bytes[change.kind] += len(document)
+        while len(kept) > self._max_changes or self._bytes[change.kind] > self._max_bytes:
+            self._bytes[change.kind] -= len(kept.popleft().document)
 
-    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[NumberedChange]:
+    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[KeptChange]:
         """Return some changes, the newest first.
 
         Args:
@@ -155,9 +168,5 @@ class RecentChanges:
             since: Unix time; older changes are left out.
         """
         newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=lambda each: -each.number)
-        wanted = (
-            each
-            for each in newest_first
-            if each.change.time >= since and (gpu is None or gpu in names_of(each.change.device))
-        )
+        wanted = (each for each in newest_first if each.time >= since and (gpu is None or gpu in each.names))
         return list(islice(wanted, limit))

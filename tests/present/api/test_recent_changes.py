@@ -20,10 +20,10 @@ def change(kind: str, number: int, time: float) -> Change:
 
 def test_the_newest_of_each_kind_are_kept() -> None:
     recent = RecentChanges(max_changes=3)
-    recent.add(1, change("health", 0, 1.0))
+    recent.add(1, change("health", 0, 1.0), "here")
     for number in range(2, 12):
-        recent.add(number, change("workload_class", number % 2, float(number)))
-    recent.add(12, change("owner", 1, 12.0))
+        recent.add(number, change("workload_class", number % 2, float(number)), "here")
+    recent.add(12, change("owner", 1, 12.0), "here")
 
     def ids(gpu: str | None = None, since: float = 0.0, limit: int = 100, *kinds: str) -> list[int]:
         return [each.number for each in recent.find(kinds or CHANGE_KINDS, gpu, since, limit)]
@@ -34,6 +34,18 @@ def test_the_newest_of_each_kind_are_kept() -> None:
     assert ids(None, 10.0) == [12, 11, 10]
     assert ids(None, 0.0, 2) == [12, 11]
     assert ids(None, 0.0, 9, "health", "owner") == [12, 1]
+
+
+def test_what_is_kept_has_a_limit_of_bytes_and_holds_no_device() -> None:
+    recent = RecentChanges(max_bytes=10_000)
+    for number in range(100):
+        long = change("owner", 0, 1.0)._replace(document={"owner": f"{number}" + "x" * 2_000})
+        recent.add(number, long, "here")
+    found = recent.find(["owner"], None, 0.0, 100)
+    assert [each.number for each in found] == [99, 98, 97, 96]
+    assert sum(len(each.document) for each in found) < 10_000
+    recent.add(100, long._replace(document={"owner": "x" * 20_000}), "here")
+    assert recent.find(["owner"], None, 0.0, 100) == []
 
 
 async def get(events: EventBroadcaster, path: str) -> tuple[int, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from orjson import Fragment
 from pydantic import Field
 
 from pulsed.model.target_store import TargetStore
@@ -97,7 +98,7 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
             "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
         )
         found = events.recent.find(wanted, gpu, since, limit)
-        documents = [each.document(store.node) for each in found]
+        documents = [Fragment(each.document) for each in found]
         return json_response({**node_answer(store.node), "changes": documents})
 
     return router
