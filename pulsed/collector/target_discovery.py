@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 _MAX_PROBLEMS = 8
 
+MAX_TARGETS = 1024
+"""Targets that a process reads, 25 kB of memory each. With more, targets of the same list are left out."""
+
 
 class Discovery(Protocol):
     """Finds targets while pulsed runs.
@@ -204,6 +207,9 @@ class TargetDiscovery:
         listed: dict[str, ListedTarget] = {}
         for target in listed_targets(groups, problems):
             listed.setdefault(target.url, target)
+        own = sum(self._shard.has(target.address) for target in listed.values())
+        if own > MAX_TARGETS:
+            problems.append(f"of {own} targets {MAX_TARGETS} are read; divide them by source.exporter.shard")
         if tuple(problems) != self._problems:
             self._problems = tuple(problems)
             if problems:
@@ -241,7 +247,7 @@ class TargetDiscovery:
         return -GONE_SECONDS if source is None or source.answered is None else source.answered
 
     def _set_sources(self) -> None:
-        own = [target for target in self.targets.values() if self._shard.has(target.address)]
+        own = [target for target in self.targets.values() if self._shard.has(target.address)][:MAX_TARGETS]
         delays = dict(zip(self.targets, phases(list(self.targets)), strict=True))
         before, self._sources = self._sources, {}
         for target in own:

@@ -14,6 +14,9 @@ from pulsed.printable import clean
 _PIECE_BYTES = 256 * 1024
 """Bytes that are unpacked at once: zlib needs twice the memory of its result."""
 
+_MAX_MEMBERS = 4096
+"""Members of gzip data: those without content take time, and never reach a limit of bytes."""
+
 
 async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """Return the whole body; raises `HttpRequestFailed`, also if it is larger than the limit when decompressed."""
@@ -71,6 +74,7 @@ class _GzipStream:
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._members = 1
         self.is_complete = True
 
     def unpack(self, data: bytes) -> Iterator[bytes]:
@@ -78,6 +82,9 @@ class _GzipStream:
         has_more = False
         while data or has_more:
             if self._member.eof:
+                self._members += 1
+                if self._members > _MAX_MEMBERS:
+                    raise zlib.error(f"it has more than {_MAX_MEMBERS} members")
                 self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
             piece = self._member.decompress(data, _PIECE_BYTES)
             has_more = len(piece) == _PIECE_BYTES and not self._member.eof  # zlib may have more without further input

@@ -134,14 +134,11 @@ class HttpClient:
         except TimeoutError:
             if answer is not None and answer.status != 200:
                 return answer
-            failure = HttpRequestFailed("deadline", f"did not answer in {seconds:g} s")
+            raise HttpRequestFailed("deadline", f"did not answer in {seconds:g} s", url=url) from None
         except HttpRequestFailed as error:
-            failure = error
-        else:
-            url = request.url
-            failure = HttpRequestFailed("redirect", f"redirects more than {self._max_redirects} times")
-        failure.url = url
-        raise failure
+            error.url = url
+            raise
+        raise HttpRequestFailed("redirect", f"redirects more than {self._max_redirects} times", url=request.url)
 
     async def open(self, request: Request, url: str = "") -> aiohttp.ClientResponse:
         """Return an answer whose head has arrived, to be read and left by `async with`.

@@ -28,9 +28,9 @@ class HttpRequestFailed(Exception):
         url: where redirects have led.
     """
 
-    def __init__(self, kind: FailureKind, what: str, remedy: str = "") -> None:
+    def __init__(self, kind: FailureKind, what: str, remedy: str = "", url: str = "") -> None:
         super().__init__(what)
-        self.kind, self.remedy, self.url = kind, remedy, ""
+        self.kind, self.remedy, self.url = kind, remedy, url
 
 
 def broken(how: str) -> HttpRequestFailed:

@@ -77,7 +77,8 @@ class Source(AsyncIterator[RawTick | SourceError]):
             tick = await self.read()
         except SourceError as error:
             self._has_ended = isinstance(error, SourceEnded)
-            return error
+            error.__cause__ = error.__context__ = None  # they hold frames, and these connections and pages
+            return error.with_traceback(None)
         except Exception as error:  # noqa: BLE001 (logged with its traceback)
             return internal_error(error, self.target)
         self._attempt_at = 0.0

@@ -150,6 +150,17 @@ async def test_an_error_of_pulsed_in_the_discovery_ends_nothing(
     assert [each.is_up for each in running.pool.lists] == [True]
 
 
+async def test_targets_beyond_the_limit_are_left_out(
+    fleet: Fleet, running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(target_discovery, "MAX_TARGETS", 2)
+    fleet.list(0, 1, 2)
+    running.pool.apply(fleet.config())
+    await eventually(lambda: running.names() == {"0", "1"})
+    (record,) = [each for each in caplog.records if "is not used" in each.message]
+    assert record.__dict__["problems"] == "of 3 targets 2 are read; divide them by source.exporter.shard"
+
+
 async def test_a_list_that_loses_half_is_kept_until_a_reload(
     fleet: Fleet, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:

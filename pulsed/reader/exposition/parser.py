@@ -31,6 +31,9 @@ from pulsed.reader.exposition.row import (
 # a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
 
+# More series than this, of which a fifth does not come, are forgotten at once: series may change with each page.
+KEPT_SERIES = 8192
+
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
 
@@ -69,6 +72,7 @@ class PageParser:
 
     Memory is bounded by a small multiple of the series of one page: the parser starts over when those that no longer
     come (an XID's `err_code` label moves on, a pod goes away) outnumber the live ones for `FORGET_AFTER_PAGES` pages,
+    at once when they are many,
     and when the texts of lines outnumber the series by far, because spellings or comments change.
     """
 
@@ -243,6 +247,7 @@ class PageParser:
         most_texts = 2 * len(self._series) + SPARE_TEXTS
         return (
             self._mostly_absent_pages >= FORGET_AFTER_PAGES
+            or len(self._series) > max(KEPT_SERIES, 1.25 * self._live)
             or len(self._series) > 2 * self._limits.max_series
             or len(self._sorted) > min(2 * self._limits.max_label_sets, most_texts)
             or max(len(self._keyed), len(self._blocks)) > most_texts

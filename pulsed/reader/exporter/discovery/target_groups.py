@@ -15,6 +15,9 @@ from pulsed.errors import TargetListError
 from pulsed.http.credentials import masked
 from pulsed.model.gpu import LABEL_NAME, RESERVED_LABELS
 
+MAX_LABELS, MAX_LABEL_LENGTH, MAX_SETTING_LENGTH = 32, 256, 2048
+"""Limits of a group: number and length of its labels, which all series of its GPUs have, and of those with `__`."""
+
 Labels = tuple[tuple[str, str], ...]
 
 _LABEL = re.compile(LABEL_NAME)
@@ -93,10 +96,18 @@ def _groups(found: object, origin: str) -> Sequence[TargetGroup]:
             raise _refusal(origin, f"targets of group {number} are not a list of texts")
         if not isinstance(labels, dict) or not all(map(is_text, labels.values())):
             raise _refusal(origin, f"labels of group {number} are not texts by name")
+        if sum(not name.startswith("__") for name in labels) > MAX_LABELS:
+            raise _refusal(origin, f"group {number} has more than {MAX_LABELS} labels")
+        if long := next((name for name, text in labels.items() if len(text) > _max_length(name)), ""):
+            raise _refusal(origin, f"the label {long[:80]} of group {number} has over {_max_length(long)} characters")
         if wrong := next((name for name in labels if not _LABEL.fullmatch(name)), ""):
             raise _refusal(origin, f"group {number} has the label {wrong[:80]!r}, which is not a name of a label")
         groups.append(TargetGroup(targets, labels))
     return groups
+
+
+def _max_length(name: str) -> int:
+    return MAX_SETTING_LENGTH if name.startswith("__") else MAX_LABEL_LENGTH
 
 
 def listed_targets(groups: Sequence[TargetGroup], problems: list[str]) -> Iterator[ListedTarget]:
