@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "http": "printable regular_file",
     "kubernetes": "errors regular_file pauses background_tasks config.settings http",
     "model": "errors",
-    "config": "errors config.settings http",
+    "config": "errors regular_file config.settings http",
     "translate.units": "",
     "translate.fields": "model translate.units",
     "reader": (

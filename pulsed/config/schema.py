@@ -21,8 +21,12 @@ from pulsed.config.settings import NOT_ALLOWED, Key, Kind, Problem, Settings, St
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
+from pulsed.regular_file import read_regular
 
 _S = TypeVar("_S", bound=Settings)
+
+MAX_BYTES = 2**18
+"""Size limit of a document: reading YAML takes seconds, and some 100 times its memory."""
 
 _LONGEST = 100
 _STARS = "**********"
@@ -54,7 +58,7 @@ class Schema(Generic[_S]):
         """
         nothing = Given({}, str(file))
         try:
-            text = file.read_bytes().decode("utf-8-sig")
+            text = read_regular(file, MAX_BYTES).decode("utf-8-sig")
             yaml = YamlText(text, str(file), self.style, file=True)
             given = yaml.read()
         except OSError as error:

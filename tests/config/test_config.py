@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, asdict
@@ -393,8 +394,20 @@ def test_byte_order_mark_is_no_key(tmp_path: Path) -> None:
     assert check(file).node == "a"
 
 
-@pytest.mark.parametrize(("name", "reason"), [("missing.yaml", "No such file"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing.yaml", "No such file"),
+        (".", "not a regular file"),
+        ("fifo", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        ("large", "larger than 262144 bytes"),
+    ],
+)
 def test_unreadable_file(tmp_path: Path, name: str, reason: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(400 * 2**20)
     (line,) = problems(file=tmp_path / name)
     assert line.startswith(f"{tmp_path / name}: cannot be read: {reason}")
     assert "name a YAML file" in line

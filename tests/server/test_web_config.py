@@ -200,7 +200,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 5
 
 
-@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "Is a directory")])
+@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a regular file")])
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(tmp_path / name)

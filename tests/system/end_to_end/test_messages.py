@@ -64,7 +64,7 @@ MISTAKES = (
     Mistake("rules --source demo", 2, ("rules: unknown option --source",)),
     # configuration
     Mistake("snapshot --config absent.yaml", 2, ("absent.yaml: cannot be read: No such file", "name a YAML file")),
-    Mistake("snapshot --config folder", 2, ("folder: cannot be read: Is a directory; name a YAML file",)),
+    Mistake("snapshot --config folder", 2, ("folder: cannot be read: not a regular file; name a YAML file",)),
     Mistake("snapshot --config binary", 2, ("binary: cannot be read: it is not UTF-8; name a YAML file",)),
     Mistake("check-config broken.yaml", 2, ("broken.yaml:2:1: not valid YAML",)),
     Mistake("check-config typo.yaml", 2, ("typo.yaml:1: sorce: unknown key; did you mean source?",)),
