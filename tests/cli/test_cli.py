@@ -44,7 +44,7 @@ def test_a_page_on_a_terminal_has_no_control_characters(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_text('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",modelName="\x1b[2J\x9b1m\u202eX"} 50\n')
     command = ["snapshot", "--source", "replay", "--set", f"source.replay.path={page}", "--format", "prometheus"]
-    assert 'model="\x1b[2J\x9b1m\u202eX"' in pulsed(*command).stdout
+    assert 'model="\\\\u001b[2J\\\\u009b1m\u202eX"' in pulsed(*command).stdout
     terminal, given = pty.openpty()
     process = subprocess.Popen([sys.executable, "-m", "pulsed", *command], stdout=given, env=environment())
     os.close(given)
@@ -56,5 +56,5 @@ def test_a_page_on_a_terminal_has_no_control_characters(tmp_path: Path) -> None:
         pass
     os.close(terminal)
     assert process.wait() == 0
-    assert 'model="?[2J?1m?X"' in shown.decode()
+    assert 'model="\\\\u001b[2J\\\\u009b1m?X"' in shown.decode()
     assert not CONTROL.search(shown.decode().replace("\r\n", ""))

@@ -1,6 +1,6 @@
 """Server-sent events for any number of subscribers, which may be slow.
 
-An event is encoded once and shared by all its subscribers; without subscribers nothing is encoded. No subscriber
+An event is encoded once and shared by all its subscribers; without subscribers no tick is encoded. No subscriber
 blocks: each has a bounded queue, which drops the oldest ticks first and changes last. A subscriber that reads nothing
 for a long time is disconnected.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -116,19 +117,22 @@ class EventBroadcaster:
         self.recent.add(self._number, change, self._here())
 
     @contextmanager
-    def subscribed(self, kinds: Collection[str] = KINDS, gpu: str | None = None) -> Iterator[Subscriber]:
+    def subscribed(
+        self, kinds: Collection[str] = KINDS, gpu: str | None = None, client: str = ""
+    ) -> Iterator[Subscriber]:
         """Subscribe to some of `KINDS`, of one GPU or of all, for the time of the context.
 
-        Raises `TooManySubscribers` if the limit is reached.
+        If the limit is reached, the client with the most streams loses its newest one to a client that has at least two
+        less; otherwise raises `TooManySubscribers`.
         """
-        if self._closed or len(self._subscribers) >= self._max_subscribers:
+        if self._closed or (len(self._subscribers) >= self._max_subscribers and not self._make_room(client)):
             raise TooManySubscribers
-        subscriber = Subscriber(kinds, gpu, self._max_queued)
+        subscriber = Subscriber(kinds, gpu, self._max_queued, client)
         self._subscribers[subscriber] = None
         try:
             yield subscriber
         finally:
-            del self._subscribers[subscriber]
+            self._subscribers.pop(subscriber, None)
 
     async def serve(
         self, subscriber: Subscriber, receive: Receive, send: Send, regular: RegularEvents | None = None
@@ -157,6 +161,18 @@ class EventBroadcaster:
         for subscriber in self._subscribers:
             subscriber.end()
             asyncio.get_running_loop().call_later(CLOSING_SECONDS, subscriber.cut)
+
+    def _make_room(self, newest: str) -> bool:
+        """Return whether there is room for one more stream of a client; another one may lose one for it."""
+        counts = Counter(each.client for each in self._subscribers)
+        (client, count), *_ = counts.most_common(1) or [("", 0)]
+        if count < counts[newest] + 2:
+            return False
+        last = next(each for each in reversed(self._subscribers) if each.client == client)
+        last.end()
+        last.cut()
+        del self._subscribers[last]
+        return True
 
     def _hand_out(self, kind: str, written: Callable[[str | None], Document | None]) -> None:
         """Queue an event for its subscribers, encoded once for each GPU that is subscribed to."""

@@ -47,8 +47,9 @@ class Subscriber:
         kinds: Collection[str] = KINDS,
         gpu: str | None = None,
         max_queued: int = MAX_QUEUED,
+        client: str = "",
     ) -> None:
-        self.kinds, self.gpu = frozenset(kinds), gpu
+        self.kinds, self.gpu, self.client = frozenset(kinds), gpu, client
         self.lost_ticks = self.lost_changes = 0
         self.full_since: float | None = None
         self.ended = False

@@ -224,17 +224,18 @@ async def test_one_gpu_only(start: Start) -> None:
     assert [event.number for event in every.events] == [1, 2, 3, 4]
 
 
-async def test_without_subscribers_nothing_is_encoded_and_numbers_go_on(start: Start) -> None:
+async def test_without_subscribers_no_tick_is_encoded_and_numbers_go_on(start: Start) -> None:
     nodes: list[str] = []
     events = EventBroadcaster(lambda: nodes[0])  # every document needs the node
     for _ in range(3):
-        events.publish(changed([gpu(0)], ClassChange(0, "idle", "memory_bound", TIME)))
+        events.publish(tick([gpu(0)]))
     nodes.append("here")
+    events.publish(changed([gpu(0)], ClassChange(0, "idle", "memory_bound", TIME)))
     running = start(events)
     client = await running.client()
     events.publish(tick([gpu(0)]))
     await client.until(lambda: len(client.events) == 1)
-    assert client.events[0].number == 7
+    assert client.events[0].number == 6
 
 
 async def test_a_quiet_stream_has_a_heartbeat(start: Start) -> None:
@@ -338,6 +339,20 @@ async def test_too_many() -> None:
     with events.subscribed():
         assert len(events.subscribers) == 1
     assert events.subscribers == ()
+
+
+async def test_no_client_holds_all_streams() -> None:
+    events = hub(max_subscribers=3)
+    with contextlib.ExitStack() as stack:
+        first, second, third = [stack.enter_context(events.subscribed(client="one")) for _ in range(3)]
+        with pytest.raises(TooManySubscribers), events.subscribed(client="one"):
+            pass
+        with events.subscribed(client="two") as other:
+            assert third.ended
+            assert list(events.subscribers) == [first, second, other]
+            with pytest.raises(TooManySubscribers), events.subscribed(client="two"):
+                pass
+        assert list(events.subscribers) == [first, second]
 
 
 async def test_the_queue_drops_ticks_first_and_keeps_the_order() -> None:

@@ -17,7 +17,7 @@ from pulsed.present.api.json_response import Failure, failure_response, json_res
 from pulsed.present.api.kept_events import MAX_CHANGES
 from pulsed.present.api.routing import REFUSED, NodeAnswer, chosen, chosen_fields, node_answer, some_of
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send
+from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send, client_of
 
 
 class RecentChangesShape(NodeAnswer):
@@ -46,7 +46,7 @@ class EventStreamResponse(Response):
             await send({"type": "http.response.body", "body": b""})
             return
         try:
-            with self._events.subscribed(self._kinds, self._gpu) as subscriber:
+            with self._events.subscribed(self._kinds, self._gpu, client_of(scope).network) as subscriber:
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await self._events.serve(subscriber, receive, send, self._columns)
         except TooManySubscribers:
