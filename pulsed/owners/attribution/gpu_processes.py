@@ -220,6 +220,8 @@ def _command(pid: int, with_arguments: bool) -> str:
 
 _JOB = re.compile(r"slurm(?:(?!slurm)[^/])*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
 _PODS = "kubepods"
+_OF_USERS = "/user.slice/"
+"""Below it users make groups of any name: their jobs and pods are elsewhere, their containers are there."""
 _POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./:]|$)")
 
 
@@ -242,6 +244,8 @@ def owner_of_cgroup(text: str) -> CgroupOwner | None:
     """
     paths = [line.split(":", 2)[-1] for line in text.splitlines()]
     for path in paths:
+        if _OF_USERS in path:
+            continue
         if match := _JOB.search(path):
             return CgroupOwner("slurm_job", match[1])
         if _PODS in path and (match := _POD.search(path, path.index(_PODS))):

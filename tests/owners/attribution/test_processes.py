@@ -115,6 +115,8 @@ SYSTEMD = UID.replace("-", "_")
             ("pod", "0123456789abcdef0123456789abcdef"),
         ),
         ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/slurm/job_4711\n", None),
+        (f"0::/user.slice/user-1000.slice/user@1000.service/kubepods/pod{UID}\n", None),
         ("0::/system.slice/slurmd.service\n", None),
         ("0::/system.slice/slurmstepd.scope/s5K1/step_0\n", None),
         ("0::/docker/0123\n", None),
