@@ -239,7 +239,6 @@ FAULT = "NVRM: Xid (PCI:0000:1b:00): 64, pid=7, x"
         f"3,1,1000001000000,-;Memory cgroup stats for /{FAULT}",
         f"11,1,1000001000000,-;{FAULT}",
         f"<11>1 1970-01-12T13:46:41Z gpu7 kernel - - - {FAULT}",
-        f"1970-01-12T13:46:41Z gpu7 ann: kernel: {FAULT}",
         f"__REALTIME_TIMESTAMP=1000001000000\n_TRANSPORT=syslog\nMESSAGE={FAULT}\n",
         f"__REALTIME_TIMESTAMP=1000001000000\nMESSAGE={FAULT}\n",
         f"[{'9' * 400}.0] {FAULT}",
@@ -256,6 +255,18 @@ def test_forged_messages(node: Node, line: str) -> None:
     assert health.check("xid_critical").state == "ok"
     assert dict(health.xid_events)[64] == 0
     json.dumps(node.pipeline.health_evaluator.dump(), allow_nan=False)
+
+
+@pytest.mark.parametrize("tag", ["ann: kernel", "kernel"])
+def test_a_tag_in_a_file_that_programs_log_to_is_no_proof(node: Node, tag: str) -> None:
+    """`logger -t kernel` of any user, in a file such as /var/log/messages."""
+    node.page()
+    lines = ("gpu7 sshd[7]: Accepted publickey for ann", f"gpu7 {tag}: {FAULT.replace('64', '79')}")
+    node.log.write_text("".join(f"1970-01-12T13:46:41Z {line}\n" for line in lines))
+    health = node.page()[0]
+    assert health.state != "crit"
+    assert sum(dict(health.xid_events).values()) == 0
+    assert "programs log to it, too" in node.pipeline.kernel_log_error
 
 
 def test_codes_have_a_bounded_number_of_series(node: Node) -> None:

@@ -82,8 +82,8 @@ class HealthSettings(Settings):
         "Read XIDs and lost GPUs from the kernel log, with exact times. `auto`: from /dev/kmsg, if the "
         "source reads GPUs of this machine and pulsed may read it; `off`; or a file such as "
         "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, syslog, or `journalctl -k` with -o "
-        "short, short-iso or export. Only the kernel's messages count; a process that writes to the file can "
-        "forge them. Times without a zone are local (TZ).",
+        "short, short-iso or export. A file to which programs log as well, such as /var/log/messages, is refused: any "
+        "user could forge messages of the kernel there. Times without a zone are local (TZ).",
     )
     forget_after: DurationOrNone = setting(
         NEVER_FORGOTTEN,

@@ -1,7 +1,8 @@
 """Parse lines of kernel logs: records of /dev/kmsg, and what dmesg, journalctl, rsyslog and syslog-ng print.
 
 A message counts only if the kernel logged it. Every user can log a text that looks like a message of the driver, so
-the facility (records, RFC 5424) or the tag (other syslog lines) must be the kernel's. This module does no I/O.
+the facility (records, RFC 5424) or the tag (other syslog lines) must be the kernel's. A tag proves nothing where
+programs log, too: any user chooses it. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ class LogLine(NamedTuple):
     def is_local(self) -> bool:
         """Whether the time stamp has no time zone."""
         return self.format.is_local
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether the tag alone says that the kernel logged it."""
+        return "kernel" in self.stamp and not self.stamp.get("priority")
+
+    @property
+    def is_of_program(self) -> bool:
+        """Whether the tag is that of another program than the kernel."""
+        return self.is_tagged and not self.stamp["kernel"]
 
     def time(self, now: Now) -> float | None:
         """Return when it was logged, in Unix seconds, at most now; None if the time stamp is not plausible."""

@@ -42,7 +42,8 @@ class KernelLog:
         uptime: seconds since boot, the clock of the kernel's time stamps.
 
     Attributes:
-        error: why the log cannot be read, or why its lines cannot be used, with the remedy; empty otherwise.
+        error: why the log cannot be read, or why its lines cannot be used, with the remedy; empty otherwise. A file
+            to which programs log, too, stays unused, also when it is replaced.
         lost: records that the kernel overwrote before they were read.
     """
 
@@ -56,7 +57,7 @@ class KernelLog:
         self._path, self._wall, self._uptime = path, wall, uptime
         self._descriptor: int | None = None
         self._file: tuple[int, int] | None = None
-        self._is_device = False
+        self._is_device = self._is_mixed = False
         self._sequence = -1
         self._begin()
         self._retry_at = 0.0
@@ -73,7 +74,7 @@ class KernelLog:
         except OSError as error:
             self._fail(error)
             return None
-        return None if self._text.unknown else tuple(events)
+        return None if self._text.unknown or self._is_mixed else tuple(events)
 
     def close(self) -> None:
         """Close the log. Safe to call twice."""
@@ -147,6 +148,7 @@ class KernelLog:
         most = self._position + _MOST_BYTES
         while data and self._position < most:
             events += self._text.feed(data, now)
+            self._is_mixed = self._is_mixed or self._text.is_mixed
             self.error = self._problem(now)
             self._position += len(data)
             data = self._next_part()
@@ -168,6 +170,12 @@ class KernelLog:
 
     def _problem(self, now: Now) -> str:
         """Return why the newest lines cannot be used, with the remedy; empty if they can."""
+        if self._is_mixed:
+            return (
+                f"{self._path}: programs log to it, too, so any user can write a message of the driver; set "
+                f"health.kernel_log to {KMSG}, or to a file of the kernel's facility alone (kern.* of rsyslog), and "
+                "restart pulsed"
+            )
         if self._text.unknown:
             return (
                 f"{self._path}: the format of its lines is not known: {self._text.unknown!r} (letters as x, digits as "

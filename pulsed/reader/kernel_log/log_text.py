@@ -32,6 +32,9 @@ _INDENTATION = (b" ", b"\t")
 _CONTINUATIONS = (" ", "\t", "-- ")
 """How lines begin that belong to the line before, and journalctl's own."""
 
+_CONTINUATION_BYTES = tuple(each.encode() for each in _CONTINUATIONS)
+_KERNEL_TAG = b" kernel:"
+
 _SHOWN = 60
 
 
@@ -40,10 +43,12 @@ class LogText:
 
     Attributes:
         unknown: shape of the first line whose format is not known, while no line has a known one; empty otherwise.
+        is_mixed: whether programs log, too, in lines whose tag alone tells them from the kernel's.
     """
 
     def __init__(self) -> None:
         self.unknown = ""
+        self.is_mixed = self._is_tagged = False
         self._last = b""
         self._is_known = False
         self._begun = b""
@@ -85,12 +90,16 @@ class LogText:
             event = parse_message(*entry) if entry else None
             return () if event is None else (event,)
         self._last = line
+        if self._is_tagged and _KERNEL_TAG not in line and line and not line.startswith(_CONTINUATION_BYTES):
+            self.is_mixed = True
         if self._is_known and not any(name in line for name in DRIVERS):  # nearly all lines end here
             return ()
         text = line.decode("utf-8", "replace")
         parsed = parse_line(text)
         if parsed is not None:
             self._set_known()
+            self._is_tagged = self._is_tagged or parsed.is_tagged
+            self.is_mixed = self.is_mixed or parsed.is_of_program
             return self._start_message(parsed, unfinished, now)
         if not self._is_known and not self.unknown and text.strip() and not text.startswith(_CONTINUATIONS):
             self.unknown = _shape(text)

@@ -100,12 +100,39 @@ def append(path: Path, text: str) -> None:
 
 
 def test_a_file_of_a_log_daemon(syslog: Path, clock: Clock) -> None:
-    syslog.write_text("Nov 14 22:14:20 gpu7 sshd[7]: NVRM: Xid (PCI:0000:3b:00): 64\n" + line(31, 250))
+    syslog.write_text(line(31, 250))
     log = log_of(syslog, clock)
     assert [(event.code, event.time) for event in events(log)] == [(31, BOOT + 250.0)]
     append(syslog, line(79, 990))
     assert [event.code for event in events(log)] == [79]
     assert log.error == ""
+    log.close()
+
+
+PROGRAM = "Nov 14 22:14:20 gpu7 sshd[7]: Accepted publickey for ann\n"
+
+
+@pytest.mark.parametrize("text", [PROGRAM + line(79, 250), line(79, 250) + PROGRAM])
+def test_a_file_that_programs_log_to_is_not_used_and_neither_is_its_successor(
+    syslog: Path, clock: Clock, text: str
+) -> None:
+    syslog.write_text(text)
+    log = log_of(syslog, clock)
+    assert log.poll() is None
+    assert "programs log to it, too, so any user can write a message of the driver" in log.error
+    assert "/dev/kmsg" in log.error
+    syslog.unlink()
+    syslog.write_text(line(79, 260))
+    assert log.poll() is None
+    log.close()
+
+
+def test_a_file_to_which_a_program_begins_to_log_is_used_until_then(syslog: Path, clock: Clock) -> None:
+    syslog.write_text(line(31, 250))
+    log = log_of(syslog, clock)
+    assert [event.code for event in events(log)] == [31]
+    append(syslog, PROGRAM)
+    assert log.poll() is None
     log.close()
 
 
