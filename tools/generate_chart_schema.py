@@ -67,6 +67,11 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 """Schemas of values by the name of their kind. They refuse nothing that the daemon takes; it checks the rest."""
 
+URLS: Mapping[str, Mapping[str, Any]] = {
+    name: {"type": ["string", "null"], "pattern": r"^https?://[^\s/]+"} for name in ("url", "receiver", "list")
+}
+"""The same of URLs, which are texts."""
+
 _YAML_SWITCHES = {"on", "off", "yes", "no"}
 """Words that Helm's YAML turns into booleans."""
 
@@ -77,7 +82,7 @@ def document() -> str:
     values = schema["properties"]
     values["config"] = _section(Config, SET_BY_CHART)
     values["adapter"]["properties"]["config"] = _section(Config, SET_BY_ADAPTER)
-    schema["definitions"] |= {_definition(name): dict(kind) for name, kind in KINDS.items()}
+    schema["definitions"] |= {_definition(name): dict(kind) for name, kind in [*KINDS.items(), *URLS.items()]}
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -90,7 +95,9 @@ def _section(section: type[Settings], refused: tuple[str, ...], prefix: str = ""
             keys[name] = False
         elif key.section:
             keys[name] = _section(key.section, refused, f"{path}.")
-        elif key.kind and key.kind.name in KINDS and not isinstance(key.kind, ListKind | TableKind):
+        elif (
+            key.kind and key.kind.name in KINDS.keys() | URLS.keys() and not isinstance(key.kind, ListKind | TableKind)
+        ):
             keys[name] = {"$ref": f"#/definitions/{_definition(key.kind.name)}"}
         elif key.words and not _YAML_SWITCHES.intersection(key.words) and not key.kind:
             keys[name] = {"enum": [*key.words, None]}

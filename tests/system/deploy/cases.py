@@ -330,6 +330,27 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "switch as text": ({"podMonitor": {"enabled": "yes"}}, "enabled"),
     "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
     "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),
+    "URL without a scheme": ({"config": {"publish": {"otlp": {"url": "collector:4318"}}}}, "config/publish/otlp/url"),
+    "conditions without the right": (
+        {"config": {"kubernetes": {"conditions": {"enabled": True}}}},
+        "set nodeConditions.enabled instead",
+    ),
+    "host's files without the mount": ({"config": {"host": {"root": "/host"}}}, "set hostFiles.enabled instead"),
+    "kernel log without the mount": (
+        {"config": {"health": {"kernel_log": "/var/log/kern.log"}}},
+        "set kernelLog.enabled and kernelLog.path instead",
+    ),
+    "state on the read-only file system": (
+        {"config": {"state_dir": "/var/lib/pulsed"}},
+        "mount a volume there with extraVolumes",
+    ),
+    "credentials for all namespaces": (
+        {
+            "source": {"exporter": {"pod": {"namespaces": ["all"]}}},
+            "config": {"source": {"exporter": {"bearer_token_file": "/token"}}},
+        },
+        "would send config.source.exporter.bearer_token_file to any pod",
+    ),
     "both monitors": ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one"),
     "monitor without a client certificate": (
         {**WEB["client certificates"], **MONITORS["PodMonitor"]},

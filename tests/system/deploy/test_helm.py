@@ -227,7 +227,8 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
 
 @pytest.mark.parametrize("own", ["", "/data"])
 def test_state_outlives_a_container_without_a_folder_of_its_own(own: str, tmp_path: Path) -> None:
-    manifests = render({"config": {"state_dir": own}} if own else {})
+    mount = {"extraVolumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    manifests = render({"config": {"state_dir": own}, **mount} if own else {})
     mounts = {each["name"]: each["mountPath"] for each in container(manifests)["volumeMounts"]}
     volumes = {each["name"]: each for each in pod_template(manifests)["spec"]["volumes"]}
     assert configured(manifests, tmp_path).state_dir == (own or f"{mounts['state']}/state")
