@@ -65,7 +65,7 @@ class Installed:
         folder.mkdir()
         (data,) = [each["data"] for each in self.manifests if each["kind"] == "ConfigMap" and "adapter" in str(each)]
         for file in ("config.yaml", "web-config.yml"):
-            text = data[file].replace("/run/pulsed-tls", str(folder))
+            text = data[file].replace("/run/pulsed-tls", str(folder)).replace(":8080", f"localhost:{free_port()}")
             (folder / file).write_text(text)
         (folder / "namespace").write_text(NAMESPACE)
         variables = {

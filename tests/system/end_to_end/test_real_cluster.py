@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
 
 from tests.support.daemon import Daemon, serving
@@ -40,9 +39,6 @@ FROZEN_SECONDS = 90.0
 QUIET_SECONDS = 60.0
 QUIET_REQUESTS = 2
 """In that time: 0.03 a second."""
-
-MEGABYTES = 83.0
-"""Memory of a daemon with workloads."""
 
 
 def rows(pods: int, activity: float = 0.3) -> list[Row]:
@@ -108,14 +104,13 @@ def test_owners_are_named_soon_after_a_restart(real: RealApiServer, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_quiet_node_costs_few_requests_and_little_memory(real: RealApiServer, tmp_path: Path) -> None:
+def test_a_quiet_node_costs_few_requests(real: RealApiServer, tmp_path: Path) -> None:
     put_jobs(real, 16)
     with exporter(real, Exporter(dcgm_page(rows(16)))), daemon_of(real, tmp_path) as daemon:
         until(lambda: jobs(daemon) == 16)
         before = len(real.requests())
         time.sleep(QUIET_SECONDS)
         assert len(found := real.requests()[before:]) <= QUIET_REQUESTS, found
-        assert psutil.Process(daemon.process.pid).memory_info().rss / 1e6 < MEGABYTES
 
 
 @pytest.mark.slow
