@@ -45,6 +45,11 @@ CONDITIONAL = {
     "pulsed_kernel_log_up",
     "pulsed_node_health_check",  # where this host's GPUs are read
     "pulsed_node_pci_gpus",
+    *(
+        f"pulsed_node_cpu_{name}"
+        for name in ("power_watts", "power_limit_watts", "io_power_watts", "temperature_celsius")
+    ),
+    "pulsed_node_module_power_watts",
     *(f"pulsed_node_infiniband_port_{name}" for name in ("up", "rate_bytes_per_second")),
     *(f"pulsed_node_infiniband_port_{name}_total" for name in PORT_COUNTERS),
     "pulsed_workload_pods",

@@ -147,6 +147,7 @@ class ComputeLayer:
             health_changes=health.changes,
             removed=tuple(tracked.removed.values()),
             xids=health.xids,
+            cpus=tick.cpus,
         )
         return self._last
 

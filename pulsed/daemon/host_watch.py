@@ -25,7 +25,7 @@ from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownAs, ShownG
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.owners.attribution.mapping_directory import boot_time
 from pulsed.pauses import aligned_sleep
-from pulsed.present.exposition.host_families import node_families
+from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.translate.identity import is_same_host
 
@@ -64,8 +64,9 @@ class HostWatch(Feature):
             self._switch_errors = {}
 
     def metrics(self, now: float) -> Iterator[Metric]:
-        """Yield the families of this host."""
-        return node_families(self._store)
+        """Yield the families of this host, and of processors that sources show."""
+        yield from node_families(self._store)
+        yield from cpu_families(self._store, now)
 
     async def run(self) -> None:
         """Look regularly, until cancelled; afterwards nothing is known of the host."""

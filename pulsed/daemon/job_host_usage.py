@@ -15,11 +15,13 @@ from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.host_part import HostPart
 from pulsed.host.control_groups import read_usage
 from pulsed.host.infiniband import read_ports
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.host import InfinibandPort, JobHostUsage
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.balance_recorder import BalanceRecorder
 from pulsed.owners.accounting.host_network import TRAFFIC
 from pulsed.pauses import aligned_sleep
+from pulsed.translate.identity import is_same_host
 
 
 class JobHostReader(Feature):
@@ -37,6 +39,11 @@ class JobHostReader(Feature):
     def apply(self, config: Config) -> None:
         """Read by this configuration from the next reading on."""
         self._config = config
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Take the power of the processors of superchips."""
+        if tick.cpus and all(is_same_host(cpu.node or self._store.node, self._store.node) for cpu in tick.cpus):
+            self._balances.take_cpus(tick.now, tick.cpus, self._limit())
 
     async def run(self) -> None:
         """Read regularly, until cancelled."""
@@ -62,11 +69,16 @@ class JobHostReader(Feature):
         )
         for account, usage in usages or ():
             account.host = usage
-        limit = GAP_INTERVALS * max(config.host.job_interval, *(target.interval for target in targets))
+        limit = self._limit()
         if traffic is not None:
             self._balances.take_ports(*traffic, limit)
         self._accounting.settle(accounts)
         self._balances.take(accounts, limit)
+
+    def _limit(self) -> float:
+        """Return the seconds from which the difference between two readings does not count."""
+        intervals = [target.interval for target in self._store.targets]
+        return GAP_INTERVALS * max(self._config.host.job_interval, *intervals)
 
     def close(self) -> None:
         """End the threads."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device
+from pulsed.model.host import CpuReading
 from pulsed.model.owner import Owners, OwnerUses
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import Reading
@@ -89,6 +90,7 @@ class CanonicalTick(Tick):
         lists_gpus: whether the source lists any GPU, also one that is not selected.
         pci_drivers: by PCI address, the kernel driver of the GPUs on the bus of this node, empty for none; without any
             where that is unknown.
+        cpus: the processors of superchips.
     """
 
     devices: tuple[Device, ...]
@@ -101,3 +103,4 @@ class CanonicalTick(Tick):
     epoch: Epoch = UNKNOWN_EPOCH
     lists_gpus: bool = True
     pci_drivers: Mapping[str, str] = field(default_factory=dict)
+    cpus: tuple[CpuReading, ...] = ()

@@ -10,6 +10,7 @@ from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device, key_of, repeated
 from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, XidEvent
+from pulsed.model.host import CpuReading
 from pulsed.model.owner import Owners, OwnerUses
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
 
@@ -247,6 +248,7 @@ class ComputedTick(Tick):
         now: seconds of the clock of the ticks. It never decreases, whatever the wall clock and the source's clock do,
             and is the same for all targets that are read on one host: durations follow it.
         standby: positions in `devices` of GPUs whose counters follow another target, which shows them, too.
+        cpus: the processors of superchips.
     """
 
     devices: tuple[Device, ...]
@@ -262,6 +264,7 @@ class ComputedTick(Tick):
     xids: tuple[XidEvent, ...] = ()
     now: float = 0.0
     standby: frozenset[int] = frozenset()
+    cpus: tuple[CpuReading, ...] = ()
 
 
 class GpuSample(NamedTuple):

@@ -100,6 +100,25 @@ class InfinibandPort(NamedTuple):
         return self.state == "ACTIVE"
 
 
+class CpuReading(NamedTuple):
+    """A processor of a superchip, as DCGM reads it (fields 1110 and 1130 to 1133).
+
+    Attributes:
+        node: its host; empty if the source does not name it.
+        cpu: its number.
+        io_power_watts: of its part for input and output.
+        module_power_watts: of the whole superchip, its GPUs and memory included.
+    """
+
+    node: str
+    cpu: str
+    temperature_celsius: Value = None
+    power_watts: Value = None
+    power_limit_watts: Value = None
+    io_power_watts: Value = None
+    module_power_watts: Value = None
+
+
 class HostFacts(NamedTuple):
     """What one look at the host found.
 

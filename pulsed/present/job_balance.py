@@ -10,7 +10,7 @@ from operator import add
 from typing import NamedTuple
 
 from pulsed.model.vocabulary import Value
-from pulsed.owners.accounting.balance import BALANCED, NETWORK, BalanceSums
+from pulsed.owners.accounting.balance import BALANCED, CPU_POWER, NETWORK, BalanceSums
 from pulsed.present.job_numbers import MISSING, Account, percent
 from pulsed.present.terminal.numbers import field_text_with_unit
 
@@ -69,6 +69,11 @@ def network_shares(account: Account) -> Means:
     sums = _sums(account)
     received, sent = _shares(sums, RECEIVE), _shares(sums, TRANSMIT)
     return Means(*map(_largest, zip(received, sent, strict=True)))
+
+
+def cpu_joules(account: Account) -> float:
+    """Return the energy that the processors of the job's nodes are known to have used while it had GPUs there."""
+    return _sums(account)[CPU_POWER].integral
 
 
 def shared_ratio(account: Account) -> float:

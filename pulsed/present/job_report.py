@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pulsed.json_text import duration_text
 from pulsed.present.demo_notice import demo_lines, has_demo
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
-from pulsed.present.job_balance import balance_rows, network_shares, shared_ratio
+from pulsed.present.job_balance import balance_rows, cpu_joules, network_shares, shared_ratio
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
@@ -54,7 +54,7 @@ def job_report(account: Account) -> str:
     lines += _row("Real work", _real_work(account))
     lines += _row("Life", _life(account))
     lines += _row("Time", _classes(total, time))
-    lines += _row("Energy", _energy(total, gpus, energy))
+    lines += _row("Energy", _energy(total, gpus, energy) + _cpu_energy(account, energy))
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += _row("Host", _host(account))
@@ -370,6 +370,12 @@ def _rounded(values: Sequence[float], total: float, decimals: int) -> list[float
 
 def _row(title: str, text: str) -> Iterable[str]:
     return [f"{title:<12}{text}"] if text else []
+
+
+def _cpu_energy(account: Account, unit: _Unit) -> str:
+    """Return the energy of the processors of the job's nodes, where it is known."""
+    used = cpu_joules(account)
+    return f"; processors of its nodes {used / unit.size:.1f} {unit.name}" if used else ""
 
 
 def _earlier(account: Account) -> str:

@@ -14,6 +14,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUses
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.translate.cpus import CpuSlot, cpu_slots, read_cpus
 from pulsed.translate.extras import ExtrasReader, extras_plans
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
@@ -46,6 +47,7 @@ class _Compiled:
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics.
         uses: by position in `parts`, what its owners use.
+        cpus: the processors of superchips.
     """
 
     layout: Layout
@@ -58,6 +60,7 @@ class _Compiled:
     seen: tuple[RawValue, ...]
     extras: ExtrasReader
     uses: Mapping[int, UsePlan]
+    cpus: tuple[CpuSlot, ...]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -131,6 +134,7 @@ class Translator:
             kernel_events=kernel_events,
             uses=uses,
             epoch=raw.epoch,
+            cpus=read_cpus(compiled.cpus, values),
         )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
@@ -179,6 +183,7 @@ class Translator:
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(extras_plans(layout, entities)),
             uses=use_plans(layout, entities),
+            cpus=cpu_slots(layout, self._node),
         )
         return self._compiled
 

@@ -19,9 +19,12 @@ from pulsed.owners.accounting.counter_vector import CounterVector, observed
 NETWORK = ("network_receive_bytes_per_second", "network_transmit_bytes_per_second", "network_rate_bytes_per_second")
 """Quantities of the ports of a host; the last one is the rate of those that are active, in one direction."""
 
+CPU_POWER = "cpu_power_watts"
+"""Power of the processors of a host, where the source has it (Grace)."""
+
 _UNBALANCED = (None, "sm_active_ratio", "tensor_active_ratio")
 _INTEGRALS = {each.quantity: each for each in INTEGRALS if each.quantity not in _UNBALANCED}
-BALANCED = (*map(str, _INTEGRALS), *NETWORK)
+BALANCED = (*map(str, _INTEGRALS), *NETWORK, CPU_POWER)
 """Quantities of a balance, those of GPUs first."""
 
 _COUNTERS = [
@@ -37,8 +40,8 @@ ROUNDING = 1e-6
 class BalanceSums(NamedTuple):
     """Sums over the intervals in which a quantity was known: of seconds, and of its integral over them.
 
-    Of GPUs they are seconds of a GPU, of the network seconds of the host. `working` and `waiting` have those of the
-    intervals in which SM activity was known, too.
+    Of GPUs they are seconds of a GPU, of network and processors seconds of the host. `working` and `waiting` have those
+    of the intervals in which SM activity was known, too.
     """
 
     seconds: float = 0.0
@@ -64,7 +67,7 @@ class Balance:
         """Add an interval.
 
         Args:
-            increases: of `gpu_totals` and of the totals of the network.
+            increases: of `gpu_totals`, and of the totals of network and processors.
             is_shared: whether another owner had GPUs of the host, too.
         """
         pairs = list(zip(increases[::2], increases[1::2], strict=True))

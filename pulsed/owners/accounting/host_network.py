@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from math import inf
-from operator import add
-from typing import NamedTuple
 
 from pulsed.model.host import InfinibandPort
 from pulsed.owners.accounting.balance import NETWORK
+from pulsed.owners.accounting.host_totals import HostTotals
 
 TRAFFIC = ("receive_bytes", "transmit_bytes")
 """Counters of a port, of `PORT_COUNTERS`."""
-
-
-class _Reading(NamedTuple):
-    now: float
-    totals: Sequence[float]
-    counters: Mapping[str, tuple[int, ...]]
 
 
 class HostNetwork:
@@ -29,7 +20,8 @@ class HostNetwork:
     """
 
     def __init__(self) -> None:
-        self._readings: deque[_Reading] = deque([_Reading(-inf, [0.0] * (2 * len(NETWORK)), {})])
+        self.totals = HostTotals(2 * len(NETWORK))
+        self._counters: Mapping[str, tuple[int, ...]] = {}
 
     def add(self, now: float, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
         """Add a reading.
@@ -40,28 +32,19 @@ class HostNetwork:
             limit: seconds between two readings from which their difference does not count; older ones are forgotten.
         """
         counted = [port for port in ports or () if port.counters.keys() >= set(TRAFFIC)]
-        counters = {port.name: tuple([port.counters[name] for name in TRAFFIC]) for port in counted}
-        last, totals = self._readings[-1], self._readings[-1].totals
-        elapsed = now - last.now
-        if counters and counters.keys() == last.counters.keys() and 0.0 < elapsed <= limit:
-            gains = [
-                [new - old for old, new in zip(last.counters[name], counters[name], strict=True)] for name in counters
-            ]
-            if min(map(min, gains)) >= 0:
-                received, sent = map(sum, zip(*gains, strict=True))
-                rates = [port.bytes_per_second for port in counted if port.is_active]
-                rate = [0.0, 0.0] if None in rates else [elapsed, elapsed * sum(each or 0.0 for each in rates)]
-                totals = list(map(add, totals, [elapsed, received, elapsed, sent, *rate]))
-        self._readings.append(_Reading(now, totals, counters))
-        while now - self._readings[0].now > limit:
-            self._readings.popleft()
+        last, elapsed = self._counters, now - self.totals.last
+        self._counters = {port.name: tuple([port.counters[name] for name in TRAFFIC]) for port in counted}
+        is_next = self._counters and self._counters.keys() == last.keys() and 0.0 < elapsed <= limit
+        self.totals.add(now, self._gains(last, counted, elapsed) if is_next else None, limit)
 
-    def totals_at(self, now: float) -> Sequence[float]:
-        """Return the totals at a moment, by linear interpolation; outside of the readings those of the nearest one."""
-        later = self._readings[-1]
-        for earlier in reversed(self._readings):
-            if earlier.now <= now:
-                share = (now - earlier.now) / (later.now - earlier.now) if earlier is not later else 0.0
-                return [old + share * (new - old) for old, new in zip(earlier.totals, later.totals, strict=True)]
-            later = earlier
-        return later.totals
+    def _gains(
+        self, last: Mapping[str, tuple[int, ...]], counted: Sequence[InfinibandPort], elapsed: float
+    ) -> Sequence[float] | None:
+        """Return what was gained since the last reading; None if a counter fell."""
+        gains = [[new - old for old, new in zip(last[name], now, strict=True)] for name, now in self._counters.items()]
+        if min(map(min, gains)) < 0:
+            return None
+        received, sent = map(sum, zip(*gains, strict=True))
+        rates = [port.bytes_per_second for port in counted if port.is_active]
+        rate = [0.0, 0.0] if None in rates else [elapsed, elapsed * sum(each or 0.0 for each in rates)]
+        return [elapsed, received, elapsed, sent, *rate]

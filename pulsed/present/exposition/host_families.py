@@ -52,3 +52,30 @@ def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metri
         for name, value in port.counters.items():
             counters[name].add_metric(values, value)
     yield from (family for family in (up, rate, *counters.values()) if family.samples)
+
+
+_CPU_FAMILIES = {
+    "power_watts": ("pulsed_node_cpu_power_watts", "Power of a processor of a superchip"),
+    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Its limit"),
+    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of its part for input and output"),
+    "module_power_watts": ("pulsed_node_module_power_watts", "Power of the superchip: processor, GPUs and memory"),
+    "temperature_celsius": ("pulsed_node_cpu_temperature_celsius", "Temperature of a processor of a superchip"),
+}
+"""Families of `CpuReading`, by attribute."""
+
+
+def cpu_families(store: TargetStore, now: float) -> Iterator[Metric]:
+    """Yield the families of the processors of superchips that sources show, at monotonic seconds."""
+    found = {
+        (cpu.node or store.node, cpu.cpu): cpu
+        for target in store.targets
+        if target.tick is not None and target.fresh(now)
+        for cpu in target.tick.cpus
+    }
+    for attribute, (name, help) in _CPU_FAMILIES.items():
+        family = GaugeMetricFamily(name, help, labels=["node", "cpu"])
+        for labels, cpu in found.items():
+            if (value := getattr(cpu, attribute)) is not None:
+                family.add_metric(labels, value)
+        if family.samples:
+            yield family

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pulsed.model.host import InfinibandPort
+from pulsed.model.host import CpuReading, InfinibandPort
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
-from pulsed.owners.accounting.balance import NETWORK, Balance, BalanceSums
+from pulsed.owners.accounting.balance import CPU_POWER, NETWORK, Balance, BalanceSums
 from pulsed.owners.accounting.balance_recorder import BalanceRecorder
 from pulsed.owners.accounting.host_network import HostNetwork
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
@@ -154,10 +154,10 @@ def test_a_gap_between_samples_adds_nothing() -> None:
 
 def test_totals_of_the_network_are_interpolated_between_readings() -> None:
     network = HostNetwork()
-    assert network.totals_at(5.0)[:2] == [0.0, 0.0]
+    assert network.totals.at(5.0)[:2] == [0.0, 0.0]
     for now, received in ((10.0, 0.0), (20.0, GB), (40.0, 5 * GB)):
         network.add(now, [port("mlx5_0", received)], LIMIT)
-    found = [network.totals_at(now)[:2] for now in (0.0, 10.0, 15.0, 35.0, 40.0, 50.0)]
+    found = [network.totals.at(now)[:2] for now in (0.0, 10.0, 15.0, 35.0, 40.0, 50.0)]
     totals = [(0.0, 0.0), (0.0, 0.0), (5.0, 0.5 * GB), (25.0, 4 * GB), (30.0, 5 * GB), (30.0, 5 * GB)]
     assert found == [pytest.approx(each) for each in totals]
 
@@ -229,3 +229,15 @@ def test_a_damaged_balance_is_refused(damage: object) -> None:
     saved = json.loads(json.dumps(dump_account(node.running(A))))
     with pytest.raises(ValueError, match="not an account: balance"):
         load_account(saved | {"balance": damage})
+
+
+def test_processors_count_while_the_power_of_all_of_them_is_known() -> None:
+    host = Host()
+    for watts in (150.0, 150.0, None, 250.0, 250.0):
+        for _ in range(EVERY):
+            host.node.sees(((A,), gpu(0.5)))
+        host.recorder.take_cpus(host.node.clock, [CpuReading("", "0", power_watts=watts)], LIMIT)
+        host.recorder.take(host.node.accounting.running, LIMIT)
+    sums = host.of(A, CPU_POWER)
+    assert sums is not None
+    assert (sums.seconds, sums.integral) == pytest.approx((3 * EVERY, EVERY * (150.0 + 250.0 + 250.0)))
