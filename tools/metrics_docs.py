@@ -24,7 +24,7 @@ from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.health import CheckState, NodeHealth
-from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
+from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.owners.attribution.attribution import LABELS
@@ -32,7 +32,7 @@ from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
 from pulsed.present.exposition.catalog import SUMMARIES
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
-from pulsed.present.exposition.host_families import node_families
+from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry
@@ -207,6 +207,7 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     yield from discovery_families([DiscoveryList("file", "targets.json", True, 0.0)])
     yield from attribution_families([SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})])
     yield from node_families(store)
+    yield from cpu_families("node", [CpuReading("", "0", 0.0, 0.0, 0.0, 0.0, 0.0)])
     yield from state_families([WriteStatus(Path("state.json"), "")], 0)
     yield from push_families(Counter())
     yield report_family(is_up=True)

@@ -66,7 +66,8 @@ class HostWatch(Feature):
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of this host, and of processors that sources show."""
         yield from node_families(self._store)
-        yield from cpu_families(self._store, now)
+        ticks = [target.tick for target in self._store.targets if target.tick is not None and target.fresh(now)]
+        yield from cpu_families(self._store.node, (cpu for tick in ticks for cpu in tick.cpus))
 
     async def run(self) -> None:
         """Look regularly, until cancelled; afterwards nothing is known of the host."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pulsed.model.host import PORT_COUNTERS, HostFacts, InfinibandPort
+from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.target_store import TargetStore
 
 NODE_CHECK = "pulsed_node_health_check"
@@ -56,22 +56,17 @@ def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metri
 
 _CPU_FAMILIES = {
     "power_watts": ("pulsed_node_cpu_power_watts", "Power of a processor of a superchip"),
-    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Its limit"),
-    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of its part for input and output"),
+    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Limit of the power of a processor"),
+    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of the part of a processor for input and output"),
     "module_power_watts": ("pulsed_node_module_power_watts", "Power of the superchip: processor, GPUs and memory"),
     "temperature_celsius": ("pulsed_node_cpu_temperature_celsius", "Temperature of a processor of a superchip"),
 }
 """Families of `CpuReading`, by attribute."""
 
 
-def cpu_families(store: TargetStore, now: float) -> Iterator[Metric]:
-    """Yield the families of the processors of superchips that sources show, at monotonic seconds."""
-    found = {
-        (cpu.node or store.node, cpu.cpu): cpu
-        for target in store.targets
-        if target.tick is not None and target.fresh(now)
-        for cpu in target.tick.cpus
-    }
+def cpu_families(here: str, cpus: Iterable[CpuReading]) -> Iterator[Metric]:
+    """Yield the families of the processors of superchips; `here` is the host of those that do not name one."""
+    found = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
     for attribute, (name, help) in _CPU_FAMILIES.items():
         family = GaugeMetricFamily(name, help, labels=["node", "cpu"])
         for labels, cpu in found.items():
