@@ -262,6 +262,7 @@ _P100 = re.compile(r"\bP100\b")
 _CONSUMER = re.compile(r"GeForce|TITAN RTX")
 _WITHOUT_PROFILING = re.compile(r"GeForce (?!RTX 50[5-9]0)|TITAN RTX")
 """Of consumer boards, Blackwell is the first architecture with profiling counters (DCGM#234)."""
+_RACK_SCALE = re.compile(r"\bGB[23]00\b")
 _UNIFIED = re.compile(r"\bGB10\b|\bThor\b")
 """Products without device memory of their own: they use that of the processor. NVML has no memory numbers of them, and
 DCGM no profiling counters; some counters are 0 all the time (llama-swap#782, nvtop#426)."""
@@ -298,6 +299,11 @@ def missing_from_model(model: str) -> tuple[str, ...]:
 def has_unified_memory(model: str) -> bool:
     """Return whether a product uses the memory of the processor; its counters of device memory are then 0 or absent."""
     return _UNIFIED.search(model) is not None
+
+
+def is_rack_scale(model: str) -> bool:
+    """Return whether the NVLinks of a product leave its node, to the switches of a rack."""
+    return _RACK_SCALE.search(model) is not None
 
 
 def has_quantity(device: Device, quantity: str) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pulsed.compute.health.link_faults import LINK_DOWN, LINK_XIDS, link_name, link_of
 from pulsed.compute.health.xid_log import XidRecord
+from pulsed.compute.products import is_rack_scale
 from pulsed.model.gpu import Device
 
 WINDOW = 60.0
@@ -24,6 +25,10 @@ FOLLOWERS = (145, 150)
 """Codes of GPUs whose data or management packets are lost on a link that is down."""
 
 
+SOME_RACK = "rack"
+"""The fabric of a rack-scale product whose source does not name it: most processes read one rack, or a node of one."""
+
+
 class ReportedFault(NamedTuple):
     """A fault of one GPU: the newest burst of a code.
 
@@ -31,7 +36,7 @@ class ReportedFault(NamedTuple):
         board: node, and UUID or else index.
         began: in Unix seconds.
         is_fatal: as the driver classifies it; None without its message.
-        fabric: cluster and clique of the GPU; empty if unknown.
+        fabric: cluster and clique of the GPU; empty if unknown, `SOME_RACK` of a product whose fabric is a rack.
     """
 
     code: int
@@ -87,7 +92,7 @@ def faults_of(
                 entity.gpu or entity.uuid,
                 link_of(record.fault, links_down),
                 record.fault.is_fatal if record.fault else None,
-                device.fabric,
+                device.fabric or (SOME_RACK if is_rack_scale(device.model) else ""),
             )
             for code, record in records.items()
             if code in LINK_XIDS and record.dated and not (record.fault and record.fault.is_injected)
@@ -120,7 +125,7 @@ def _verdict_on(fault: ReportedFault, links_down: Sequence[ReportedFault]) -> Ve
     related = [down for down in near if _shares_fabric(down, fault)]
     if causes := [down for down in related if down.began <= fault.began + CLOCK_ERROR]:
         return Verdict(min(causes, key=lambda down: (down.board[0] != fault.board[0], down.began)))
-    unrelated = [down for down in near if not (down.fabric and fault.fabric)]
+    unrelated = [down for down in near if {down.fabric, fault.fabric} & {"", SOME_RACK}]
     return Verdict(doubt=next(iter(related or unrelated), None))
 
 

@@ -193,6 +193,17 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     assert check(first.look(), 1).state == "crit"
 
 
+@pytest.mark.parametrize(("model", "state"), [("NVIDIA GB200", "info"), ("NVIDIA B200", "crit")])
+def test_links_of_a_rack_leave_their_nodes_and_those_of_a_board_do_not(model: str, state: str) -> None:
+    table = GpuTable()
+    first, second = Node("n1", table), Node("n2", table)
+    for node in (first, second):
+        node.devices = tuple([replace(device, model=model, fabric="") for device in node.devices])
+        node.look()
+    first.look((1, 149, DOWN))
+    assert check(second.look((0, 145, SOURCE)), 0).state == state
+
+
 def test_new_settings_of_health_leave_followers_what_they_are() -> None:
     table = GpuTable()
     first, second = Node("n1", table), Node("n2", table)
