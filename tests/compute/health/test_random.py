@@ -115,7 +115,7 @@ class Node:
         return allowed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_random_lives() -> None:
     for seed in range(SEQUENCES):
         node = Node(seed)
