@@ -233,6 +233,7 @@ class OwnerAccounting:
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
             is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
+            is_decided = is_decided or all(map(self._owners.is_replaced, gpu.owners))
             if key not in found and gpu.owners and not is_decided:
                 self._hold(gpu, view)
                 held[key] = gpu

@@ -89,8 +89,12 @@ class OwnerRoster:
     @property
     def waiting(self) -> Sequence[OwnerAccount]:
         """The accounts that may still continue and are not `running`: replaced ones, and those not yet seen again."""
-        absent = [account for account in self._absent if self._running.get(account.owner.key) is not account]
+        absent = [account for account in self._absent if self.is_replaced(account)]
         return [*absent, *self._saved.values()]
+
+    def is_replaced(self, account: OwnerAccount) -> bool:
+        """Return whether another owner with the same name is there, such as a new pod: this one has ended."""
+        return self._running.get(account.owner.key) is not account
 
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
@@ -198,7 +202,7 @@ class OwnerRoster:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
         for account, target in list(self._absent.items()) if self._absent else ():
             if target == tick.target:
-                replaced = self._running.get(account.owner.key) is not account
+                replaced = self.is_replaced(account)
                 if not replaced and _are_owners_unknown(tick) and tick.now - account.now < UNKNOWN_SECONDS:
                     continue
                 account.absent_ticks += 1

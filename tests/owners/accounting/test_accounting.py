@@ -23,6 +23,7 @@ from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added,
 from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
+from tests.compute.streams import OTHER as OTHER_GPU
 from tests.owners.accounting.streams import A, B, C, Node, job, seconds
 from tests.support.examples import examples
 
@@ -595,3 +596,15 @@ def test_an_account_keeps_what_to_do_about_a_health_event() -> None:
         "crit",
         "Row repair failed (spares used up or write failed): run field diagnostics and replace the GPU.",
     )
+
+
+def test_a_pod_whose_gpu_is_gone_has_ended_when_another_one_has_its_name() -> None:
+    node = Node()
+    old, new = (replace(pod("ml", "p"), uid=uid) for uid in ("1", "2"))
+    for _ in range(5):
+        node.sees(((old,), BUSY), ((), BUSY))
+    for _ in range(5):
+        node.sees(((new,), BUSY), devices=(OTHER_GPU,))
+    (ended,), (running,) = node.ended, node.accounting.running
+    assert (ended.owner.uid, running.owner.uid) == ("1", "2")
+    assert seconds(ended) == 4.0
