@@ -190,7 +190,7 @@ class OwnerAccounting:
     def _drop(self, view: _TargetView) -> None:
         """Take all GPUs from a target that is silent."""
         for gpu in view.gpus.values():
-            self._release(gpu, view)
+            self._release(gpu, view, gpu.owners)
         del self._views[view.tick.target]
         self._owners.sweep(self._views)
         for other in self._views.values():
@@ -233,12 +233,11 @@ class OwnerAccounting:
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
             is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
-            is_decided = is_decided or all(map(self._owners.is_replaced, gpu.owners))
-            if key not in found and gpu.owners and not is_decided:
-                self._hold(gpu, view)
-                held[key] = gpu
-            elif key not in found:
-                self._release(gpu, view)
+            if key not in found:
+                ended = gpu.owners if is_decided else tuple(filter(self._owners.is_replaced, gpu.owners))
+                self._release(gpu, view, ended)
+                if gpu.owners:
+                    held[key] = gpu
         view.gpus, view.is_current = found | held, True
         view.owned, view.held = [gpu for gpu in found.values() if gpu.owners], list(held.values())
 
@@ -308,13 +307,15 @@ class OwnerAccounting:
             gpu.extremes = Extremes()
         gpu.assign(owners)
 
-    def _release(self, gpu: AccountedGpu, view: _TargetView) -> None:
-        """Take its owners from a GPU that is no longer in the ticks of its target."""
+    def _release(self, gpu: AccountedGpu, view: _TargetView, ended: Accounts) -> None:
+        """Take owners that have ended from a GPU that is no longer in the ticks of its target; others keep it."""
         self._hold(gpu, view)
-        for account in gpu.owners:
+        for account in ended:
             self._owners.leave(account, gpu.device, gpu.missed or view.tick)
-        gpu.assign(())
-        gpu.missed = None
+        if ended:
+            gpu.assign(tuple([account for account in gpu.owners if account not in ended]))
+        if not gpu.owners:
+            gpu.missed = None
 
     def _hold(self, gpu: AccountedGpu, view: _TargetView) -> None:
         """Account for a GPU up to the newest tick, the last one for now that has it; its owners keep it."""
