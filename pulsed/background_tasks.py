@@ -6,13 +6,9 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
 
 from pulsed.pauses import Backoff
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +53,7 @@ async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambd
         begun = clock.time()
         try:
             await work()
-        except Exception:
+        except Exception:  # any error of pulsed's: without this the work would end silently, for good
             if clock.time() - begun >= STEADY_SECONDS:
                 backoff.reset()
             pause = backoff.next()
@@ -70,24 +66,3 @@ async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambd
             await asyncio.sleep(pause)
         else:
             return
-
-
-def task_families() -> Iterator[Metric]:
-    """Yield the family of failures, if there were any."""
-    if FAILURES:
-        yield failure_family(
-            "pulsed_task_failures",
-            "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
-            "task",
-            FAILURES,
-        )
-
-
-def failure_family(name: str, help: str, label: str, failures: Mapping[str, int]) -> Metric:
-    """Return a family of failures by the values of a label."""
-    from prometheus_client.metrics_core import CounterMetricFamily  # commands that export nothing need not load it
-
-    family = CounterMetricFamily(name, help, labels=[label])
-    for value, count in failures.items():
-        family.add_metric([value], count)
-    return family

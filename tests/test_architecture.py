@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "present.terminal": "printable",
     "present.otlp": "config.settings http model",
     "present": (
-        "errors json_text printable config.settings kubernetes model translate.units translate.fields "
+        "errors json_text printable background_tasks config.settings kubernetes model translate.units translate.fields "
         "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
     ),
     "server.settings": "config.settings",

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from pulsed import background_tasks
-from pulsed.background_tasks import BackgroundTasks, task_families
+from pulsed.background_tasks import BackgroundTasks
+from pulsed.present.exposition.telemetry import task_families
 from tests.support.waiting import eventually
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
-from pulsed.background_tasks import FAILURES, task_families
+from pulsed.background_tasks import FAILURES
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
@@ -35,7 +35,7 @@ from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED
 from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
-from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.telemetry import Telemetry, task_families
 from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings

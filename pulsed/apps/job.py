@@ -22,7 +22,9 @@ from pulsed.apps.daemon_client import (
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_comparison import compared_jobs, comparison_report
-from pulsed.present.job_report import job_line, job_report, job_table
+from pulsed.present.job_line import job_line
+from pulsed.present.job_report import job_report
+from pulsed.present.job_table import job_table
 from pulsed.present.jobstats_blob import with_gpus
 from pulsed.printable import clean_lines
 

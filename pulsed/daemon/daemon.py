@@ -14,7 +14,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from pulsed import __version__
-from pulsed.background_tasks import BackgroundTasks, task_families
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.collector.this_host import node_name
 from pulsed.config.configuration import Config
 from pulsed.daemon.collection import Collection
@@ -30,7 +30,7 @@ from pulsed.present.api.application import api
 from pulsed.present.api.routing import ApiParts
 from pulsed.present.asgi import EVENTS, App
 from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.telemetry import Telemetry, task_families
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
 from pulsed.server.auth import protected
 from pulsed.server.http_server import Server

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.background_tasks import BackgroundTasks, failure_family
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature
 from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.present.exposition.telemetry import failure_family
 from pulsed.reader.source import REMIND_SECONDS
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ class StateFolder(Feature):
         for section in self._sections():
             try:
                 self._saved[section.name] = section.save()
-            except Exception:
+            except Exception:  # of a feature's code: the other sections are written all the same
                 log.exception(
                     "internal error in a section of the state; please report it", extra={"section": section.name}
                 )

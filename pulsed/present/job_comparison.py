@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_numbers import Account, joules
-from pulsed.present.job_report import aligned, job_head
+from pulsed.present.job_report import job_head
 from pulsed.present.job_statistics import FLOPS, JOB_QUANTITIES
+from pulsed.present.job_table import aligned
 from pulsed.present.mean_noise import Course, MeanError, error_over_gpus, error_over_time, noise_of
 from pulsed.printable import clean
 

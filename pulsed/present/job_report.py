@@ -1,7 +1,4 @@
-"""The report of a job for people, its line for a scheduler's epilog, and the list of jobs.
-
-All are rendered from documents of `/jobs`. Columns of the report add up to their totals as printed.
-"""
+"""The report of a job for people, rendered from its document of `/jobs`. Columns add up to their totals as printed."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from math import floor
 from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.present.demo_notice import demo_lines, has_demo
+from pulsed.present.demo_notice import demo_lines
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
-from pulsed.present.job_balance import balance_rows, cpu_joules, network_shares, shared_ratio
+from pulsed.present.job_balance import balance_rows, cpu_joules, shared_ratio
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
@@ -25,12 +22,12 @@ from pulsed.present.job_numbers import (
     idle_seconds,
     joules,
     mean,
-    memory_ratios,
     percent,
     seconds,
     without_energy,
 )
 from pulsed.present.job_statistics import JOB_QUANTITIES, known_ratio, sparkline
+from pulsed.present.job_table import aligned
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30
@@ -54,7 +51,7 @@ def job_report(account: Account) -> str:
     lines += _row("Real work", _real_work(account))
     lines += _row("Life", _life(account))
     lines += _row("Time", _classes(total, time))
-    lines += _row("Energy", _energy(total, gpus, energy) + _cpu_energy(account, energy))
+    lines += _row("Energy", "; ".join(filter(None, (_energy(total, gpus, energy), _cpu_energy(account, energy)))))
     lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += _row("Host", _host(account))
@@ -271,82 +268,6 @@ def _unknown(account: Account) -> Iterator[str]:
     yield ("" if _host(account) else "host CPU and memory; ") + "whether this is good for this program"
 
 
-LINE_STATISTICS = {
-    "sm": "sm_active_ratio",
-    "occ": "sm_occupancy_ratio",
-    "tensor": "tensor_active_ratio",
-    "dram": "dram_active_ratio",
-    "w": "power_watts",
-    "mfu": "mfu_ratio",
-}
-"""Means in the line, by name."""
-
-
-def job_line(account: Account) -> str:
-    """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
-    total, gpus = account["total"], account["gpus"]
-    used = None if without_energy(gpus) else joules(total)
-    held = by_state(total, "idle_seconds").get("held", 0.0)
-    network = network_shares(account)
-    numbers: Mapping[str, float | None] = {
-        "h": total["gpu_seconds"] / 3600.0,
-        "ru": mean([total], "real_utilization"),
-        "held_idle_h": held / 3600.0,
-        "kwh": None if used is None else used / JOULES_PER_KWH,
-        "mem": max(memory_ratios(gpus), default=None),
-        **{word: account.get("statistics", {}).get(name, {}).get("mean") for word, name in LINE_STATISTICS.items()},
-        "net": network.mean,
-        "net_wait": network.waiting,
-    }
-    flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
-    fields = [*(["demo=1"] if has_demo(gpus) else []), f"gpus={len(gpus)}"]
-    fields += [*(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
-    fields += [f"flags={flags}"] if flags else []
-    if account["coverage"] is not None:
-        fields.append(f"cov={_short(account['coverage'])}")
-    if missing := account.get("missing_nodes"):
-        fields.append(f"nodes={account['answered_nodes']}/{account['answered_nodes'] + len(missing)}")
-    return clean(f"pulsed/1 {' '.join(fields)}") + "\n"
-
-
-def _short(value: float) -> str:
-    text = f"{value:.3f}".rstrip("0").rstrip(".")
-    return text.removeprefix("0") if text.startswith("0.") else text
-
-
-class _JobColumn(NamedTuple):
-    title: str
-    text: Callable[[Account], str]
-
-
-_JOB_COLUMNS = (
-    _JobColumn("JOB", lambda account: f"{account['owner']['id']}"),
-    _JobColumn("KIND", lambda account: f"{account['owner']['kind']}"),
-    _JobColumn("USER", lambda account: account["owner"]["user"] or MISSING),
-    _JobColumn("STATE", lambda account: f"{account['state']}"),
-    _JobColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
-    _JobColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
-    _JobColumn("GPUS", lambda account: f"{account['gpu_count']}"),
-    _JobColumn("REAL WORK", lambda account: percent(mean([account["total"]], "real_utilization"))),
-    _JobColumn("IDLE", lambda account: percent(_idle_ratio(account["total"]))),
-    _JobColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
-)
-
-
-def job_table(accounts: Sequence[Account]) -> str:
-    """Return a table with a row per job."""
-    if not accounts:
-        return "no jobs\n"
-    rows = [[column.title for column in _JOB_COLUMNS]]
-    rows += [[column.text(account) for column in _JOB_COLUMNS] for account in accounts]
-    notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
-    return "".join(f"{line}\n" for line in [*notice, *aligned(rows, left=5, indent="")])
-
-
-def _idle_ratio(total: Account) -> float | None:
-    return idle_seconds(total) / total["gpu_seconds"] if total["gpu_seconds"] > 0.0 else None
-
-
 def _time_unit(total: float) -> _Unit:
     if total >= 7200.0:
         return _Unit("GPU hours", 3600.0)
@@ -375,7 +296,7 @@ def _row(title: str, text: str) -> Iterable[str]:
 def _cpu_energy(account: Account, unit: _Unit) -> str:
     """Return the energy of the processors of the job's nodes, where it is known."""
     used = cpu_joules(account)
-    return f"; processors of its nodes {used / unit.size:.1f} {unit.name}" if used else ""
+    return f"processors of its nodes {used / unit.size:.1f} {unit.name}" if used else ""
 
 
 def _earlier(account: Account) -> str:
@@ -393,15 +314,3 @@ def _minute(time: str | None) -> str:
 def _list(title: str, texts: Sequence[str]) -> Iterator[str]:
     for at, text in enumerate(texts):
         yield f"{'' if at else title:<12}{text}"
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
-    """Yield rows in columns, of which the first ones are aligned to the left."""
-    rows = [list(map(clean, row)) for row in rows]
-    last = len(rows[0]) - 1
-    widths = [max(len(row[at]) for row in rows) for at in range(last + 1)]
-    for row in rows:
-        cells = [
-            text.ljust(widths[at]) if at < left or at == last else text.rjust(widths[at]) for at, text in enumerate(row)
-        ]
-        yield f"{indent}{'  '.join(cells)}".rstrip()

@@ -14,8 +14,8 @@ from typing import Any
 
 from pulsed.errors import PulsedError
 from pulsed.json_text import json_bytes
+from pulsed.present.job_line import job_line
 from pulsed.present.job_numbers import Account, mean
-from pulsed.present.job_report import job_line
 
 PREFIX = "JS1:"
 

@@ -13,12 +13,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, ClusterPod
 from pulsed.apps.adapter.documents import OPENAPI, VERSIONS, Document, failure
 from pulsed.apps.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.background_tasks import task_families
 from pulsed.json_text import json_bytes
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.autoscale import ROUTES
-from pulsed.present.exposition.telemetry import RequestCounts, build_info
+from pulsed.present.exposition.telemetry import RequestCounts, build_info, task_families
 from pulsed.present.exposition.text_format import END, choose_format, lines
 from pulsed.printable import clean
 

@@ -78,7 +78,7 @@ class ClusterPod(NamedTuple):
     Attributes:
         metadata: with all labels.
         gpus: that it requests as a resource.
-        has_claims: whether it has resource claims; how many GPUs these are, its daemon knows.
+        has_claims: whether it has resource claims, of an unknown number of GPUs.
         node: its own.
         is_ready: Running, Ready, and not being deleted.
         daemon: how it is reached if it is a daemon.
@@ -204,8 +204,7 @@ class ClusterGpus:
     def _all_rows(self, namespace: str | None = None) -> list[PodGpu]:
         """Return the reported rows, and a stale one for each GPU of the ready pods without any.
 
-        Of a pod with resource claims only its node's daemon knows how many GPUs it has: on a node that is not read, it
-        counts as one.
+        A pod with resource claims counts as one GPU while the daemon of its node is not read.
         """
         now, known = self._clock(), self._pods.objects
         found: list[PodGpu] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pulsed.apps.adapter.numbers import Aggregate, How
 from pulsed.json_text import rfc3339
-from pulsed.present.autoscale import Aggregate, How
 
 
 class ScaleMetric(NamedTuple):

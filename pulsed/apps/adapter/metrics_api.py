@@ -27,23 +27,25 @@ from pulsed.apps.adapter.documents import (
     resources,
     value_list,
 )
-from pulsed.errors import NumberUnknown, did_you_mean
-from pulsed.kubernetes.objects import Labels, parse_selector
-from pulsed.present.autoscale import (
+from pulsed.apps.adapter.numbers import (
     POD_KIND,
     Aggregate,
     How,
-    PodGpu,
     WorkloadKey,
     aggregate,
+    is_of,
     left_out,
     unresolved_pod,
     workload_number,
 )
+from pulsed.errors import NumberUnknown, did_you_mean
+from pulsed.kubernetes.objects import Labels, parse_selector
+from pulsed.present.autoscale import PodGpu
 
 _Key = TypeVar("_Key")
 
 HOWS: Mapping[str, How] = {how: how for how in get_args(How)}
+"""By the text of a request."""
 
 
 class RequestFailed(Exception):
@@ -180,7 +182,7 @@ class MetricsApi:
     def _number(
         self, gpus: NamespaceGpus, workload: WorkloadKey, metric: ScaleMetric, warn: Callable[[str], None]
     ) -> Aggregate:
-        own = [row for row in gpus.rows if row.is_of(workload)]
+        own = [row for row in gpus.rows if is_of(row, workload)]
         try:
             found = workload_number(gpus.rows, workload, metric.how, metric.field, lambda: self._gpus.problem)
             if found is None:
@@ -190,7 +192,7 @@ class MetricsApi:
                 raise NumberUnknown(f"{left_out(own, metric.field)}; {least}")
         except NumberUnknown as error:
             raise RequestFailed(503, f"{metric.name} of {workload} is not known: {error}") from error
-        ended = [row for row in gpus.ended if row.is_of(workload)]
+        ended = [row for row in gpus.ended if is_of(row, workload)]
         if found.stale or ended:
             warn(f"{metric.name} of {workload} is without these GPUs: {left_out([*own, *ended], metric.field)}")
         return found

@@ -107,8 +107,8 @@ class AdapterSettings(Settings):
 
     plain_listen: Addresses | None = setting(
         None,
-        "Where it listens for plain HTTP, too, without the web configuration: for KEDA, which asks "
-        "`/autoscale/v1/HOW/NAMESPACE/KIND/NAME/METRIC`, probes and `/metrics`. Unset: nowhere.",
+        "Further addresses, for plain HTTP without the web configuration: numbers for KEDA at "
+        "`/autoscale/v1/HOW/NAMESPACE/KIND/NAME/METRIC`, probes and `/metrics`. Unset: none.",
         example=(":8080",),
     )
 

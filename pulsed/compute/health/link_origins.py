@@ -19,11 +19,10 @@ WINDOW = 60.0
 """Seconds: NVIDIA's guide searches 30 s for the link that went down, and an exporter may report it 30 s later."""
 
 CLOCK_ERROR = 5.0
-"""Seconds: clocks of nodes and the samples of their targets differ by so much."""
+"""Seconds by which the clocks of nodes, and the times of their samples, may differ."""
 
 FOLLOWERS = (145, 150)
 """Codes of GPUs whose data or management packets are lost on a link that is down."""
-
 
 SOME_RACK = "rack"
 """The fabric of a rack-scale product whose source does not name it: most processes read one rack, or a node of one."""
@@ -125,12 +124,17 @@ def _verdict_on(fault: ReportedFault, links_down: Sequence[ReportedFault]) -> Ve
     related = [down for down in near if _shares_fabric(down, fault)]
     if causes := [down for down in related if down.began <= fault.began + CLOCK_ERROR]:
         return Verdict(min(causes, key=lambda down: (down.board[0] != fault.board[0], down.began)))
-    unrelated = [down for down in near if {down.fabric, fault.fabric} & {"", SOME_RACK}]
+    unrelated = [down for down in near if not (_is_named(down) and _is_named(fault))]
     return Verdict(doubt=next(iter(related or unrelated), None))
 
 
 def _shares_fabric(one: ReportedFault, other: ReportedFault) -> bool:
     """Return whether two faults are known to be of one NVLink fabric."""
-    if one.fabric and other.fabric:
+    if _is_named(one) and _is_named(other):
         return one.fabric == other.fabric
-    return one.board[0] == other.board[0]
+    return one.board[0] == other.board[0] or one.fabric == other.fabric == SOME_RACK
+
+
+def _is_named(fault: ReportedFault) -> bool:
+    """Return whether the source names the fabric."""
+    return fault.fabric not in ("", SOME_RACK)

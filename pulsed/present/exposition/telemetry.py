@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from pulsed import __version__
+from pulsed.background_tasks import FAILURES
 from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
@@ -188,3 +189,22 @@ class RequestCounts:
         for labels, count in self._counts.items():
             found.add_metric(labels, count)
         return found
+
+
+def task_families() -> Iterator[Metric]:
+    """Yield the family of failures, if there were any."""
+    if FAILURES:
+        yield failure_family(
+            "pulsed_task_failures",
+            "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
+            "task",
+            FAILURES,
+        )
+
+
+def failure_family(name: str, help: str, label: str, failures: Mapping[str, int]) -> Metric:
+    """Return a family of failures by the values of a label."""
+    family = CounterMetricFamily(name, help, labels=[label])
+    for value, count in failures.items():
+        family.add_metric([value], count)
+    return family

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.link_origins import WINDOW, ReportedFault, verdicts_on
+from pulsed.compute.health.link_origins import SOME_RACK, WINDOW, ReportedFault, verdicts_on
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
@@ -74,6 +74,14 @@ CASES: dict[str, tuple[list[ReportedFault], dict[str, str]]] = {
     "another code of the same GPU": (
         [fault("a", "0", 149, 10.0), fault("a", "0", 145, 10.0)],
         {"a:0": "a:0"},
+    ),
+    "a GPU of the node whose fabric is not named": (
+        [
+            fault("a", "0", 149, 10.0),
+            fault("a", "1", 145, 11.0, fabric=SOME_RACK),
+            fault("b", "2", 145, 11.0, fabric=SOME_RACK),
+        ],
+        {"a:0": "a:0", "a:1": "a:0", "b:2": "b:2"},
     ),
     "no known fabric: nodes of their own": (
         [

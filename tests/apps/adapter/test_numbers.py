@@ -7,9 +7,10 @@ from typing import get_args
 
 import pytest
 
+from pulsed.apps.adapter import numbers as module
+from pulsed.apps.adapter.numbers import How, WorkloadKey, aggregate, is_of, left_out
 from pulsed.errors import NumberUnknown
-from pulsed.present import autoscale as module
-from pulsed.present.autoscale import How, PodGpu, WorkloadKey, aggregate, left_out
+from pulsed.present.autoscale import PodGpu
 
 FIELD = "real_utilization_ratio"
 
@@ -67,12 +68,12 @@ def test_the_time_is_that_of_the_oldest_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "is_of"),
+    ("kind", "name", "belongs"),
     [("Deployment", "infer", True), ("Pod", "p", True), ("Pod", "infer", False), ("StatefulSet", "infer", False)],
 )
-def test_a_workload_is_found_by_kind_and_name_and_a_pod_by_its_own(kind: str, name: str, is_of: bool) -> None:
-    assert row(0.5).is_of(WorkloadKey("ml", kind, name)) == is_of
-    assert not row(0.5).is_of(WorkloadKey("other", kind, name))
+def test_a_workload_is_found_by_kind_and_name_and_a_pod_by_its_own(kind: str, name: str, belongs: bool) -> None:
+    assert is_of(row(0.5), WorkloadKey("ml", kind, name)) == belongs
+    assert not is_of(row(0.5), WorkloadKey("other", kind, name))
 
 
 def test_the_examples_are_right() -> None:
