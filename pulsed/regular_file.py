@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 STATE_MODE = 0o640
@@ -77,19 +77,28 @@ def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> 
     return content
 
 
-def read_last_lines(path: str | Path, limit: int) -> list[bytes]:
-    """Return the last lines of a regular file that is not a link, as many as are whole in its last `limit` bytes.
+_BLOCK_BYTES = 256 * 2**10
+_MAX_LINE_BYTES = 4 * 2**20
+
+
+def lines_from_end(path: str | Path) -> Iterator[bytes]:
+    """Yield the lines of a regular file that is not a link, the last one first; in memory is one line, and a block.
 
     Raises:
-        NotRegular: it is something else.
+        NotRegular, FileTooLarge: it is something else, or has a line of more than 4 MiB.
         OSError: it cannot be read.
     """
     with open(open_regular(path, follow_links=False), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        begin = max(0, size - limit)
-        file.seek(begin)
-        content = file.read(size - begin)
-    return content.splitlines()[1 if begin else 0 :]
+        end, rest = os.fstat(file.fileno()).st_size, b""
+        while end > 0:
+            begin = max(0, end - _BLOCK_BYTES)
+            file.seek(begin)
+            first, *lines = (file.read(end - begin) + rest).split(b"\n")
+            yield from reversed(lines)
+            end, rest = begin, first
+            if len(rest) > _MAX_LINE_BYTES:
+                raise FileTooLarge(path, _MAX_LINE_BYTES)
+        yield rest
 
 
 def write_all(descriptor: int, data: bytes) -> None:

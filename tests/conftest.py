@@ -21,6 +21,8 @@ pytest_plugins = ("tests.support.kubernetes.api_servers", "tests.support.nvml_st
 # A shell's background job ignores SIGINT, and so would every child of ours: tests that send it need it as usual.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # of nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Byte code is kept, here and in children: every daemon would compile all of pulsed, every worker all tests.
 sys.dont_write_bytecode = False

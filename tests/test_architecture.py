@@ -42,20 +42,21 @@ MAY_IMPORT = {
     "host": "durations regular_file config.settings model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
     "compute": "errors durations config.settings model translate.fields host",
-    "owners.accounting": "json_text model compute",
+    "owners.accounting": "json_text durations config.settings model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",
     "present.otlp": "config.settings http model",
     "present": (
-        "errors json_text printable background_tasks config.settings kubernetes model translate.units translate.fields "
-        "owners.attribution host translate compute owners.accounting owners.findings present.terminal present.otlp"
+        "errors json_text printable durations background_tasks config.settings kubernetes model translate.units "
+        "translate.fields owners.attribution host translate compute owners.accounting owners.findings present.terminal "
+        "present.otlp"
     ),
     "server.settings": "config.settings",
     "server": "errors regular_file config.settings config present server.settings",
     "apps.adapter.settings": "errors config.settings kubernetes present server.settings",
     "config.configuration": (
-        "errors regular_file config.settings log kubernetes model config reader owners.attribution host compute "
-        "present server.settings apps.adapter.settings"
+        "errors regular_file config.settings log kubernetes model config reader owners.attribution owners.accounting "
+        "host compute present server.settings apps.adapter.settings"
     ),
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
@@ -67,7 +68,7 @@ MAY_IMPORT = {
         "collector cli"
     ),
     "daemon": (
-        "errors json_text regular_file pauses background_tasks daemon_thread log kubernetes model reader "
+        "durations errors json_text regular_file pauses background_tasks daemon_thread log kubernetes model reader "
         "owners.attribution host translate compute owners.accounting owners.findings present.otlp present server "
         "config.configuration collector cli"
     ),

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from pulsed import regular_file
 from pulsed.regular_file import (
     FileTooLarge,
     NotRegular,
     append_lines,
+    lines_from_end,
     open_regular,
-    read_last_lines,
     read_regular,
     replace_file,
     write_all,
@@ -50,9 +51,24 @@ def test_reading_is_limited(tmp_path: Path) -> None:
     assert read_regular(path, 5) == b"12345"
     with pytest.raises(FileTooLarge, match="larger than 4 bytes"):
         read_regular(path, 4)
-    path.write_bytes(b"one\ntwo\nthree\n")
-    assert read_last_lines(path, 100) == [b"one", b"two", b"three"]
-    assert read_last_lines(path, 8) == [b"three"]
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 100])
+@pytest.mark.parametrize("content", [b"", b"\n", b"one", b"one\ntwo\n\nthree\n", b"one\ntwo", b"\n\none"])
+def test_lines_come_from_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, block: int) -> None:
+    monkeypatch.setattr(regular_file, "_BLOCK_BYTES", block)
+    (tmp_path / "file").write_bytes(content)
+    assert b"\n".join(reversed(list(lines_from_end(tmp_path / "file")))) == content
+
+
+def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_file, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(regular_file, "_MAX_LINE_BYTES", 30)
+    (tmp_path / "file").write_bytes(b"x" * 100 + b"\nlast\n")
+    lines = lines_from_end(tmp_path / "file")
+    assert [next(lines), next(lines)] == [b"", b"last"]
+    with pytest.raises(FileTooLarge):
+        next(lines)
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:
@@ -60,7 +76,7 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1234\n")
     uses = (
         partial(read_regular, limit=1),
-        partial(read_last_lines, limit=1),
+        lambda path: list(lines_from_end(path)),
         partial(append_lines, lines=b"more\n"),
     )
     before = len(os.listdir("/proc/self/fd"))

@@ -175,7 +175,7 @@ def _written(field: Key, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return json.dumps(value)
     if notation and notation.name.startswith("duration"):
-        return f"{value:g}s"
+        return f"{value / 86400.0:g}d" if value >= 86400.0 else f"{value:g}s"
     if notation and notation.name == "size":
         return f"{value // 2**20}MiB" if isinstance(value, int) and value % 2**20 == 0 else str(value)
     return f"{value:.12g}"

@@ -271,3 +271,16 @@ def with_all_running(ask: Callable[[str], Document], query: str = "") -> Documen
             break  # owners have ended meanwhile
         answer = {**following, "jobs": [*answer["jobs"], *following["jobs"]]}
     return answer
+
+
+def all_since(ask: Callable[[str], Document], query: str) -> Document:
+    """Return an answer of `/jobs` that has every owner that matches, also ended ones.
+
+    Args:
+        ask, query: as for `with_all_running`; the query has `since`.
+    """
+    answer = page = ask(f"/jobs?limit={PAGE}{query}")
+    while len(page["jobs"]) == PAGE:
+        page = ask(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        answer = {**page, "jobs": [*answer["jobs"], *page["jobs"]]}
+    return answer

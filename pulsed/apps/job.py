@@ -6,30 +6,18 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from pulsed.apps.daemon_client import (
-    DaemonClient,
-    DaemonUnreachable,
-    RequestRefused,
-    client_settings,
-    clients_of,
-    is_url,
-    with_all_running,
-)
+from pulsed.apps.daemon_client import DaemonClient, RequestRefused, client_settings, clients_of, is_url
+from pulsed.apps.jobs import jobs
+from pulsed.apps.many_daemons import all_answers
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_comparison import compared_jobs, comparison_report
 from pulsed.present.job_line import job_line
 from pulsed.present.job_report import job_report
-from pulsed.present.job_table import job_table
 from pulsed.present.jobstats_blob import with_gpus
-from pulsed.printable import clean_lines
-
-REQUESTS = 64
-"""Concurrent requests."""
 
 Document = dict[str, Any]
 
@@ -56,34 +44,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         options.parser.error(f"--format {options.format} needs an ID")
     return 0
-
-
-def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
-    """Print the jobs of some daemons, running ones first.
-
-    Args:
-        clients: by node.
-        format: `text`, or `json`: a list of accounts.
-
-    Raises:
-        DaemonUnreachable: no daemon answered, or the only one did not.
-        RequestRefused: no daemon answered without an error.
-    """
-    answers = _request_all(clients, with_all_running)
-    accounts = [
-        account for answer in answers.values() if not isinstance(answer, PulsedError) for account in answer["jobs"]
-    ]
-    failed = {node: answer for node, answer in answers.items() if isinstance(answer, PulsedError)}
-    if len(failed) == len(answers):
-        raise next(iter(failed.values()))
-    accounts.sort(key=lambda account: account["begin"], reverse=True)
-    accounts.sort(key=lambda account: account["end"] or "~", reverse=True)
-    if format == "json":
-        out.write(json.dumps(accounts, indent=2) + "\n")
-        return
-    out.write(job_table(accounts))
-    for node, error in failed.items():
-        out.write(clean_lines(f"missing: {node}: {error.args[0]}"))
 
 
 def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, given: TextIO) -> None:
@@ -113,15 +73,14 @@ def compare(clients: Mapping[str, DaemonClient], ids: Sequence[str], format: str
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    answers = _request_all(clients, lambda request: request(path))
-    found = {node: answer for node, answer in answers.items() if not isinstance(answer, PulsedError)}
+    found, errors = all_answers(clients, lambda ask: ask(path), has="gpus")
     if not found:
-        raise _error(id, clients, [answer for answer in answers.values() if isinstance(answer, PulsedError)])
+        raise _error(id, clients, list(errors.values()))
     newest = max(found.values(), key=lambda account: account["begin"])
     parts = {node: account for node, account in found.items() if is_same_job(account, newest)}
     if len(clients) == 1:
         return newest
-    missing = [{"node": node, "reason": _reason(answers[node])} for node in clients if node not in parts]
+    missing = [{"node": node, "reason": _reason(errors.get(node))} for node in clients if node not in parts]
     return merged_account([newest, *(account for account in parts.values() if account is not newest)], missing)
 
 
@@ -132,31 +91,10 @@ def _error(id: str, clients: Mapping[str, DaemonClient], errors: Sequence[Pulsed
     return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")
 
 
-def _reason(answer: Document | PulsedError) -> str:
-    if isinstance(answer, RequestRefused) and answer.status == 404:
+def _reason(error: PulsedError | None) -> str:
+    if isinstance(error, RequestRefused) and error.status == 404:
         return "has no such job"
-    return str(answer.args[0]) if isinstance(answer, PulsedError) else "has an older job with this id"
-
-
-def _request_all(
-    clients: Mapping[str, DaemonClient], request: Callable[[Callable[[str], Document]], Document]
-) -> Mapping[str, Document | PulsedError]:
-    """Return what is requested of each daemon, or its error, by node; `request` gets a function of paths."""
-
-    def answer(client: DaemonClient) -> Document | PulsedError:
-        def ask(path: str) -> Document:
-            found: Document = client.json(path)
-            if not isinstance(found, dict) or not found.keys() & {"jobs", "gpus"}:
-                raise DaemonUnreachable(f"{client.address}{path}: the answer has no jobs", "Check that it is a pulsed")
-            return found
-
-        try:
-            return request(ask)
-        except (DaemonUnreachable, RequestRefused) as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
-        return dict(zip(clients, pool.map(answer, clients.values()), strict=True))
+    return "has an older job with this id" if error is None else str(error.args[0])
 
 
 def _json(account: Document) -> str:

@@ -73,6 +73,15 @@ COMMANDS: Mapping[str, Command] = {
         "apps.job:run",
         "Lists the owners of GPUs of a running pulsed, or reports one of them.",
     ),
+    "jobs": Command(
+        "show the jobs and pods of running daemons in a table, also those of the last days, with what is wrong",
+        options.JOBS, "apps.jobs:run",
+    ),
+    "report": Command(
+        "show who used how many GPU hours, how much of it was work, idle time, energy and cost", options.REPORT,
+        "apps.report:run",
+        "Adds up the accounts of all owners that ran in this time, each as a whole, over all daemons that are named.",
+    ),
     "top": Command(
         "show the GPUs of running daemons, or of an own source, in the terminal", options.TOP, "apps.top.run:run",
         "Shows GPUs, their work, health and events. Press ? for keys and commands.",

@@ -158,6 +158,27 @@ JOB: Options = (
     option("--compare", nargs=2, metavar=("ID", "ID"), help="compare two jobs, as text or json, in place of a report"),
 )  # fmt: skip
 
+JOBS: Options = (
+    *daemons(10.0),
+    option("--since", type=time_span, metavar="TIME",
+           help="also all that have ended in this time, such as 7d; default: the newest that a daemon has in memory"),
+    option("--state", choices=["running", "ended"], default=""),
+    option("--user", default="", metavar="NAME"),
+    option("--account", default="", metavar="NAME", help="account of Slurm"),
+    option("--namespace", default="", metavar="NAME"),
+    option("--diagnose", action="store_true", help="with the numbers of the first finding of each"),
+    option("--format", choices=["text", "json"], default="text"),
+)  # fmt: skip
+
+REPORT: Options = (
+    *daemons(30.0),
+    option("--since", type=time_span, metavar="TIME", default=2592000.0,
+           help="leave out what ended earlier than that ago; default: 30d"),
+    option("--by", choices=["user", "account", "namespace", "workload", "node"], default="user",
+           help="a row per; default: user"),
+    option("--format", choices=["table", "csv", "json"], default="table"),
+)  # fmt: skip
+
 TOP: Options = (
     *GPUS,
     *daemons(5.0, "the one of this host, else an own source; URL#/gpu/3 opens that GPU"),

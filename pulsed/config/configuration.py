@@ -23,6 +23,7 @@ from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
+from pulsed.owners.accounting.settings import AccountsSettings
 from pulsed.owners.attribution.settings import AttributionSettings
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
@@ -86,6 +87,7 @@ class Config(Settings):
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
+    accounts: AccountsSettings = setting(AccountsSettings(), "Accounts of owners that have ended, in `state_dir`.")
     prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
     publish: PublishSettings = setting(PublishSettings(), "What is published.")
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
@@ -97,6 +99,8 @@ class Config(Settings):
         """Yield keys for another way to listen, or for another kind of source."""
         if self.web.systemd_socket:
             yield "listen", "web.systemd_socket replaces it"
+        if not self.state_dir:
+            yield "accounts", "it needs state_dir"
 
     def log_unused(self) -> None:
         """Log a warning for each key that has no effect."""

@@ -57,11 +57,13 @@ class AccountsFeature(Feature):
         self.accounting = OwnerAccounting(parts.attribution.ended_at, self._end, self._resume)
         self.workloads = WorkloadTotals()
         folder = parts.config.state_dir
-        self.ended_files = EndedFiles(Path(folder)) if folder else None
+        self.ended_files = EndedFiles(Path(folder), parts.config.accounts) if folder else None
 
     def apply(self, config: Config) -> None:
-        """Show prices and scale hints by a configuration."""
+        """Show prices and scale hints, and keep accounts, by a configuration."""
         self._config = config
+        if self.ended_files is not None:
+            self.ended_files.settings = config.accounts
 
     def take_tick(self, tick: ComputedTick) -> None:
         """Account for a tick."""
@@ -71,7 +73,14 @@ class AccountsFeature(Feature):
         """Yield the routes of owners."""
         from pulsed.present.api.routes.owners import owner_router
 
-        accounts = Accounts(self.accounting, self.ended, lambda: self._config.prices, self.workloads)
+        files = self.ended_files
+        accounts = Accounts(
+            self.accounting,
+            self.ended,
+            lambda: self._config.prices,
+            self.workloads,
+            (lambda since: ()) if files is None else files.lines,
+        )
         yield owner_router(self._store, accounts, lambda: self._config.publish.scale_target)
 
     async def run(self) -> None:

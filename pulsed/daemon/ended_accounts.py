@@ -5,21 +5,22 @@ Accounts that wait to be written take bounded memory.
 
 from __future__ import annotations
 
+import calendar
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from pulsed.daemon.state_file import WriteStatus
-from pulsed.regular_file import FOLDER_MODE, append_lines, read_last_lines
+from pulsed.durations import DAY
+from pulsed.owners.accounting.settings import AccountsSettings
+from pulsed.regular_file import FOLDER_MODE, append_lines, lines_from_end
 
 log = logging.getLogger(__name__)
-
-KEPT_DAYS = 7
-KEPT_BYTES = 64 * 2**20
-"""Files are removed, the oldest first, beyond these limits; the newest is kept."""
 
 READ_BYTES = 16 * 2**20
 """Bytes that are read at start, of the newest accounts."""
@@ -31,14 +32,17 @@ WAITING_BYTES = 8 * 2**20
 class EndedFiles:
     """`jobs-DAY.ndjson`: the accounts that were written on a day (UTC), one per line. Safe in several threads.
 
+    Files are removed, the oldest first, beyond the limits of the settings; the newest is kept.
+
     Attributes:
+        settings: what is kept.
         status: whether accounts are written.
         added: accounts that were ever added.
         dropped: accounts that were not written because too many waited.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, settings: AccountsSettings) -> None:
+        self._folder, self.settings = folder, settings
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._waiting: deque[bytes] = deque()
@@ -83,19 +87,23 @@ class EndedFiles:
 
     def last_lines(self, most: int) -> list[bytes]:
         """Return at most this number of the newest accounts, the oldest first."""
-        lines: list[bytes] = []
-        room = READ_BYTES
+        lines, room = list[bytes](), READ_BYTES
+        for line in islice(self.lines(-math.inf), most):
+            room -= len(line) + 1
+            if room <= 0:
+                break
+            lines.append(line)
+        return lines[::-1]
+
+    def lines(self, since: float) -> Iterator[bytes]:
+        """Yield the accounts that have ended since a Unix time, and some older ones, the newest first."""
         for path in reversed(self._days()):
+            if _end_of_day(path) < since:
+                return
             try:
-                found = [line for line in read_last_lines(path, room) if line]
+                yield from filter(None, lines_from_end(path))
             except OSError as error:
                 log.warning("accounts of ended owners cannot be read", extra={"path": str(path), "error": str(error)})
-                continue
-            lines = found + lines
-            room -= sum(len(line) + 1 for line in found)
-            if len(lines) >= most or room <= 0:
-                break
-        return lines[-most:]
 
     def _take(self) -> Sequence[bytes]:
         with self._lock:
@@ -131,13 +139,21 @@ class EndedFiles:
 
     def _remove_old(self) -> None:
         """Remove the oldest files beyond the limits. What cannot be removed is logged once."""
-        room = KEPT_BYTES
+        room, oldest = self.settings.max_bytes, time.time() - self.settings.keep
         for number, path in enumerate(reversed(self._days())):
             try:
                 room -= path.lstat().st_size
-                if number and (number >= KEPT_DAYS or room < 0):
+                if number and (_end_of_day(path) < oldest or room < 0):
                     path.unlink()
             except OSError as error:
                 if path not in self._unremovable:
                     log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
                 self._unremovable.add(path)
+
+
+def _end_of_day(path: Path) -> float:
+    """Return the Unix time until which accounts were written to a file; infinity of a name without a date."""
+    try:
+        return calendar.timegm(time.strptime(path.stem, "jobs-%Y-%m-%d")) + DAY
+    except ValueError:
+        return math.inf

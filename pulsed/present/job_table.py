@@ -30,12 +30,23 @@ _JOB_COLUMNS = (
 )
 
 
-def job_table(accounts: Sequence[Account]) -> str:
-    """Return a table with a row per job."""
+_FINDING = _JobColumn("FINDING", lambda account: first_finding(account) or "")
+"""In place of the names of all advice."""
+
+
+def first_finding(account: Account) -> str | None:
+    """Return the name and the numbers of the first advice; None without any."""
+    advice = account["advice"]
+    return f"{advice[0]['id']}: {advice[0]['evidence']}" if advice else None
+
+
+def job_table(accounts: Sequence[Account], *, with_findings: bool = False) -> str:
+    """Return a table with a row per job, and the numbers of its first advice on request."""
     if not accounts:
         return "no jobs\n"
-    rows = [[column.title for column in _JOB_COLUMNS]]
-    rows += [[column.text(account) for column in _JOB_COLUMNS] for account in accounts]
+    columns = [*_JOB_COLUMNS[:-1], _FINDING] if with_findings else _JOB_COLUMNS
+    rows = [[column.title for column in columns]]
+    rows += [[column.text(account) for column in columns] for account in accounts]
     notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
     return "".join(f"{line}\n" for line in [*notice, *aligned(rows, left=5, indent="")])
 

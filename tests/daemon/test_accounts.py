@@ -10,22 +10,26 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pulsed.config.configuration import Config
 from pulsed.daemon import accounts, ended_accounts, state_folder
 from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.ended_accounts import KEPT_DAYS, EndedFiles
+from pulsed.daemon.ended_accounts import EndedFiles
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
+from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting.settings import AccountsSettings
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
 from tests.daemon.parts import feature_parts, features_before_restore
 from tests.owners.accounting.streams import A, B, Node, seconds
+from tests.present.api.client import ask, routes
 from tests.support.full_disk import file_size_limit, filled, small_disk
 from tests.support.tampering import tampered
 from tests.support.waiting import cancelled_before_it_has_a_thread, eventually
@@ -34,8 +38,8 @@ from tests.support.waiting import cancelled_before_it_has_a_thread, eventually
 class Run:
     """A run of pulsed with a state folder."""
 
-    def __init__(self, folder: Path | None, clock: float = 0.0) -> None:
-        config = Config(state_dir=str(folder or ""))
+    def __init__(self, folder: Path | None, settings: AccountsSettings | None = None, clock: float = 0.0) -> None:
+        config = Config(state_dir=str(folder or ""), accounts=settings or AccountsSettings())
         self.features = features_before_restore(
             TargetStore("node"), config, EventsFeature, AccountsFeature, StateFolder
         )
@@ -75,7 +79,7 @@ def test_a_restart_keeps_running_and_ended_accounts(tmp_path: Path) -> None:
     first = Run(tmp_path / "state")
     first.job_ends()
     first.stop()
-    second = Run(tmp_path / "state", first.node.clock)
+    second = Run(tmp_path / "state", clock=first.node.clock)
     second.node.sees(((), BUSY), ((B,), BUSY))
     (ended,) = second.ended.find()
     assert (ended.owner, seconds(ended)) == (A, 2.0)
@@ -90,7 +94,7 @@ def test_accounts_that_were_not_seen_again_are_not_lost_by_another_restart(tmp_p
     first.stop()
     for _ in range(3):
         Run(tmp_path).stop()
-    last = Run(tmp_path, first.node.clock)
+    last = Run(tmp_path, clock=first.node.clock)
     last.node.sees(((), BUSY), ((B,), BUSY))
     assert seconds(last.node.running(B)) == 5.0
 
@@ -105,7 +109,7 @@ def test_an_account_is_not_lost_while_its_write_waits_for_a_thread(
     first.job_ends()
     writing = first.accounts.run() if writer == "accounts" else first.state.run()
     asyncio.run(cancelled_before_it_has_a_thread(writing, first.stop))
-    second = Run(tmp_path, first.node.clock)
+    second = Run(tmp_path, clock=first.node.clock)
     assert [account.owner for account in second.ended.find()] == [A]
     assert [account.owner for account in second.node.accounting.unfinished] == [B]
 
@@ -155,36 +159,40 @@ def test_a_section_that_fails_stays_as_it_was_and_costs_no_other(
     assert caplog.text.count("internal error in a section of the state") == 1
 
 
+def old_days(folder: Path) -> None:
+    """Write the files of the 11 days before today."""
+    for ago in range(1, 12):
+        (folder / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime(time.time() - ago * 86400))).write_text("")
+
+
 def test_old_days_are_removed(tmp_path: Path) -> None:
-    for day in range(1, 12):
-        (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_text("")
+    old_days(tmp_path)
     (tmp_path / "jobs-of-mine.ndjson").write_text("")
-    run = Run(tmp_path)
+    run = Run(tmp_path, AccountsSettings(keep=6 * 86400.0))
     run.job_ends()
     run.stop()
     kept = sorted(path.name for path in tmp_path.glob("jobs-2*"))
-    assert len(kept) == KEPT_DAYS
-    assert kept[0] == "jobs-2026-01-06.ndjson"
+    assert len(kept) == 1 + 6
+    assert kept[0] == time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime(time.time() - 6 * 86400))
     assert (tmp_path / "jobs-of-mine.ndjson").exists()
 
 
 def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for day in range(1, 12):
-        (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_text("")
-    (tmp_path / "jobs-2026-01-01.ndjson").unlink()
-    (tmp_path / "jobs-2026-01-01.ndjson").mkdir()
-    run = Run(tmp_path)
+    old_days(tmp_path)
+    oldest = min(tmp_path.iterdir())
+    oldest.unlink()
+    oldest.mkdir()
+    run = Run(tmp_path, AccountsSettings(keep=6 * 86400.0))
     for _ in range(2):
         run.job_ends()
         run.stop()
-    assert len(list(tmp_path.glob("jobs-2*"))) == KEPT_DAYS + 1
+    assert len(list(tmp_path.glob("jobs-2*"))) == 1 + 6 + 1
     assert caplog.text.count("an old file of accounts cannot be removed") == 1
 
 
-def test_days_beyond_the_size_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_accounts, "KEPT_BYTES", 100)
+def test_days_beyond_the_size_are_removed(tmp_path: Path) -> None:
     (tmp_path / "jobs-2026-01-01.ndjson").write_text("x" * 101)
-    run = Run(tmp_path)
+    run = Run(tmp_path, AccountsSettings(keep=1e9, max_bytes=100))
     run.job_ends()
     run.stop()
     assert not (tmp_path / "jobs-2026-01-01.ndjson").exists()
@@ -300,7 +308,7 @@ def test_accounts_that_could_not_be_written_survive_a_restart(tmp_path: Path) ->
     first = Run(tmp_path)
     first.job_ends()
     first.stop()
-    second = Run(tmp_path, first.node.clock)
+    second = Run(tmp_path, clock=first.node.clock)
     assert second.found() == first.found()
     second.node.sees(((), BUSY), ((B,), BUSY))
     assert seconds(second.node.running(B)) == 5.0
@@ -321,7 +329,7 @@ def test_an_account_that_has_ended_does_not_run_again_after_a_crash(tmp_path: Pa
         first.node.sees(((), BUSY), ((B,), BUSY))
     first.stop()
     (tmp_path / "state.json").write_bytes(running)
-    second = Run(tmp_path, first.node.clock)
+    second = Run(tmp_path, clock=first.node.clock)
     assert [account.owner for account in second.node.accounting.unfinished] == [B]
     assert second.found() == first.found()
 
@@ -332,7 +340,7 @@ def test_a_line_that_was_torn_costs_itself_only(tmp_path: Path) -> None:
     first.stop()
     (path,) = tmp_path.glob("*.ndjson")
     path.write_bytes(path.read_bytes() + path.read_bytes()[:-20])
-    second = Run(tmp_path, first.node.clock)
+    second = Run(tmp_path, clock=first.node.clock)
     second.job_ends()
     second.stop()
     assert Run(tmp_path).found() == second.found()
@@ -354,7 +362,7 @@ def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(ended_accounts, "WAITING_BYTES", 1000)
-    files = EndedFiles(tmp_path / "state")
+    files = EndedFiles(tmp_path / "state", AccountsSettings())
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
         files.add(b"%0100d" % number)
@@ -390,7 +398,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_accounts, "READ_BYTES", 1000)
-    files = EndedFiles(tmp_path)
+    files = EndedFiles(tmp_path, AccountsSettings())
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))
     assert [int(line) for line in files.last_lines(5)] == list(range(95, 100))
@@ -410,7 +418,7 @@ def test_others_cannot_read_the_names_of_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["state.json", "jobs-2026-01-01.ndjson"])
+@pytest.mark.parametrize("name", ["state.json", time.strftime("jobs-%Y-%m-%d.ndjson")])
 def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
     first = Run(tmp_path)
     first.job_ends()
@@ -422,7 +430,7 @@ def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
             path.unlink()
         (tmp_path / name).write_text(text + "\n")
         try:
-            run = Run(tmp_path, first.node.clock)
+            run = Run(tmp_path, clock=first.node.clock)
             for owners in [(B,)] * 3 + [()] * 3:
                 run.node.sees(((), BUSY), (owners, BUSY))
             seen = [*run.node.accounting.unfinished, *run.ended.find()]
@@ -432,3 +440,37 @@ def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
                 json.dumps(account_document(account, "node"), allow_nan=False)
         except Exception as error:
             raise AssertionError(change) from error
+
+
+async def test_what_is_no_longer_in_memory_is_found_in_its_file(tmp_path: Path) -> None:
+    """By every name, by filters with `since`, and in the report; the one that goes on is there once."""
+    run = Run(tmp_path)
+    for number in range(6):
+        owner = Owner("slurm_job", str(number), user="ann" if number < 4 else "bob")
+        for owners in [(owner,), (owner,), (owner,), (), (), ()]:
+            run.node.sees((owners, BUSY), ((B,), BUSY))
+    run.stop()
+    while len(run.ended) > 2:  # as of a long list
+        run.ended.drop(next(reversed(list(run.ended.find()))))
+    app = routes(*run.accounts.routes())
+
+    async def found(path: str) -> Any:
+        status, document, _ = await ask(app, path)
+        return document if status == 200 else status
+
+    def ids(document: Any) -> list[str]:
+        return [each["owner"]["id"] for each in document["jobs"]]
+
+    assert ids(await found("/jobs?state=ended")) == ["5", "4"]
+    assert ids(await found("/jobs?state=ended&since=1")) == ["5", "4", "3", "2", "1", "0"]
+    assert ids(await found("/jobs?since=1&user=ann")) == ["3", "2", "1", "0"]
+    assert ids(await found("/jobs?state=ended&since=1&limit=2&offset=3")) == ["2", "1"]
+    assert (await found("/jobs/0"))["total"]["gpu_seconds"] == 2.0
+    assert await found("/jobs/6") == 404
+    rows = {row["user"]: row for row in (await found("/report?by=user&since=1"))["rows"]}
+    assert {user: (row["jobs"], row["gpu_seconds"]) for user, row in rows.items()} == {
+        "ann": (4, 8.0),
+        "bob": (2, 4.0),
+        "": (1, (await found("/jobs/b"))["total"]["gpu_seconds"]),
+    }
+    assert ids(await found(f"/jobs?state=ended&since={time.time() + 10 * 86400:.0f}")) == []

@@ -143,6 +143,21 @@ def load_account(saved: object) -> OwnerAccount:
     return account
 
 
+def ended_account(line: bytes) -> OwnerAccount:
+    """Return the account in a line of a file.
+
+    Raises:
+        ValueError: the line is not an account that has ended.
+    """
+    try:
+        account = load_account(json.loads(line[max(line.rfind(_BEGIN), 0) :]))
+    except RecursionError:
+        raise ValueError("not an account: nested too deep") from None
+    if account.end is None:
+        raise ValueError("it has not ended")
+    return account
+
+
 def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
     device, since = account.device, account.since
     named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
@@ -184,7 +199,8 @@ MAX_ENDED_BYTES = 4 * 2**20
 _BEGIN = b'{"owner":'
 """The first bytes of an account; in its strings, quotes are escaped."""
 
-_Key = tuple[str, str, float]
+AccountKey = tuple[str, str, float]
+"""Kind and id of an owner, and the begin of its account."""
 
 
 class EndedAccounts:
@@ -192,7 +208,7 @@ class EndedAccounts:
 
     def __init__(self, max_ended: int = MAX_ENDED, max_bytes: int = MAX_ENDED_BYTES) -> None:
         self._max_ended, self._max_bytes = max_ended, max_bytes
-        self._kept: OrderedDict[_Key, tuple[Owner, float, bytes]] = OrderedDict()
+        self._kept: OrderedDict[AccountKey, tuple[Owner, float, bytes]] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -205,14 +221,19 @@ class EndedAccounts:
         self._keep(account, line)
         return line
 
+    @property
+    def keys(self) -> set[AccountKey]:
+        """The keys of the accounts that are kept."""
+        return set(self._kept)
+
     def has(self, account: OwnerAccount) -> bool:
         """Return whether an account is kept as one that ended no earlier than this one was seen."""
-        kept = self._kept.get(_key(account))
+        kept = self._kept.get(account_key(account))
         return kept is not None and account.last_seen <= kept[1]
 
     def drop(self, account: OwnerAccount) -> None:
         """Forget an account that goes on after all."""
-        self._drop(_key(account))
+        self._drop(account_key(account))
 
     def load(self, line: bytes) -> None:
         """Keep an account of an earlier run. What stands before it in the line, a torn one without an end, is lost.
@@ -221,13 +242,7 @@ class EndedAccounts:
             ValueError: the line is not an account that has ended.
         """
         line = line[max(line.rfind(_BEGIN), 0) :]
-        try:
-            account = load_account(json.loads(line))
-        except RecursionError:
-            raise ValueError("not an account: nested too deep") from None
-        if account.end is None:
-            raise ValueError("it has not ended")
-        self._keep(account, line)
+        self._keep(ended_account(line), line)
 
     def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
         """Return the accounts whose owner and end match, the newest end first.
@@ -239,17 +254,18 @@ class EndedAccounts:
 
     def _keep(self, account: OwnerAccount, line: bytes) -> None:
         packed = zlib.compress(line, 1)
-        key = _key(account)
+        key = account_key(account)
         self._drop(key)
         self._kept[key] = (account.owner, account.end or account.last_seen, packed)
         self._bytes += len(packed)
         while len(self._kept) > self._max_ended or (self._bytes > self._max_bytes and len(self._kept) > 1):
             self._drop(next(iter(self._kept)))
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: AccountKey) -> None:
         if (old := self._kept.pop(key, None)) is not None:
             self._bytes -= len(old[2])
 
 
-def _key(account: OwnerAccount) -> _Key:
+def account_key(account: OwnerAccount) -> AccountKey:
+    """Return what identifies an account."""
     return (*account.owner.key, account.begin)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
+from pulsed.json_text import json_bytes
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.accounting.saved_accounts import EndedAccounts
+from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.owner_totals import WorkloadTotals
 
 
 class Accounts(NamedTuple):
     """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; the prices
-    in force; and counters of workloads, None without those of pods that are gone.
+    in force; counters of workloads, None without those of pods that are gone; and the lines of files of owners that
+    have ended since a Unix time, and some older ones, the newest first.
     """
 
     running: OwnerAccounting
     ended: EndedAccounts
     prices: Callable[[], Prices] = lambda: NO_PRICES
     workloads: WorkloadTotals | None = None
+    kept_lines: Callable[[float], Iterable[bytes]] = lambda since: ()
 
 
 class AccountFilter(NamedTuple):
@@ -48,25 +52,62 @@ def running_accounts(accounts: Accounts, wanted: AccountFilter) -> list[OwnerAcc
     """Return the accounts of owners that have a GPU and match, the newest begin first."""
     if wanted.state == "ended":
         return []
-    return sorted(filter(wanted.matches, accounts.running.running), key=lambda each: (-each.begin, each.owner.key))
+    return newest_first(filter(wanted.matches, accounts.running.running))
 
 
 def ended_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
-    """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread."""
+    """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread.
+
+    With `since`, these are all that are kept; otherwise the ones in memory.
+    """
     if wanted.state == "running":
         return iter(())
-    return accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches_owner(owner))
+    found = accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches_owner(owner))
+    if not wanted.since:
+        return found
+    words = [word for word in (wanted.kind, wanted.user, wanted.account, wanted.namespace) if word]
+    kept = kept_accounts(accounts, words, wanted.since)
+    return chain(found, (each for each in kept if (each.end or 0.0) >= wanted.since and wanted.matches(each)))
 
 
-def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
-    """Return the accounts of an owner, the newest begin first.
+def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) -> Iterator[OwnerAccount]:
+    """Return the accounts that are in files only, the newest end first; may be used in another thread.
+
+    Args:
+        words: texts that a line of them has; a quick choice.
+        since: Unix time; some older ones come, too.
+    """
+    known = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
+    return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], known)
+
+
+def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], known: set[AccountKey]) -> Iterator[OwnerAccount]:
+    for line in lines:
+        if all(word in line for word in words):
+            try:
+                account = ended_account(line)
+            except ValueError:  # torn by a power cut
+                continue
+            if (key := account_key(account)) not in known:  # one that went on is in the files twice
+                known.add(key)
+                yield account
+
+
+def accounts_named(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
+    """Return the accounts of an owner, in no order; may be used in another thread.
 
     Args:
         name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
     """
-    found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
-    found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
-    return sorted(found, key=lambda each: (-each.begin, each.owner.key))
+    running = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    ended = accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
+    kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"))
+    return chain(running, ended, (each for each in kept if name in names_of_owner(each.owner)))
+
+
+def newest_first(accounts: Iterable[OwnerAccount]) -> list[OwnerAccount]:
+    """Return accounts by their begin, the newest first."""
+    return sorted(accounts, key=lambda each: (-each.begin, each.owner.key))
 
 
 def names_of_owner(owner: Owner) -> set[str]:

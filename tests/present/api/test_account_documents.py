@@ -10,7 +10,14 @@ from pulsed.model.owner import Owner
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import AccountShape, account_document
-from pulsed.present.api.account_lookup import AccountFilter, Accounts, accounts_named, ended_accounts, running_accounts
+from pulsed.present.api.account_lookup import (
+    AccountFilter,
+    Accounts,
+    accounts_named,
+    ended_accounts,
+    newest_first,
+    running_accounts,
+)
 from tests.compute.streams import BUSY, DAY, IDLE
 from tests.owners.accounting.streams import Node
 from tests.support.documents import has_shape
@@ -74,7 +81,7 @@ def test_totals_are_the_sums_of_the_gpus(accounts: Accounts) -> None:
     ],
 )
 def test_accounts_are_found_by_every_name(accounts: Accounts, name: str, begins: list[float]) -> None:
-    found = accounts_named(accounts, name)
+    found = newest_first(accounts_named(accounts, name))
     assert [account.begin for account in found] == [min(begin, DAY + 60) for begin in begins]
 
 

@@ -11,15 +11,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field, create_model
 
+from pulsed.durations import DAY
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.present.api.account_documents import AccountShape, NewestAccountShape, account_document, newest_document
-from pulsed.present.api.account_lookup import AccountFilter, Accounts, accounts_named, ended_accounts, running_accounts
+from pulsed.present.api.account_lookup import (
+    AccountFilter,
+    Accounts,
+    accounts_named,
+    ended_accounts,
+    newest_first,
+    running_accounts,
+)
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
 from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
 from pulsed.present.api.schema import Document, DocumentModel
+from pulsed.present.api.usage_documents import USAGE_ROW, USED_JOB, usage
 from pulsed.present.owner_totals import (
     FAMILIES,
     GROUPS,
@@ -34,9 +43,11 @@ from pulsed.present.owner_totals import (
     rows_of,
     sums_of,
 )
+from pulsed.present.usage import GroupBy
 
 MAX_JOBS = 1000
 MAX_OFFSET = 10**9
+REPORT_SECONDS = 30 * DAY
 
 
 class AccountsShape(NodeAnswer):
@@ -64,6 +75,14 @@ OWNER_ROW = create_model("OwnerRow", __base__=DocumentModel, **_ROW_MEMBERS)
 """What a pod, workload, job or user does with its GPUs on this node; a row has the members of its group only."""
 
 
+class ReportShape(NodeAnswer):
+    """Who used how many GPU hours."""
+
+    by: str
+    rows: list[USAGE_ROW]  # type: ignore[valid-type] # made of a table
+    worst: list[USED_JOB] = Field(description="owners with the most held idle time")  # type: ignore[valid-type]
+
+
 class WorkloadsShape(NodeAnswer):
     """What pods, workloads, jobs or users do now."""
 
@@ -89,6 +108,7 @@ def owner_router(
         scale_target: returns the real utilization that scale hints aim at.
     """
     router = APIRouter()
+    reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
     @router.get(
         "/jobs",
@@ -117,9 +137,10 @@ def owner_router(
         shown = [account_document(each, store.node, accounts.prices()) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
         ended = islice(ended_accounts(accounts, wanted), begin, begin + limit - len(shown))
-        shown += await asyncio.to_thread(
-            lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
-        )
+        async with reading_files:
+            shown += await asyncio.to_thread(
+                lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
+            )
         idle_gpus = len(frozenset().union(*idle.values()))
         head = {**node_answer(store.node), "running": len(running), "idle_gpus": idle_gpus}
         return json_response({**head, "jobs": shown})
@@ -134,12 +155,33 @@ def owner_router(
         id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
     ) -> Response:
-        found = accounts_named(accounts, id)
+        async with reading_files:
+            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id)))
         if not found:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in found])
         return json_response(newest_document(found, store.node, accounts.prices()))
+
+    @router.get(
+        "/report",
+        response_model=ReportShape,
+        response_model_exclude_unset=True,
+        responses=REFUSED,
+        summary="GPU hours, work, held idle time, energy and cost by user, account, namespace, workload or node",
+    )
+    async def report(
+        by: GroupBy = "user",
+        since: Annotated[
+            float, Query(description="owners that have ended before this Unix time are left out", allow_inf_nan=False)
+        ] = 0.0,
+    ) -> Response:
+        wanted = AccountFilter(since=since or time.time() - REPORT_SECONDS)
+        running = usage(running_accounts(accounts, wanted), by, store.node, accounts.prices())
+        ended = ended_accounts(accounts, wanted)
+        async with reading_files:
+            both = running.plus(await asyncio.to_thread(usage, ended, by, store.node, accounts.prices()), by)
+        return json_response({**node_answer(store.node), "by": by, **both._asdict()})
 
     @router.get(
         "/workloads",

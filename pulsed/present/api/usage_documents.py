@@ -1,0 +1,134 @@
+"""The rows of `/report`: sums over the accounts of many owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+from pydantic import Field, create_model
+
+from pulsed.model.gpu import node_of
+from pulsed.model.owner import Owner
+from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
+from pulsed.owners.accounting.counter_vector import observed, total, value
+from pulsed.present.api.account_documents import OwnerShape, account_document
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull
+from pulsed.present.demo_notice import has_demo
+from pulsed.present.job_numbers import JOULES_PER_KWH, Prices
+from pulsed.present.job_table import first_finding
+from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
+
+WORST = 50
+"""Owners with the most held idle time that are named: a job may have GPUs of many daemons, and be the worst of none.
+
+Its parts on nodes where it is not among them are not in its sums.
+"""
+
+
+class UsageCostShape(DocumentModel):
+    """Cost by the prices of the configuration."""
+
+    currency: str
+    total: float = Field(description="of the observed time, and of the energy that is known")
+    is_lower_bound: bool = Field(description="energy has a price, and that of a part of the time is not known")
+
+
+_LABELS: Any = {label: (str | None, Field(None, description="")) for labels in LABELS.values() for label in labels}
+_SUMS: Any = {
+    name: (float | None if name == "energy_joules" else float, Field(description=help)) for name, help in SUMS.items()
+}
+_COST: Any = {"cost": (UsageCostShape | None, Field(description="null without prices"))}
+
+USAGE_ROW = create_model(
+    "UsageRow", __base__=DocumentModel, **_LABELS, jobs=(int, Field(description="their number")), **_SUMS, **_COST
+)
+"""What the owners of a group got out of their GPUs; it has the labels of its grouping only."""
+
+
+class _UsedJob(DocumentModel):
+    owner: OwnerShape
+    begin: Time
+    end: TimeOrNull
+    gpu_count: int
+    is_demo: bool = Field(description="whether its GPUs are simulated")
+    finding: Text = Field(description="the first advice of its report; null without any")
+
+
+USED_JOB = create_model("UsedJob", __base__=_UsedJob, **_SUMS, **_COST)
+"""What one owner got out of its GPUs."""
+
+
+class Usage(NamedTuple):
+    """Rows, and the owners with the most held idle time, the worst first."""
+
+    rows: list[Document]
+    worst: list[Document]
+
+    def plus(self, other: Usage, by: GroupBy) -> Usage:
+        """Return the sum with what other owners got."""
+        rows = merged_rows([*self.rows, *other.rows], LABELS[by])
+        worst = sorted([*self.worst, *other.worst], key=lambda job: -float(job["held_idle_seconds"]))
+        return Usage(rows, worst[:WORST])
+
+
+def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str, prices: Prices) -> Usage:
+    """Return what the owners of each group got out of their GPUs.
+
+    Args:
+        here: this process's node.
+    """
+    rows: dict[tuple[str, ...], Document] = {}
+    jobs: list[tuple[float, int, Document, OwnerAccount]] = []
+    for number, account in enumerate(accounts):
+        job: Document = dict.fromkeys(SUMS, 0.0) | {"energy_joules": None}
+        keys = set()
+        for gpu in account.gpus.values():
+            labels = _labels(by, account.owner, node_of(gpu.device, here))
+            keys.add(key := tuple(labels.values()))
+            row = rows.setdefault(key, labels | {"jobs": 0} | dict.fromkeys(SUMS, 0.0) | {"energy_joules": None})
+            for name, amount in _sums(gpu, account.now):
+                row[name], job[name] = (row[name] or 0.0) + amount, (job[name] or 0.0) + amount
+        for key in keys:
+            rows[key]["jobs"] += 1
+        jobs.append((job["held_idle_seconds"], -number, job, account))
+        jobs = nlargest(WORST, jobs) if len(jobs) >= 2 * WORST else jobs
+    worst = [_job(account, job, here, prices) for _, _, job, account in nlargest(WORST, jobs)]
+    return Usage([row | {"cost": _cost(row, prices)} for row in rows.values()], worst)
+
+
+def _labels(by: GroupBy, owner: Owner, node: str) -> dict[str, str]:
+    return {label: node if label == "node" else getattr(owner, label) for label in LABELS[by]}
+
+
+def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
+    """Yield the members of `SUMS` of an owner's GPU; without its energy if that was never known."""
+    counters = gpu.estimate
+    seconds = observed(counters)
+    yield "gpu_seconds", seconds
+    yield "held_seconds", gpu.held_seconds(now)
+    yield "observed_seconds", gpu.observed
+    for name in ("real_utilization", "energy"):
+        unknown = value(counters, f"{name}_unknown_seconds")
+        yield f"{name}_unknown_seconds", seconds if unknown is None else unknown
+    yield "real_utilization_seconds", value(counters, "real_utilization_seconds") or 0.0
+    yield "held_idle_seconds", total(counters, "idle_seconds") or 0.0
+    joules = total(counters, "class_energy_joules")
+    if joules is not None or gpu.bridged_joules:
+        yield "energy_joules", (joules or 0.0) + gpu.bridged_joules
+
+
+def _job(account: OwnerAccount, sums: Document, here: str, prices: Prices) -> Document:
+    document = account_document(account, here, prices)
+    head = {name: document[name] for name in ("owner", "begin", "end", "gpu_count")}
+    head["is_demo"] = has_demo(document["gpus"])
+    return head | {"finding": first_finding(document)} | sums | {"cost": _cost(sums, prices)}
+
+
+def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:
+    if prices.gpu_hour is None and prices.kwh is None:
+        return None
+    time = (prices.gpu_hour or 0.0) * row["gpu_seconds"] / 3600.0
+    energy = (prices.kwh or 0.0) * (row["energy_joules"] or 0.0) / JOULES_PER_KWH
+    is_lower_bound = prices.kwh is not None and lacks_energy(dict(row))
+    return {"currency": prices.currency, "total": time + energy, "is_lower_bound": is_lower_bound}
