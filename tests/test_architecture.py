@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "present.terminal": "printable",
     "present.otlp": "config.settings http model",
     "present": (
-        "errors json_text printable durations background_tasks config.settings kubernetes model translate.units "
+        "errors json_text printable durations background_tasks config.settings http kubernetes model translate.units "
         "translate.fields owners.attribution host translate compute owners.accounting owners.findings present.terminal "
         "present.otlp"
     ),
@@ -68,9 +68,9 @@ MAY_IMPORT = {
         "collector cli"
     ),
     "daemon": (
-        "durations errors json_text regular_file pauses background_tasks daemon_thread log kubernetes model reader "
-        "owners.attribution host translate compute owners.accounting owners.findings present.otlp present server "
-        "config.configuration collector cli"
+        "durations errors json_text regular_file pauses background_tasks daemon_thread log http kubernetes model "
+        "reader owners.attribution host translate compute owners.accounting owners.findings present.otlp present "
+        "server config.configuration collector cli"
     ),
     "__main__": "cli",
 }

@@ -55,6 +55,7 @@ CONDITIONAL = {
     "pulsed_workload_pods",
     "pulsed_workload_real_utilization_ratio_sum",
     "pulsed_workload_scale_hint",
+    "pulsed_notifications_total",
 }
 """Families without a sample on the pages here: they need an event, an error, minutes, a cluster, or inputs that these
 lack."""

@@ -53,7 +53,20 @@ file, elsewhere to the working directory. `pulsed check-config FILE` reports eve
 SELF_EVIDENT = frozenset(
     {
         *("boolean", "check", "column", "command", "common name", "count", "directory", "duration or 0", "field"),
-        *("filename", "group", "int", "kernel_log", "kind", "label", "names", "namespace", "number", "path"),
+        *(
+            "filename",
+            "findings",
+            "group",
+            "hook",
+            "int",
+            "kernel_log",
+            "kind",
+            "label",
+            "names",
+            "namespace",
+            "number",
+            "path",
+        ),
         *("positive", "prefix", "program", "ratio", "secret", "selector", "server", "socket", "string", "target"),
         "url",
     }

@@ -15,6 +15,7 @@ from pulsed.background_tasks import FAILURES
 from pulsed.daemon.collection import attribution_families, discovery_families
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.node_conditions import report_family
+from pulsed.daemon.notify import notification_family
 from pulsed.daemon.otlp_push import PUSHED, push_families
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.daemon.state_folder import state_families
@@ -211,6 +212,7 @@ def _of_features(store: TargetStore) -> Iterator[Metric]:
     yield from state_families([WriteStatus(Path("state.json"), "")], 0)
     yield from push_families(Counter())
     yield report_family(is_up=True)
+    yield notification_family({})
     features = FeatureSet()
     features.failures["history"] += 1
     FAILURES["accounts"] += 1

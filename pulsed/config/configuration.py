@@ -27,6 +27,7 @@ from pulsed.owners.accounting.settings import AccountsSettings
 from pulsed.owners.attribution.settings import AttributionSettings
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
+from pulsed.present.notify_settings import NotifySettings
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
 from pulsed.reader.settings import SourceSettings
 from pulsed.regular_file import why_not_writable
@@ -88,6 +89,7 @@ class Config(Settings):
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
     accounts: AccountsSettings = setting(AccountsSettings(), "Accounts of owners that have ended, in `state_dir`.")
+    notify: NotifySettings = setting(NotifySettings(), "Findings that their owners are told.")
     prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
     publish: PublishSettings = setting(PublishSettings(), "What is published.")
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")

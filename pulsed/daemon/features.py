@@ -14,6 +14,7 @@ from pulsed.daemon.history import HistoryFeature
 from pulsed.daemon.host_watch import HostWatch
 from pulsed.daemon.job_host_usage import JobHostReader
 from pulsed.daemon.node_conditions import NodeConditions
+from pulsed.daemon.notify import Notify
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.daemon.state_folder import StateFolder
 
@@ -24,6 +25,7 @@ FEATURES: tuple[type[Feature], ...] = (
     EventsFeature,
     AccountsFeature,
     FindingsFeature,
+    Notify,
     JobHostReader,
     StateFolder,
     OtlpPush,

@@ -112,6 +112,9 @@ FINDING_TEXTS: Mapping[str, str] = {
 }
 
 
+IDLE_TEXT = "Its program has ended, waits or has stopped: end the job when the work is done."
+
+
 def _idle(account: Account) -> Iterator[Advice]:
     """Yield GPUs that were never used, and GPUs that were not used at the end."""
     gpus = account["gpus"]
@@ -129,7 +132,7 @@ def _idle(account: Account) -> Iterator[Advice]:
             yield Advice(
                 "idle_tail",
                 f"{_name(account, gpu)}: idle for the last {duration_text(last)} of {duration_text(held)}",
-                "Its program has ended, waits or has stopped: end the job when the work is done.",
+                IDLE_TEXT,
             )
 
 

@@ -66,12 +66,7 @@ def job_report(account: Account) -> str:
 
 def job_head(account: Account) -> str:
     """Return the line that names a job."""
-    owner, gpus = account["owner"], account["gpus"]
-    container = owner["container"] or ""
-    containers = container if owner["kind"] == "pod" and container not in owner["id"] else ""
-    who = ", ".join(filter(None, (owner["user"], owner["account"], containers)))
-    kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
-    name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
+    gpus = account["gpus"]
     models = Counter(_model(gpu) for gpu in gpus)
     nodes = len({gpu["node"] for gpu in gpus})
     facts = [
@@ -80,8 +75,18 @@ def job_head(account: Account) -> str:
         duration_text(account["elapsed_seconds"]),
         account["state"],
     ]
-    title = "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
-    return f"{title}   {', '.join(facts)}   seen {percent(account['coverage'], 1)}"
+    return f"{job_title(account)}   {', '.join(facts)}   seen {percent(account['coverage'], 1)}"
+
+
+def job_title(account: Account) -> str:
+    """Return kind, id, user and name of a job."""
+    owner = account["owner"]
+    container = owner["container"] or ""
+    containers = container if owner["kind"] == "pod" and container not in owner["id"] else ""
+    who = ", ".join(filter(None, (owner["user"], owner["account"], containers)))
+    kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
+    name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
+    return "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
 
 
 def _model(gpu: Account) -> str:

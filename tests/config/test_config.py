@@ -468,10 +468,10 @@ def test_set_without_a_key(override: str) -> None:
 
 
 def test_unknown_environment_variable_names_the_nearest() -> None:
-    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_NOTHING": "9401"}
+    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_QUUX": "9401"}
     assert problems(environment=environment) == [
         "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
-        "environment variable PULSED_NOTHING: no key has this name; see docs/configuration.md",
+        "environment variable PULSED_QUUX: no key has this name; see docs/configuration.md",
         "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
         "did you mean PULSED_SOURCE__EXPORTER__TARGETS?",
     ]

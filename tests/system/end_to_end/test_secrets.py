@@ -40,7 +40,7 @@ REFUSED = {"web.external_url", "kubernetes.server"}
 
 
 def test_all_settings_with_secrets_and_urls_are_tried() -> None:
-    tried = {"publish.otlp.url", "publish.otlp.headers"}
+    tried = {"publish.otlp.url", "publish.otlp.headers", "notify.webhook.url"}
     for exporter in EXPORTERS.values():
         tried |= {f"source.exporter.{name}" for name in exporter}
         tried |= {f"source.exporter.http.{name}" for name in exporter.get("http", ())}
@@ -54,7 +54,9 @@ def test_all_settings_with_secrets_and_urls_are_tried() -> None:
 def test_nothing_repeats_a_secret(tmp_path: Path, exporter: dict[str, Any]) -> None:
     (tmp_path / "targets.json").write_text(json.dumps([GROUP]))
     file = tmp_path / "pulsed.yaml"
-    file.write_text(yaml.dump({"source": {"kind": "exporter", "exporter": exporter}, "publish": {"otlp": RECEIVER}}))
+    notify = {"webhook": {"url": f"{WITH_LOGIN}/hook?token={SECRET}"}}
+    source = {"kind": "exporter", "exporter": exporter}
+    file.write_text(yaml.dump({"source": source, "publish": {"otlp": RECEIVER}, "notify": notify}))
     with serving(tmp_path, "--config.file", str(file), ready=False) as daemon:
         until(partial(has_failed, daemon))
         for path in ["/", "/-/ready", *daemon.get("/openapi.json").json()["paths"]]:

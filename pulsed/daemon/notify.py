@@ -1,0 +1,254 @@
+"""Tells the owners of GPUs what is wrong: a program or a webhook gets each finding once.
+
+A receiver that fails costs nothing else: what is told waits in a bounded list, is tried again for some minutes, and is
+counted when it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+
+from pulsed.config.configuration import Config
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.feature import Feature, FeatureParts, Section
+from pulsed.durations import HOUR
+from pulsed.http.client import HttpClient, Request
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
+from pulsed.http.failure import HttpRequestFailed
+from pulsed.json_text import json_bytes
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
+from pulsed.pauses import aligned_sleep
+from pulsed.present.notification import OwnerFinding, notification, owner_findings, slack_message
+from pulsed.present.notify_settings import NotifySettings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0
+"""Seconds between two looks for findings."""
+
+RECEIVER_SECONDS = 30.0
+"""Time limit of a program, and of a request."""
+
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 20.0
+"""Pause after the first attempt that failed; it doubles with each."""
+
+WAITING = 100
+"""What waits for its receiver; the oldest is dropped."""
+
+ANSWER_BYTES = 64 * 2**10
+
+Document = Mapping[str, Any]
+
+
+class NotDelivered(Exception):
+    """A receiver has not taken a document; the text has the reason."""
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """A document for a receiver, `exec` or `webhook`, due at a monotonic time."""
+
+    receiver: str
+    document: Document
+    due: float
+    attempts: int = 0
+
+
+class Notify(Feature):
+    """Tells each finding of an owner once while the configuration has a receiver.
+
+    Attributes:
+        results: deliveries by receiver and result: `sent`, `failed`, `dropped`.
+    """
+
+    name = "notify"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store, self._config = parts.store, parts.config
+        self._accounts = parts.feature(AccountsFeature)
+        self._told: dict[AccountKey, set[str]] = {}
+        self._times: deque[float] = deque()
+        self._waiting: deque[_Delivery] = deque()
+        self._send: Mapping[str, Callable[[Document], Awaitable[None]]] = {
+            "exec": self._run_program,
+            "webhook": self._post,
+        }
+        self.results: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def _settings(self) -> NotifySettings:
+        return self._config.notify
+
+    def apply(self, config: Config) -> None:
+        """Tell by a configuration from now on."""
+        self._config = config
+
+    def sections(self) -> Iterator[Section]:
+        """Yield what was told, so that a restart does not tell it again."""
+        yield Section("notified", lambda: sum(map(len, self._told.values())), self._dump, self._load)
+
+    def metrics(self, now: float) -> Iterator[Metric]:
+        """Yield the family of what was told."""
+        if self._settings.is_on or self.results:
+            yield notification_family(self.results)
+
+    async def run(self) -> None:
+        """Look for findings and tell them until cancelled."""
+        while True:
+            await aligned_sleep(LOOK_SECONDS)
+            if self._settings.is_on:
+                self._look(time.monotonic())
+                await self._deliver()
+
+    def _look(self, now: float) -> None:
+        """Tell each finding that is new."""
+        running = self._accounts.accounting.running
+        keys = {account_key(account) for account in self._accounts.accounting.unfinished}
+        self._told = {key: kinds for key, kinds in self._told.items() if key in keys}
+        for account in running:
+            told = self._told.get(account_key(account), set())
+            for finding in owner_findings(account, self._settings.idle_after):
+                if finding.kind in self._settings.findings and finding.kind not in told:
+                    self._told.setdefault(account_key(account), set()).add(finding.kind)
+                    self._tell(account, finding, now)
+
+    def _tell(self, account: OwnerAccount, finding: OwnerFinding, now: float) -> None:
+        """Let a finding wait for its receivers."""
+        while self._times and self._times[0] <= now - HOUR:
+            self._times.popleft()
+        receivers = [name for name, is_on in self._receivers() if is_on]
+        if len(self._times) >= self._settings.max_per_hour:
+            self._drop(receivers, "notify.max_per_hour is reached")
+            return
+        self._times.append(now)
+        node, url = self._store.node, self._config.web.external_url
+        from pulsed.present.api.account_documents import account_document
+
+        shown = account_document(account, node, self._config.prices)
+        document = notification(finding, shown, node, time.time(), url)
+        for receiver in receivers:
+            if len(self._waiting) >= WAITING:
+                self._drop([self._waiting.popleft().receiver], "too many wait")
+            self._waiting.append(_Delivery(receiver, document, now))
+
+    def _receivers(self) -> Iterator[tuple[str, bool]]:
+        yield "exec", bool(self._settings.exec)
+        yield "webhook", self._settings.webhook.is_on
+
+    def _drop(self, receivers: list[str], reason: str) -> None:
+        for receiver in receivers:
+            if not self.results[receiver, "dropped"]:
+                log.warning("findings are not told to owners", extra={"receiver": receiver, "reason": reason})
+            self.results[receiver, "dropped"] += 1
+
+    async def _deliver(self) -> None:
+        """Send what is due, one after the other."""
+        now = time.monotonic()
+        due = [each for each in self._waiting if each.due <= now]
+        self._waiting = deque(each for each in self._waiting if each.due > now)
+        for each in due:
+            each.attempts += 1
+            try:
+                await self._send[each.receiver](each.document)
+            except NotDelivered as error:
+                self.results[each.receiver, "failed"] += 1
+                is_last = each.attempts >= ATTEMPTS
+                log.warning(
+                    "a finding could not be told to its owner",
+                    extra={"receiver": each.receiver, "error": str(error), "attempt": each.attempts, "last": is_last},
+                )
+                if is_last:
+                    self.results[each.receiver, "dropped"] += 1
+                else:
+                    each.due = now + FIRST_PAUSE_SECONDS * 2 ** (each.attempts - 1)
+                    self._waiting.append(each)
+            else:
+                self.results[each.receiver, "sent"] += 1
+
+    async def _run_program(self, document: Document) -> None:
+        """Run the program; its messages go where those of pulsed go."""
+        if not self._settings.exec:
+            return
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._settings.exec,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise NotDelivered(f"{self._settings.exec[0]} cannot be run: {error}") from None
+        try:
+            async with asyncio.timeout(RECEIVER_SECONDS):
+                await process.communicate(json_bytes(document) + b"\n")
+        except TimeoutError:
+            raise NotDelivered(f"{self._settings.exec[0]} took more than {RECEIVER_SECONDS:g} s") from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode:
+            raise NotDelivered(f"{self._settings.exec[0]} ended with {process.returncode}")
+
+    async def _post(self, document: Document) -> None:
+        webhook = self._settings.webhook
+        if not webhook.is_on:
+            return
+        body = json_bytes(slack_message(document) if webhook.format == "slack" else document)
+        try:
+            request = Request(
+                webhook.current_url(),
+                {"Content-Type": "application/json"},
+                webhook.authorization(),
+                ClientTls(webhook.ca_file or ""),
+                "POST",
+                body,
+            )
+            client = HttpClient(0.0)
+            try:
+                answer = await client.fetch(request, ANSWER_BYTES, RECEIVER_SECONDS)
+            finally:
+                await client.close()
+        except (HttpRequestFailed, BadCredentials, BadTlsFiles) as error:
+            raise NotDelivered(str(error)) from None
+        if not 200 <= answer.status < 300:
+            raise NotDelivered(f"the webhook answered {answer.status} {answer.reason}".rstrip())
+
+    def _dump(self) -> object:
+        return [[*key, sorted(kinds)] for key, kinds in self._told.items()]
+
+    def _load(self, saved: object) -> None:
+        try:
+            if not isinstance(saved, list):
+                raise TypeError
+            self._told = {
+                (str(kind), str(id), float(begin)): {str(each) for each in kinds} for kind, id, begin, kinds in saved
+            }
+        except (TypeError, ValueError):
+            raise ValueError("not a list of owners and findings") from None
+
+
+def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:
+    """Return the family of what was told."""
+    family = CounterMetricFamily(
+        "pulsed_notifications",
+        "Findings told to owners, by receiver (exec, webhook) and result: sent, failed (and tried again), dropped",
+        labels=["receiver", "result"],
+    )
+    for (receiver, result), count in sorted(results.items()):
+        family.add_metric([receiver, result], count)
+    return family

@@ -1,0 +1,261 @@
+"""What owners are told: each finding once, also over a restart, and what a receiver that fails costs."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsed.config.configuration import Config
+from pulsed.daemon import notify
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.notify import Notify
+from pulsed.model.owner import Owner
+from pulsed.model.target_store import TargetStore
+from pulsed.owners.accounting.account import OwnerCondition
+from pulsed.owners.accounting.settings import AccountsSettings
+from pulsed.present.notification import slack_message
+from pulsed.present.notify_settings import NotifySettings, WebhookSettings
+from tests.compute.streams import BUSY, IDLE
+from tests.daemon.parts import features_before_restore
+from tests.owners.accounting.streams import Node
+from tests.support.http_servers import QuietHandler, running
+from tools.generate_docs import ROOT
+
+ANN = Owner("slurm_job", "4711", user="ann")
+HOOK = "import pathlib, sys; pathlib.Path(sys.argv[1]).open('ab').write(sys.stdin.buffer.read())"
+
+
+class Told:
+    """A node whose owners are told by a program that writes down what it gets."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self._file = folder / "told"
+        given = {"exec": (sys.executable, "-c", HOOK, str(self._file))} | settings
+        config = Config(notify=NotifySettings(**given), accounts=AccountsSettings())
+        features = features_before_restore(TargetStore("here"), config, EventsFeature, AccountsFeature, Notify)
+        accounts, feature = features.by_class[AccountsFeature], features.by_class[Notify]
+        assert isinstance(accounts, AccountsFeature)
+        assert isinstance(feature, Notify)
+        self.feature, self.node = feature, Node(60.0, accounting=accounts.accounting)
+
+    def works_and_stops(self, idle_minutes: int = 70, owner: Owner = ANN) -> None:
+        """An owner works for 10 minutes on the first GPU, and then does nothing."""
+        for minute in range(10 + idle_minutes):
+            self.node.sees(((owner,), BUSY if minute < 10 else IDLE))
+
+    def looks(self, times: int = 1) -> list[Any]:
+        """Look for findings; return all that was told so far."""
+
+        async def look() -> None:
+            for _ in range(times):
+                self.feature._look(time.monotonic())
+                await self.feature._deliver()
+
+        asyncio.run(look())
+        return [json.loads(line) for line in self._file.read_text().splitlines()] if self._file.exists() else []
+
+    @property
+    def results(self) -> dict[tuple[str, str], int]:
+        return dict(self.feature.results)
+
+
+def test_an_owner_of_an_idle_gpu_is_told_once(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.works_and_stops(50)
+    assert told.looks() == []
+    told.works_and_stops(70)
+    (document,) = told.looks(3)
+    assert document["finding"] == "held_idle"
+    assert document["title"] == "Job 4711 (ann): GPU here/0: idle for the last 1 h 10 min, after it had worked"
+    assert document["remedy"].startswith("Its program has ended")
+    assert document["owner"]["user"] == "ann"
+    assert document["text"].startswith("Job 4711 (ann)")
+    assert document["url"] is None
+    told.works_and_stops(70)
+    assert len(told.looks()) == 1
+    assert told.results == {("exec", "sent"): 1}
+
+
+def test_one_that_has_never_worked_is_none(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    for _ in range(100):
+        told.node.sees(((ANN,), IDLE))
+    assert told.looks() == []
+
+
+@pytest.mark.parametrize("kind", ["hang", "leaked_memory", "gpu_lost"])
+def test_findings_and_lost_gpus_are_told(tmp_path: Path, kind: str) -> None:
+    told = Told(tmp_path)
+    told.node.sees(((ANN,), BUSY))
+    (gpu,) = told.node.running(ANN).gpus.values()
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, 2.0, "it is over", "")
+    assert told.looks() == []
+    gpu.conditions[kind] = OwnerCondition(kind, "crit", 1.0, None, "what was seen", "")
+    (document,) = told.looks(2)
+    assert (document["finding"], document["title"]) == (kind, "Job 4711 (ann): GPU here/0: what was seen")
+    assert Told(tmp_path / "other", findings=("held_idle",)).looks() == []
+
+
+def test_a_restart_tells_nothing_again(tmp_path: Path) -> None:
+    first = Told(tmp_path)
+    first.works_and_stops()
+    assert len(first.looks()) == 1
+    (section,) = first.feature.sections()
+    second = Told(tmp_path)
+    (restored,) = second.feature.sections()
+    restored.restore(json.loads(json.dumps(section.save())))
+    second.works_and_stops()
+    assert len(second.looks()) == 1
+    wrong: object
+    for wrong in (None, [1], [["slurm_job", "1", "x", []]], {}):
+        with pytest.raises(ValueError, match="not a list of owners and findings"):
+            restored.restore(wrong)
+
+
+def test_another_owner_with_the_same_id_is_told(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.works_and_stops()
+    told.looks()
+    for _ in range(10):
+        told.node.sees(((), IDLE))
+    told.works_and_stops()
+    assert len(told.looks()) == 2
+
+
+def test_an_hour_has_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told(tmp_path, max_per_hour=2)
+    for number in range(5):
+        told.works_and_stops(owner=Owner("slurm_job", str(number)))
+        told.looks()
+    assert told.results == {("exec", "sent"): 2, ("exec", "dropped"): 3}
+    assert caplog.text.count("findings are not told to owners") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (("/nowhere/mail",), "/nowhere/mail cannot be run: [Errno 2] No such file or directory: '/nowhere/mail'"),
+        (("/bin/sh", "-c", "exit 3"), "/bin/sh ended with 3"),
+        (("/bin/sh", "-c", "sleep 600"), "/bin/sh took more than 0.2 s"),
+    ],
+)
+def test_a_program_that_fails_is_tried_again_and_counted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    command: tuple[str, ...],
+    reason: str,
+) -> None:
+    monkeypatch.setattr(notify, "RECEIVER_SECONDS", 0.2)
+    monkeypatch.setattr(notify, "FIRST_PAUSE_SECONDS", 0.0)
+    told = Told(tmp_path, exec=command)
+    told.works_and_stops()
+    told.looks(notify.ATTEMPTS + 2)
+    assert told.results == {("exec", "failed"): notify.ATTEMPTS, ("exec", "dropped"): 1}
+    assert {record.error for record in caplog.records} == {reason}  # type: ignore[attr-defined]
+
+
+def test_a_program_that_does_not_read_takes_nothing(tmp_path: Path) -> None:
+    told = Told(tmp_path, exec=("/bin/true",))
+    told.works_and_stops()
+    told.looks()
+    assert told.results == {("exec", "sent"): 1}
+
+
+class Receiver(http.server.HTTPServer):
+    """A receiver of webhooks: what it got, and the status that it answers."""
+
+    status = 200
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ReceiverHandler)
+        self.requests: list[tuple[str, str | None, Any]] = []
+
+
+class ReceiverHandler(QuietHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, self.headers["Authorization"], body))
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    with running(server):
+        yield server
+
+
+def test_a_webhook_gets_the_document(tmp_path: Path, receiver: Receiver) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    url = f"http://127.0.0.1:{receiver.server_port}/hook"
+    webhook = WebhookSettings(url=url, bearer_token_file=str(tmp_path / "token"))
+    told = Told(tmp_path, exec=(), webhook=webhook)
+    told.works_and_stops()
+    told.looks(2)
+    ((path, authorization, document),) = receiver.requests
+    assert (path, authorization, document["finding"]) == ("/hook", "Bearer abc", "held_idle")
+    assert told.results == {("webhook", "sent"): 1}
+
+
+def test_slack_gets_its_own_format_at_a_secret_url(
+    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.status = 500
+    (tmp_path / "url").write_text(f"http://127.0.0.1:{receiver.server_port}/services/T0/B0/secret\n")
+    told = Told(tmp_path, exec=(), webhook=WebhookSettings(url_file=str(tmp_path / "url"), format="slack"))
+    told.works_and_stops(owner=Owner("slurm_job", "4711", name="<!channel> & ```x"))
+    told.looks()
+    ((_, _, message),) = receiver.requests
+    assert message.keys() == {"text"}
+    assert message["text"].startswith("*Job 4711  &lt;!channel&gt; &amp; '''x: GPU here/0: idle for")
+    assert message["text"].count("```") == 2
+    assert told.results == {("webhook", "failed"): 1}
+    assert "secret" not in caplog.text
+    assert "the webhook answered 500" in {getattr(record, "error", "")[:24] for record in caplog.records}
+
+
+def test_a_link_needs_an_external_url() -> None:
+    document = {"title": "t", "remedy": "r", "text": "x", "url": "https://gpus.example.org/#/job/4711"}
+    assert slack_message(document)["text"] == "*t*\nr\n<https://gpus.example.org/#/job/4711>\n```x```"
+
+
+@pytest.mark.parametrize(
+    ("user", "to"), [("ann", "ann@example.org"), (None, "root@example.org"), ("a@b, c", "root@example.org")]
+)
+def test_the_example_mails_the_user(tmp_path: Path, user: str | None, to: str) -> None:
+    sendmail = tmp_path / "sendmail"
+    sendmail.write_text(f'#!/bin/sh\necho "$@" >"{tmp_path}/arguments"\ncat >"{tmp_path}/mail"\n')
+    sendmail.chmod(0o755)
+    document = {
+        "title": "Job 4711: GPU 0:\nidle",
+        "remedy": "End it.",
+        "url": None,
+        "text": "Job 4711 ...",
+        "owner": {"user": user},
+    }
+    subprocess.run(
+        [ROOT / "deploy/notify/mail-owner", "example.org"],
+        input=json.dumps(document).encode(),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        check=True,
+    )
+    mail = (tmp_path / "mail").read_text()
+    assert f"To: {to}\n" in mail
+    assert "Subject: Job 4711: GPU 0: idle\n" in mail
+    assert "End it.\n\nJob 4711 ..." in mail
+    assert (tmp_path / "arguments").read_text() == "-t -i\n"
