@@ -30,6 +30,7 @@ from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.application import api
+from pulsed.present.api.day_history import DayHistory
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.routes.events import event_router
@@ -79,7 +80,7 @@ class DemoDaemon:
             accounting.add(tick)
         config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
         of_features = (
-            history_router(store, history),
+            history_router(store, history, DayHistory(history, 0)),
             event_router(store, events),
             owner_router(store, Accounts(accounting, EndedAccounts())),
         )

@@ -1,12 +1,18 @@
-"""Recent samples of every GPU in memory, and their routes."""
+"""Recent samples of every GPU and the minutes of a day in memory, and their routes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.daemon.history_files import HistoryFiles
+from pulsed.durations import MINUTE
 from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.pauses import aligned_sleep
+from pulsed.present.api.day_history import DayHistory
 from pulsed.present.api.history import History
 
 if TYPE_CHECKING:
@@ -14,24 +20,49 @@ if TYPE_CHECKING:
 
 
 class HistoryFeature(Feature):
-    """Keeps samples by the section `history` of the start."""
+    """Keeps samples by the section `history` of the start.
+
+    Attributes:
+        files: the files of the minutes; None without `state_dir`.
+    """
 
     name = "history"
 
     def __init__(self, parts: FeatureParts) -> None:
-        settings = parts.config.history
+        settings, folder = parts.config.history, parts.config.state_dir
         self._store, self._history = parts.store, History(settings.seconds, settings.max_bytes, settings.fields)
+        self._day = DayHistory(self._history, settings.day_max_bytes)
+        self.files = HistoryFiles(Path(folder)) if folder else None
 
     def take_tick(self, tick: ComputedTick) -> None:
-        """Keep the samples of a tick."""
+        """Keep the samples of a tick, and the minute that it ends."""
+        minute = self._day.add(tick)
+        if minute is not None and self.files is not None:
+            self.files.add(minute)
         self._history.add(tick)
 
     def forget(self, removal: Removal) -> None:
         """Hide the samples of a GPU."""
         self._history.forget(removal.device)
+        self._day.forget(removal.device)
+
+    async def run(self) -> None:
+        """Read the minutes of earlier runs, and write those of this one, until cancelled."""
+        files = self.files
+        if files is None:
+            return
+        self._day.continue_from(await asyncio.to_thread(lambda: self._day.earlier(files.read())))
+        while True:
+            await aligned_sleep(MINUTE)
+            await asyncio.to_thread(files.write)
+
+    def save(self) -> None:
+        """Write the minutes that wait."""
+        if self.files is not None:
+            self.files.write()
 
     def routes(self) -> Iterator[APIRouter]:
         """Yield the routes of samples."""
         from pulsed.present.api.routes.history import history_router
 
-        yield history_router(self._store, self._history)
+        yield history_router(self._store, self._history, self._day)

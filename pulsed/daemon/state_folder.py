@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
+from pulsed.daemon.history import HistoryFeature
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
 from pulsed.pauses import aligned_sleep
 
@@ -70,7 +71,9 @@ class StateFolder(Feature):
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of the files; none without `state_dir`."""
         if self._file is not None and (ended := self._accounts.ended_files) is not None:
-            yield from state_families((self._file.status, ended.status), ended.dropped)
+            history = self._features.get(HistoryFeature)
+            more = [history.files.status] if isinstance(history, HistoryFeature) and history.files is not None else []
+            yield from state_families((self._file.status, ended.status, *more), ended.dropped)
 
     def _sections(self) -> Iterator[Section]:
         for feature in self._features.values():

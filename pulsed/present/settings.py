@@ -32,6 +32,7 @@ from pulsed.present.owner_totals import SCALE_TARGET
 
 HISTORY_SECONDS = 600.0
 HISTORY_BYTES = 8 * 2**20
+DAY_BYTES = 8 * 2**20
 
 MAX_SUBSCRIBERS = 32
 HEARTBEAT_SECONDS = 15.0
@@ -120,6 +121,11 @@ class HistorySettings(Settings):
     seconds: Duration = setting(HISTORY_SECONDS, "How long a sample is kept.")
     max_bytes: Size = setting(
         HISTORY_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: docs/operations.md)."
+    )
+    day_max_bytes: Size = setting(
+        DAY_BYTES,
+        "Memory limit of the minutes of the last day, with lowest, mean and highest: 8 MiB have a day of 17 GPUs. In "
+        "`state_dir`, they outlive a restart, those of up to 64 GPUs.",
     )
     fields: FieldNames = setting(
         DEFAULT_FIELDS,

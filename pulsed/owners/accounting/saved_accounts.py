@@ -159,10 +159,9 @@ def ended_account(line: bytes) -> OwnerAccount:
 
 
 def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
-    device, since = account.device, account.since
-    named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
+    since = account.since
     return {
-        "device": {name: value for name, value in named.items() if value},
+        "device": dump_device(account.device),
         "since": None if since is None else owner.last_seen - (owner.now - since),
         **{name: getattr(account, name) for name in _PLAIN},
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
@@ -173,18 +172,29 @@ def _dump_gpu(account: GpuAccount, owner: OwnerAccount) -> SavedAccount:
     }
 
 
-def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
-    """Return the account of a GPU; the moment of the owner's last sample is 0."""
-    named: dict[str, Any] = {"gpu": ""} | saved.device
+def dump_device(device: Device) -> dict[str, str]:
+    """Return a GPU without its owners as JSON."""
+    named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
+    return {name: value for name, value in named.items() if value}
+
+
+def load_device(saved: Mapping[str, str]) -> Device:
+    """Return a GPU from JSON; raises `TypeError` if it is something else."""
+    named: dict[str, Any] = {"gpu": "", **saved}
     model, mig_uuid = named.pop("model", ""), named.pop("mig_uuid", "")
     if named.get("kind") not in get_args(EntityKind):
         raise TypeError(f"{named.get('kind')!r} is not a kind of device")
+    return Device(Entity(**named), model, mig_uuid=mig_uuid)
+
+
+def _load_gpu(saved: _SavedGpu, last_seen: float) -> GpuAccount:
+    """Return the account of a GPU; the moment of the owner's last sample is 0."""
     same: dict[str, Any] = {name: getattr(saved, name) for name in _PLAIN}
     same |= {name: load(getattr(saved, name)) for name in _VECTORS}
     if saved.since is not None:
         same["since"] = saved.since - last_seen
     return GpuAccount(
-        Device(Entity(**named), model, mig_uuid=mig_uuid),
+        load_device(saved.device),
         **same,
         extremes=saved.extremes,
         moments=Moments.load(saved.moments),

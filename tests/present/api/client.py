@@ -14,6 +14,7 @@ from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.application import api
+from pulsed.present.api.day_history import DayHistory
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.json_response import ERROR_HANDLERS
@@ -33,8 +34,9 @@ class Answer(NamedTuple):
 
 def application(store: TargetStore, history: History | None = None, events: EventBroadcaster | None = None) -> FastAPI:
     """The whole API of a store, without accounts."""
+    history = history or History()
     of_features = (
-        history_router(store, history or History()),
+        history_router(store, history, DayHistory(history, 0)),
         event_router(store, events or EventBroadcaster(lambda: "here")),
         owner_router(store, Accounts(OwnerAccounting(), EndedAccounts())),
     )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload
 from pulsed.model.health import Health
 from pulsed.present.api.history import History
-from pulsed.present.api.routes.history import HistoryPointsShape, write_points
+from pulsed.present.api.history_points import HistoryPointsShape, write_points
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
 from tests.support.documents import has_shape

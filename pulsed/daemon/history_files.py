@@ -1,0 +1,86 @@
+"""The files of the history: the minutes of the last day, so that a restart loses none but its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from pulsed.daemon.state_file import WriteStatus
+from pulsed.durations import DAY, MINUTE
+from pulsed.json_text import json_bytes
+from pulsed.present.api.day_history import DayMinute
+from pulsed.regular_file import FOLDER_MODE, append_lines, lines_from_end
+
+log = logging.getLogger(__name__)
+
+MAX_GPUS = 64
+"""Minutes of more are not written: some 60 MB a day."""
+
+WAITING = 100
+"""Minutes that wait to be written; the oldest is dropped."""
+
+
+class HistoryFiles:
+    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; the newest two days are kept.
+
+    Attributes:
+        status: whether minutes are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: deque[bytes] = deque(maxlen=WAITING)
+        self._gpus: dict[str, int] = {}
+        self.status = WriteStatus(folder / "history-DAY.ndjson", "minutes of the history")
+
+    def add(self, minute: DayMinute) -> None:
+        """Let a minute wait to be written, unless there are too many GPUs."""
+        self._gpus[minute.target] = len(minute.gpus)
+        if sum(self._gpus.values()) <= MAX_GPUS:
+            self._waiting.append(json_bytes(minute.dump()))
+
+    def write(self) -> None:
+        """Write what waits; if that fails, it goes on waiting."""
+        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not lines:
+            return
+        try:
+            self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            append_lines(
+                self._folder / time.strftime("history-%Y-%m-%d.ndjson", time.gmtime()), b"\n".join(lines) + b"\n"
+            )
+            for path in self._days()[:-2]:
+                path.unlink()
+        except OSError as error:
+            self._waiting.extendleft(reversed(lines))
+            self.status.failed(error)
+        else:
+            self.status.succeeded()
+
+    def read(self) -> list[DayMinute]:
+        """Return the minutes of the last day, the oldest first; what cannot be read is left out."""
+        oldest, found = (time.time() - DAY) / MINUTE, list[DayMinute]()
+        for path in reversed(self._days()[-2:]):
+            try:
+                for line in filter(None, lines_from_end(path)):
+                    minute = _minute_of(line)
+                    if minute is not None and minute.minute >= oldest:
+                        found.append(minute)
+            except OSError as error:
+                log.warning("minutes of the history cannot be read", extra={"path": str(path), "error": str(error)})
+        return sorted(found, key=lambda minute: minute.minute)
+
+    def _days(self) -> list[Path]:
+        return sorted(self._folder.glob("history-????-??-??.ndjson"))
+
+
+def _minute_of(line: bytes) -> DayMinute | None:
+    try:
+        saved: Any = json.loads(line)
+        return DayMinute.load(saved)
+    except (ValueError, RecursionError):  # torn by a power cut
+        return None

@@ -1,0 +1,248 @@
+"""A day of minutes of every GPU, in memory: lowest, mean and highest of each number, and each state.
+
+A minute is made of the samples of `History` when the first sample of the next one comes. Minutes are those of the wall
+clock; if it goes back, the minutes after that are replaced. Must not depend on HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor, inf, nan
+from typing import Any, NamedTuple
+
+from pulsed.durations import DAY, MINUTE
+from pulsed.json_text import json_bytes
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, GpuKey, key_of
+from pulsed.owners.accounting.saved_accounts import dump_device, load_device
+from pulsed.present.api.history import History, history_head
+from pulsed.present.api.history_points import PointAxis, Points, merged_numbers, merged_states, window_points
+from pulsed.present.api.sample_fields import NO_STATE, WORDS
+
+MINUTES = int(DAY / MINUTE)
+
+_Place = tuple[str, GpuKey]
+
+_MINUTE = struct.Struct("=I")
+
+
+@dataclass(slots=True, eq=False)
+class _GpuMinutes:
+    """The packed minutes of a GPU, the oldest first."""
+
+    device: Device
+    rows: bytearray = field(default_factory=bytearray)
+
+
+class DayMinute(NamedTuple):
+    """What is kept of a minute of a target: per device a value for each state, and three for each number.
+
+    Attributes:
+        minute: its number since 1970.
+        fields: names, states before numbers.
+    """
+
+    minute: int
+    target: str
+    fields: Sequence[str]
+    gpus: Sequence[tuple[Device, Sequence[float | str | None]]]
+
+    def dump(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        gpus = [[dump_device(device), values] for device, values in self.gpus]
+        return {"minute": self.minute, "target": self.target, "fields": self.fields, "gpus": gpus}
+
+    @classmethod
+    def load(cls, saved: Any) -> DayMinute:
+        """Return it from JSON; raises `ValueError` if it is something else."""
+        try:
+            gpus = [(load_device(device), list(values)) for device, values in saved["gpus"]]
+            return cls(int(saved["minute"]), str(saved["target"]), list(map(str, saved["fields"])), gpus)
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError("not a minute of the history") from None
+
+
+class DayHistory:
+    """The minutes of the last day; of many GPUs fewer, so that all together take at most `max_bytes`."""
+
+    def __init__(self, history: History, max_bytes: int) -> None:
+        self._history, self._max_bytes = history, max_bytes
+        self.fields = [
+            *(name for name in history.fields if name in WORDS),
+            *(name for name in history.fields if name not in WORDS),
+        ]
+        self._words = [name for name in self.fields if name in WORDS]
+        self._struct = struct.Struct(f"=I{len(self._words)}B{3 * (len(self.fields) - len(self._words))}f")
+        self._gpus: dict[_Place, _GpuMinutes] = {}
+        self._open: dict[str, tuple[int, Sequence[Device]]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long a minute is kept."""
+        return DAY if self._max_bytes else 0.0
+
+    def add(self, tick: ComputedTick) -> DayMinute | None:
+        """Take a tick that the history has not taken yet; return the minute of its target that ends before it."""
+        minute = floor(tick.time / MINUTE)
+        before, self._open[tick.target] = self._open.get(tick.target), (minute, tick.devices)
+        if before is None or before[0] == minute or not self._max_bytes:
+            return None
+        ended = self._minute(tick.target, *before)
+        self.keep(ended)
+        return ended
+
+    def _minute(self, target: str, minute: int, devices: Sequence[Device]) -> DayMinute:
+        axis = PointAxis(minute, 1, MINUTE)
+        gpus = []
+        for device in devices:
+            window = self._history.window(target, device, 2 * MINUTE)
+            points = dict(window_points(self._history, window, self.fields, axis))
+            gpus.append((device.without_owners(), [value for name in self.fields for value in _flat(points[name])]))
+        return DayMinute(minute, target, self.fields, gpus)
+
+    def keep(self, ended: DayMinute) -> None:
+        """Keep a minute, of this run or of an earlier one."""
+        size, names = self._struct.size, ended.fields == self.fields
+        for device, given in ended.gpus:
+            gpu = self._gpus.setdefault((ended.target, key_of(device, "")), _GpuMinutes(device))
+            gpu.device = device
+            while gpu.rows and self._last(gpu) >= ended.minute:
+                del gpu.rows[-size:]
+            gpu.rows += self._packed(ended.minute, given if names else self._ordered(ended.fields, given))
+            del gpu.rows[: max(0, len(gpu.rows) - size * self._most)]
+        self._forget(ended.minute)
+
+    def earlier(self, minutes: Sequence[DayMinute]) -> DayHistory:
+        """Return the minutes of an earlier run, the oldest first, for `continue_from`; may run in another thread."""
+        found = DayHistory(self._history, self._max_bytes)
+        for minute in minutes:
+            found.keep(minute)
+        return found
+
+    def continue_from(self, earlier: DayHistory) -> None:
+        """Put the minutes of an earlier run before those of this one."""
+        new, self._gpus = self._gpus, earlier._gpus
+        for place, gpu in new.items():
+            old = self._gpus.setdefault(place, _GpuMinutes(gpu.device))
+            old.device, old.rows = gpu.device, old.rows + gpu.rows
+
+    @property
+    def _most(self) -> int:
+        """How many minutes of a GPU fit."""
+        return max(1, min(MINUTES, self._max_bytes // (self._struct.size * max(1, len(self._gpus)))))
+
+    def _forget(self, minute: int) -> None:
+        """Remove the GPUs that had no sample for a day."""
+        for place, gpu in list(self._gpus.items()):
+            if self._last(gpu) <= minute - MINUTES:
+                del self._gpus[place]
+
+    def forget(self, device: Device) -> None:
+        """Drop all minutes of a GPU and of its parts."""
+        board = device.entity.board
+        self._gpus = {place: gpu for place, gpu in self._gpus.items() if gpu.device.entity.board != board}
+
+    def _packed(self, minute: int, values: Sequence[float | str | None]) -> bytes:
+        count = len(self._words)
+        codes = [
+            WORDS[name].states.index(value) if value in WORDS[name].states else NO_STATE
+            for name, value in zip(self._words, values[:count], strict=True)
+        ]
+        numbers = [
+            float(value) if isinstance(value, int | float) and abs(value) < 3e38 else nan for value in values[count:]
+        ]
+        return self._struct.pack(minute, *codes, *numbers)
+
+    def _ordered(self, fields: Sequence[str], values: Sequence[float | str | None]) -> Sequence[float | str | None]:
+        """Return the values of other fields in the order of these; None for those that are not there."""
+        found: dict[str, Sequence[float | str | None]] = {}
+        at = 0
+        for name in fields:
+            size = 1 if name in WORDS else 3
+            found[name], at = values[at : at + size], at + size
+        return [
+            value
+            for name in self.fields
+            for value in (found.get(name) or ([None] if name in WORDS else [None, None, None]))
+        ]
+
+    def points(self, target: str, device: Device, fields: Sequence[str], axis: PointAxis) -> dict[str, Points]:
+        """Return the points of a GPU: those of an axis finer than a minute have the minute that they are in."""
+        gpu = self._gpus.get((target, key_of(device, "")))
+        rows = list(self._struct.iter_unpack(gpu.rows)) if gpu is not None else []
+        by_minute = {row[0]: at for at, row in enumerate(rows)}
+        places: dict[int, list[int]] = {}
+        for point in range(axis.size):
+            begin = (axis.first + point) * axis.step
+            first, end = floor(begin / MINUTE), max(floor(begin / MINUTE) + 1, ceil((begin + axis.step) / MINUTE))
+            if found := [by_minute[minute] for minute in range(first, end) if minute in by_minute]:
+                places[point] = found
+        return {name: self._points(name, rows, places, axis.size) for name in fields}
+
+    def newest(self, target: str, device: Device) -> float:
+        """Return the Unix time at which the last minute of a GPU ends; 0 without any."""
+        gpu = self._gpus.get((target, key_of(device, "")))
+        if gpu is None:
+            return 0.0
+        return MINUTE * (self._last(gpu) + 1)
+
+    def _last(self, gpu: _GpuMinutes) -> int:
+        """Return the number of the last minute of a GPU."""
+        last: int = _MINUTE.unpack_from(gpu.rows, len(gpu.rows) - self._struct.size)[0]
+        return last
+
+    def _points(
+        self, name: str, rows: Sequence[tuple[Any, ...]], places: Mapping[int, Sequence[int]], size: int
+    ) -> Points:
+        at, words = self.fields.index(name), len(self._words)
+        if name in WORDS:
+            return merged_states([row[1 + at] for row in rows], places, size, WORDS[name])
+        first = 1 + words + 3 * (at - words)
+        lowest, mean, highest = ([row[first + part] for row in rows] for part in range(3))
+        return merged_numbers(lowest, mean, highest, places, size)
+
+
+def _flat(points: Points) -> Iterator[float | str | None]:
+    """Yield the values of a field in one point."""
+    if isinstance(points, Mapping):
+        yield from (points[part][0] for part in ("min", "mean", "max"))
+    else:
+        yield points[0]
+
+
+async def write_day_points(
+    day: DayHistory,
+    history: History,
+    places: Sequence[tuple[str, Device]],
+    fields: Sequence[str],
+    count: int,
+    seconds: float,
+    here: str,
+) -> bytes:
+    """Render some GPUs as `write_points` does, over a time that `history` does not have.
+
+    A point of which `history` has all samples has these.
+    """
+    windows = [history.window(*place, history.seconds) for place in places]
+    newest = [window.time or day.newest(*place) for window, place in zip(windows, places, strict=True)]
+    axis = PointAxis.until(max(newest, default=0.0), seconds, count)
+    gpus = []
+    for place, window in zip(places, windows, strict=True):
+        points = day.points(*place, fields, axis)
+        first = next((time for each in history.samples(window) for time in each.times), inf)
+        begin = next((at for at, time in enumerate(axis.times) if time >= first), axis.size)
+        for name, recent in window_points(history, window, fields, axis):
+            points[name] = _with_recent(points[name], recent, begin)
+            await asyncio.sleep(0)
+        gpus.append({**history_head(window, here), "fields": points})
+    return json_bytes({"seconds": axis.seconds, "step_seconds": axis.step, "time": axis.times, "gpus": gpus})
+
+
+def _with_recent(points: Points, recent: Points, begin: int) -> Points:
+    """Return points, from one on the recent ones where there are any."""
+    if isinstance(points, Mapping) and isinstance(recent, Mapping):
+        return {part: [*points[part][:begin], *recent[part][begin:]] for part in points}
+    return [*list(points)[:begin], *list(recent)[begin:]]

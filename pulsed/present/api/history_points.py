@@ -1,0 +1,178 @@
+"""The samples of GPUs as points of equal length on one axis of time, for charts.
+
+A sample covers the time since the sample before it, unless that is a gap. A point has the samples that were taken in
+it; a point without any has the sample that covers it. A point that no sample covers is a gap: None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import floor, inf
+from typing import NamedTuple
+
+from pydantic import Field
+
+from pulsed.compute.declaration import DerivedState
+from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
+from pulsed.json_text import json_bytes
+from pulsed.present.api.history import History, HistoryHead, HistoryWindow, history_head
+from pulsed.present.api.sample_fields import NO_STATE, WORDS
+from pulsed.present.api.schema import DocumentModel
+
+
+class PointAxis(NamedTuple):
+    """Points of equal length. Their borders are multiples of the length, so that the points of two requests coincide.
+
+    Attributes:
+        first: number of the first point since 1970.
+        size: number of points.
+        seconds: length of the axis.
+    """
+
+    first: int
+    size: int
+    seconds: float
+
+    @property
+    def step(self) -> float:
+        """Length of a point in seconds."""
+        return self.seconds / self.size
+
+    @property
+    def times(self) -> list[float]:
+        """The Unix times at which the points begin."""
+        return [round((self.first + index) * self.step, 3) for index in range(self.size)]
+
+    @classmethod
+    def until(cls, newest: float, seconds: float, count: int) -> PointAxis:
+        """Return the axis whose last point contains a Unix time."""
+        return cls(floor(newest / (seconds / count)) - count + 1, count, seconds)
+
+    def point(self, time: float) -> int:
+        """Return the index of the point that contains a Unix time; it may be out of range."""
+        return floor(time / self.step) - self.first
+
+
+class NumberPointsShape(DocumentModel):
+    """Minimum, mean and maximum of a number per point."""
+
+    min: list[float | None]
+    mean: list[float | None] = Field(description="of the samples")
+    max: list[float | None]
+
+
+class GpuPointsShape(HistoryHead):
+    """The points of one GPU."""
+
+    fields: dict[str, NumberPointsShape | list[str | None]] = Field(
+        description="by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading"
+    )
+
+
+class HistoryPointsShape(DocumentModel):
+    """Recent samples of several GPUs on one axis of time."""
+
+    seconds: float = Field(description="length of the window, which ends with the newest sample")
+    step_seconds: float = Field(description="length of a point")
+    time: list[float] = Field(description="Unix seconds at which each point begins, oldest first")
+    gpus: list[GpuPointsShape]
+
+
+Points = Mapping[str, Sequence[float | None]] | Sequence[str | None]
+"""The points of a field: minimum, mean and maximum of numbers, or states."""
+
+
+async def write_points(
+    history: History, windows: Sequence[HistoryWindow], fields: Sequence[str], count: int, seconds: float, here: str
+) -> bytes:
+    """Render the history of some GPUs as `count` points of one axis; yields to the event loop after each field.
+
+    Args:
+        seconds: length of the axis, which ends with the newest sample of all.
+        here: this process's node, for GPUs whose source does not name one.
+    """
+    axis = PointAxis.until(max((window.time for window in windows), default=0.0), seconds, count)
+    gpus = []
+    for window in windows:
+        points = {}
+        for name, values in window_points(history, window, fields, axis):
+            points[name] = values
+            await asyncio.sleep(0)
+        gpus.append({**history_head(window, here), "fields": points})
+    return json_bytes({"seconds": axis.seconds, "step_seconds": axis.step, "time": axis.times, "gpus": gpus})
+
+
+def window_points(
+    history: History, window: HistoryWindow, fields: Sequence[str], axis: PointAxis
+) -> Iterator[tuple[str, Points]]:
+    """Yield the name and the points of each field of a GPU."""
+    samples = list(history.samples(window))
+    rows = _rows_by_point(window, [clock for each in samples for clock in each.clocks], axis)
+    columns = history.columns.transposed(b"".join([each.rows for each in samples]))
+    for name in fields:
+        column = history.columns.column(name, columns) if columns else ()
+        if name in WORDS:
+            yield name, merged_states(column, rows, axis.size, WORDS[name])
+        else:
+            yield name, _numbers(column, rows, axis.size, 3 if history.columns.decimals(name) is None else 4)
+
+
+def _rows_by_point(window: HistoryWindow, clocks: Sequence[float], axis: PointAxis) -> Mapping[int, Sequence[int]]:
+    """Return the rows of each point, and for a point without any the row that covers it."""
+    limit = (GAP_INTERVALS + ROUNDING) * window.interval
+    rows: dict[int, list[int]] = {}
+    before: tuple[float, int] | None = None
+    for row, clock in enumerate(clocks):
+        moment = window.time - (window.newest - clock)
+        point = axis.point(moment)
+        if before is not None and before[1] != point and 0.0 <= moment - before[0] <= limit:
+            for covered in range(max(before[1] + 1, 0), min(point, axis.size)):
+                rows.setdefault(covered, []).append(row)
+        if 0 <= point < axis.size:
+            rows.setdefault(point, []).append(row)
+        before = (moment, point)
+    return rows
+
+
+def _numbers(column: Sequence[float], rows: Mapping[int, Sequence[int]], size: int, decimals: int) -> Points:
+    """Return minimum, mean and maximum per point; None for points without a value."""
+    return merged_numbers(column, column, column, rows, size, decimals)
+
+
+def merged_numbers(
+    lowest: Sequence[float],
+    mean: Sequence[float],
+    highest: Sequence[float],
+    rows: Mapping[int, Sequence[int]],
+    size: int,
+    decimals: int = 4,
+) -> Points:
+    """Return minimum, mean and maximum per point, of rows that each have all three; None for points without a value.
+
+    Args:
+        rows: by point.
+        size: number of points.
+    """
+    points: dict[str, list[float | None]] = {name: [None] * size for name in ("min", "mean", "max")}
+    for point, those in rows.items():
+        known = [row for row in those if -inf < mean[row] < inf]  # neither is NaN
+        if known:
+            points["min"][point] = round(min(lowest[row] for row in known), decimals)
+            points["mean"][point] = round(sum(mean[row] for row in known) / len(known), decimals)
+            points["max"][point] = round(max(highest[row] for row in known), decimals)
+    return points
+
+
+def merged_states(
+    column: Sequence[int], rows: Mapping[int, Sequence[int]], size: int, declared: DerivedState
+) -> Points:
+    """Return the most frequent state per point, of ranked states the worst; None for points without one."""
+    states: list[str | None] = [None] * size
+    for point, those in rows.items():
+        counts = Counter(code for row in those if (code := column[row]) != NO_STATE)
+        if counts:
+            code = max(counts) if declared.ranked else min(counts, key=lambda code: (-counts[code], code))
+            states[point] = declared.states[code]
+    return states

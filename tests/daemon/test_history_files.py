@@ -1,0 +1,68 @@
+"""The files of the minutes: what a restart finds in them, and how large they may be."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pulsed.daemon import history_files
+from pulsed.daemon.history_files import HistoryFiles
+from pulsed.model.gpu import Device, Entity
+from pulsed.present.api.day_history import DayMinute
+
+NOW = int(time.time() // 60)
+
+
+def minute(ago: int, gpus: int = 1, target: str = "made") -> DayMinute:
+    return DayMinute(
+        NOW - ago,
+        target,
+        ["power_watts"],
+        [(Device(Entity("gpu", str(number)), "H100"), [1.0, 2.0, 3.0]) for number in range(gpus)],
+    )
+
+
+def test_the_minutes_of_the_last_day_are_read_in_order(tmp_path: Path) -> None:
+    first = HistoryFiles(tmp_path / "state")
+    kept = [minute(1430), minute(3), minute(2)]
+    for each in (minute(1450), *kept):
+        first.add(each)
+        first.write()
+    (file,) = (tmp_path / "state").iterdir()
+    with file.open("a") as torn:
+        torn.write('{"minute": 12')
+    assert HistoryFiles(tmp_path / "state").read() == kept
+    assert not first.status.is_failing
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_old_days_are_removed(tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        (tmp_path / f"history-2026-01-0{day}.ndjson").write_text("")
+    files = HistoryFiles(tmp_path)
+    files.add(minute(1))
+    files.write()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_disk_that_refuses_loses_nothing_while_it_waits(tmp_path: Path) -> None:
+    files = HistoryFiles(tmp_path / "state")
+    (tmp_path / "state").write_text("a file where the folder should be")
+    for ago in (3, 2):
+        files.add(minute(ago))
+        files.write()
+        assert files.status.is_failing
+    (tmp_path / "state").unlink()
+    files.write()
+    assert files.read() == [minute(3), minute(2)]
+
+
+def test_a_fleet_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_files, "MAX_GPUS", 3)
+    files = HistoryFiles(tmp_path)
+    files.add(minute(3, gpus=2))
+    files.add(minute(3, gpus=2, target="other"))
+    files.write()
+    assert files.read() == [minute(3, gpus=2)]
