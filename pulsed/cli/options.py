@@ -95,7 +95,7 @@ SERVE: Options = (
            help="prefix of all routes; default: the path of --web.external-url"),
     option("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, users, headers (YAML)"),
     option("--web.systemd-socket", dest="config.web.systemd_socket", action="store_true", default=None,
-           help="serve on the sockets of systemd"),
+           help="refuse to start unless systemd passes sockets, which replace the addresses in any case"),
 )  # fmt: skip
 """Those of the web are exporter-toolkit's."""
 

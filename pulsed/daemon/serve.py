@@ -11,10 +11,11 @@ from pathlib import Path
 import uvloop
 
 from pulsed.cli.arguments import config_file, configuration, load_config
-from pulsed.config.configuration import file_of
+from pulsed.config.configuration import Config, file_of
 from pulsed.daemon.daemon import Daemon
 from pulsed.daemon.state_lock import locked
-from pulsed.server.listeners import from_systemd, listen
+from pulsed.errors import ListenError
+from pulsed.server.listeners import Listener, from_systemd, listen
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,10 +32,21 @@ def run(options: argparse.Namespace) -> int:
         if config.state_dir:
             stack.enter_context(locked(Path(config.state_dir)))
         daemon = Daemon(config, lambda: load_config(options), file_of(config_file(options), os.environ))
-        listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
+        listeners = _listeners(config)
         for listener in listeners:
             stack.callback(listener.close)
         return uvloop.run(daemon.run(listeners))
+
+
+def _listeners(config: Config) -> list[Listener]:
+    """Return the sockets that systemd passes, otherwise listeners on the addresses of the configuration."""
+    if passed := from_systemd(os.environ):
+        return passed
+    if config.web.systemd_socket:
+        raise ListenError(
+            "systemd hands over no sockets", "Start pulsed by a .socket unit, or leave --web.systemd-socket out"
+        )
+    return listen(config.listen)
 
 
 def _raise_descriptor_limit() -> None:

@@ -75,13 +75,11 @@ def listen(addresses: Sequence[str]) -> list[Listener]:
 def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
     """Return the sockets that systemd passes; remove its variables, which are not for child processes.
 
-    Raises `ListenError` if there are none, or one is not a listening stream socket.
+    Raises `ListenError` if one is not a listening stream socket.
     """
     process, count, _ = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
-    if process != str(os.getpid()) or not count.isdecimal() or int(count) == 0:
-        raise ListenError(
-            "systemd hands over no sockets", "Start pulsed by a .socket unit, or leave --web.systemd-socket out"
-        )
+    if process != str(os.getpid()) or not count.isdecimal():
+        return []
     return [Listener(_inherited(FIRST_DESCRIPTOR + number)) for number in range(int(count))]
 
 

@@ -94,7 +94,10 @@ class WebServerSettings(Settings):
         example="/",
     )
     open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")
-    systemd_socket: Switch = setting(False, "Serve on the sockets of systemd instead of `listen`.")
+    systemd_socket: Switch = setting(
+        False,
+        "Refuse to start without sockets of systemd. Where systemd passes some, they replace `listen` in any case.",
+    )
     max_connections: PositiveCount = setting(
         256,
         "Open connections. At the limit, idle ones and those that do not read their answers are closed, "

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -57,6 +58,37 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 def serves() -> bool:
     return "pulsed_build_info" in page()
+
+
+def documented(table: str, task: str) -> str:
+    """Return the first command in the row of a table of a document whose first column begins with a text."""
+    (command,) = re.findall(rf"^\| {re.escape(task)}[^|]*\| [^|`]*`([^`]+)`", table, re.MULTILINE)
+    return str(command)
+
+
+def never_refused_while(restart: Callable[[], object], seconds: float = 5.0) -> str:
+    """Restart; meanwhile no connection may be refused."""
+    restart()
+    answers = 0
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            answers += serves()
+        except urllib.error.URLError as error:
+            assert not isinstance(error.reason, ConnectionRefusedError), "a connection was refused"  # noqa: PT017
+        except OSError:
+            pass  # a stopping process drops a request that it has accepted
+    assert answers
+    return f"{answers} answers, none refused"
+
+
+def enable_socket(readme: str) -> str:
+    """Run the README's command on the running service: from then on no connection is refused during a restart."""
+    assert run("systemctl", "is-active", "pulsed") == "active"
+    run("sh", "-c", documented(readme, "lose no scrape during a restart"))
+    until(serves, "the page")
+    assert run("systemctl", "is-active", "pulsed.socket") == "active"
+    return never_refused_while(lambda: run("systemctl", "restart", "--no-block", "pulsed"))
 
 
 def report(steps: Sequence[Callable[[], str]]) -> None:

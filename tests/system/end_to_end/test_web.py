@@ -282,9 +282,10 @@ os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "pulsed", *sys.argv[1:]]
 """
 
 
-def test_sockets_that_systemd_hands_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(), ("--web.systemd-socket",)])
+def test_sockets_that_systemd_hands_over(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As systemd does it: descriptors from 3 on, and variables that name this very process."""
-    with starting(tmp_path, "--web.systemd-socket", command=(sys.executable, "-c", HANDS_OVER)) as daemon:
+    with starting(tmp_path, *words, command=(sys.executable, "-c", HANDS_OVER)) as daemon:
         until(lambda: daemon.log().count("msg=serving") == 2)
         lines = [line for line in daemon.log().splitlines() if "msg=serving" in line]
         for line in lines:

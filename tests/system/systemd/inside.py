@@ -12,26 +12,13 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
 from pathlib import Path
 
-from tests.support.booted import FOLDER, page, report, run, serves, shown, until, value
+from tests.support.booted import FOLDER, documented, enable_socket, page, report, run, serves, shown, until, value
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
-DEFAULTS = Path("/etc/default/pulsed")
 STATE = Path("/var/lib/pulsed/state.json")
 README = (FOLDER / "systemd/README.md").read_text()
-
-
-def is_answered() -> bool:
-    """Whether a request is answered. A refused connection is an error; one that a stopping process drops is not."""
-    try:
-        return serves()
-    except urllib.error.URLError as error:
-        assert not isinstance(error.reason, ConnectionRefusedError), "a connection was refused"  # noqa: PT017
-        return False
-    except OSError:
-        return False
 
 
 def install() -> str:
@@ -117,14 +104,13 @@ def kubelet() -> str:
     targets = FOLDER / "page.prom"
     targets.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 70\n')
     SETTINGS.write_text(settings.replace("kind: demo", f"kind: exporter\n  exporter: {{targets: {targets}}}"))
-    (command,) = re.findall(r"pods of GPUs from the kubelet \| `([^`]+)`", README)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "kubelet.sock"))
         listener.listen()
         run("systemctl", "restart", "pulsed")
         until(lambda: "Only root may open it" in run("journalctl", "-u", "pulsed", "-n", "50"), "the refusal")
         listener.setblocking(False)
-        run("sh", "-c", command)
+        run("sh", "-c", documented(README, "read the pods of GPUs"))
         until(lambda: listener.accept(), "the connection of pulsed")
     Path("/etc/systemd/system/pulsed.service.d/kubelet.conf").unlink()
     SETTINGS.write_text(settings)
@@ -162,24 +148,12 @@ def watchdog() -> str:
 
 def sockets() -> str:
     """With the socket unit no connection is refused while pulsed restarts."""
-    DEFAULTS.write_text("ARGS=--web.systemd-socket\n")
-    run("systemctl", "stop", "pulsed")
-    run("systemctl", "enable", "--now", "pulsed.socket")
-    run("systemctl", "start", "pulsed")
-    until(serves, "the page")
-    run("systemctl", "restart", "--no-block", "pulsed")
-    answers = 0
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        answers += is_answered()
-    assert answers
-    return f"{answers} answers, none refused"
+    return enable_socket(README)
 
 
 def kernel_log() -> str:
     """The drop-in of the README lets the daemon open /dev/kmsg as its own user, with one capability."""
-    (command,) = re.findall(r"\| read XIDs [^|]*\| `([^`]+)`", README)
-    run("sh", "-c", command)
+    run("sh", "-c", documented(README, "read XIDs from the kernel log"))
     until(serves, "the page")
     capabilities = int(re.findall(r"CapEff:\s+(\w+)", Path(f"/proc/{shown('ExecMainPID')}/status").read_text())[0], 16)
     assert (shown("User"), capabilities) == ("pulsed", 1 << 34), hex(capabilities)

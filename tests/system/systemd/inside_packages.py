@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.support.booted import FOLDER, page, report, run, serves, shown, until, value
+from tests.support.booted import FOLDER, enable_socket, page, report, run, serves, shown, until, value
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 STATE = Path("/var/lib/pulsed/state.json")
@@ -112,6 +112,11 @@ def reload() -> str:
     return "same process"
 
 
+def sockets() -> str:
+    """The README's command for a restart without a refused scrape works on the running service."""
+    return enable_socket(Path("/opt/pulsed/share/systemd/README.md").read_text())
+
+
 def _upgrade(kind: str) -> str:
     settings, before = SETTINGS.read_text(), starts()
     if kind == "deb":
@@ -182,7 +187,7 @@ def rpm_remove() -> str:
     return f"left {sorted(each for each in left if each.startswith('/'))}"
 
 
-DEB = (first_sample, contents, reload, upgrade, remove, purge)
+DEB = (first_sample, contents, reload, sockets, upgrade, remove, purge)
 RPM = (rpm_install, rpm_reload, rpm_upgrade, rpm_remove)
 
 report((*DEB, *(RPM if shutil.which("rpm") else ())))
