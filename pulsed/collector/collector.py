@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
-from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, RawTick
+from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.owners.attribution.attribution import Attribution
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
@@ -30,6 +31,11 @@ from pulsed.translate.translator import Translator
 log = logging.getLogger(__name__)
 
 NO_GPUS_REMEDY = "Run nvidia-smi -L on its node, and restart the exporter or the host engine if that lists GPUs"
+
+NO_SERIES = Layout("exporter", ())
+
+MIN_LOG_SECONDS = 1.0
+"""Shortest time between two reads of the kernel log of a source that delivers nothing."""
 
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
@@ -125,7 +131,31 @@ class Pipeline:
         Raises:
             NoGpus: it has no GPU, and none that it had before is known to be lost.
         """
-        kernel_events = self._kernel_events(raw)
+        return self._process(raw, self._kernel_events(raw.time - 2.0 * raw.interval))
+
+    def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> ComputedTick | None:
+        """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
+
+        Args:
+            target: what is read.
+            interval: of the source, in seconds.
+            is_shown: whether the newest tick is one of the kernel log, too, which must be continued.
+
+        Returns:
+            None if the kernel log has nothing about GPUs that the source had.
+        """
+        now = time.time()
+        events = self._kernel_events(now - 2.0 * interval)
+        if events is None or not (is_shown or self.health_evaluator.concern(events)):
+            self.health_evaluator.defer(events or ())
+            return None
+        raw = RawTick(target, now, time.monotonic(), interval, NO_SERIES, ())
+        try:
+            return self._process(raw, events)
+        except NoGpus:
+            return None
+
+    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None) -> ComputedTick:
         if self._next is not None:
             (selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
@@ -153,12 +183,15 @@ class Pipeline:
             raise NoGpus(f"{raw.target}: lists no GPU", NO_GPUS_REMEDY)
         return computed
 
-    def _kernel_events(self, raw: RawTick) -> tuple[KernelEvent, ...] | None:
-        """Return what the kernel log has had since the last tick; None where it is not read."""
+    def _kernel_events(self, since: float) -> tuple[KernelEvent, ...] | None:
+        """Return what the kernel log has had since the last tick; None where it is not read.
+
+        Errors of NVSwitches since a time in Unix seconds are logged.
+        """
         if self._kernel_log is None:
             return None
         events = self._kernel_log.poll()
-        _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
+        _log_switch_errors(events or (), since)
         return events
 
 
@@ -196,17 +229,44 @@ class Collector:
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._log = SourceLog(is_logged=is_logged)
         self._restarts = target.restarts
+        self._log_tick: ComputedTick | None = None
 
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
-        async with self._source as source:
-            async for outcome in source:
-                if isinstance(outcome, SourceError):
-                    self._fail(outcome)
-                else:
-                    self._take(outcome)
-                if self._until(self._target):
-                    return
+        following = asyncio.create_task(self._follow_kernel_log())
+        try:
+            async with self._source as source:
+                async for outcome in source:
+                    if isinstance(outcome, SourceError):
+                        self._fail(outcome)
+                    else:
+                        self._take(outcome)
+                    if self._until(self._target):
+                        return
+        finally:
+            following.cancel()
+
+    async def _follow_kernel_log(self) -> None:
+        """Read the kernel log also while the source delivers nothing: it is the machine's."""
+        while True:
+            await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS))
+            if not self._target.fresh(time.monotonic()) or self._target.tick is self._log_tick:
+                self._take_kernel_log()
+
+    def _take_kernel_log(self) -> None:
+        """Show the GPUs of a source without samples that the kernel log names, with their health."""
+        target = self._target
+        is_shown = target.tick is not None and target.tick is self._log_tick
+        try:
+            tick = self._pipeline.process_kernel_log(target.name, target.interval, is_shown=is_shown)
+        except Exception as error:  # noqa: BLE001 (logged with its traceback)
+            internal_error(error, target.name)
+            return
+        self._note_kernel_log(self._pipeline.kernel_log_error)
+        if tick is not None:
+            self._log_tick = tick
+            target.show(tick, time.monotonic())
+            self._on_tick(tick)
 
     def _take(self, raw: RawTick) -> None:
         """Process a tick and store the result. An error costs this tick only."""

@@ -73,7 +73,18 @@ class HealthEvaluator:
         self._table, self._tracker, self._here = table, tracker, here
         self._target = ""
         self._waiting_events: tuple[KernelEvent, ...] = ()
+        self._named: set[str] = set()
+        """GPUs that the kernel log has named since the source lists none; they are shown without a sample."""
         self._layout: Layout | None = None
+
+    def concern(self, events: tuple[KernelEvent, ...]) -> bool:
+        """Return whether any of these messages, or of those that wait, is about a GPU that the target had."""
+        waiting = (*self._waiting_events, *events)
+        return any(_events_of(waiting, state) for state in self._table.absent(self._tracker, ()))
+
+    def defer(self, events: tuple[KernelEvent, ...]) -> None:
+        """Evaluate these messages with the next tick."""
+        self._waiting_events = (*self._waiting_events, *events)[-MAX_WAITING_EVENTS:]
 
     @property
     def latched(self) -> Mapping[str, int]:
@@ -108,10 +119,14 @@ class HealthEvaluator:
             sample = state.sample(decision if state.status == "back" else state.decision)
             gpu.record_sample(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
             updated.append((position, gpu))
+        if tick.lists_gpus:
+            self._named.clear()
         missing = [(state, health) for state in gpus.missing if (health := self._health_of_missing(state)) is not None]
         node = node._replace(is_layout_new=False)
         for state, gpu in missing:
             own_events = _events_of(events, state)
+            if own_events and not tick.lists_gpus:
+                self._named.add(state.key)
             # A source without any GPU is not evidence about one of them.
             if tick.lists_gpus or own_events or gpu.has_fallen_off_bus:
                 presence = _presence(state.device, tick)
@@ -121,7 +136,13 @@ class HealthEvaluator:
         boards = [self._table.health_of(board) for board in gpus.boards]
         return HealthTick(
             tuple([gpu.health for gpu in boards]),
-            tuple([_missing(state, gpu, tick.time) for state, gpu in missing if gpu.is_missing]),
+            tuple(
+                [
+                    _missing(state, gpu, tick.time)
+                    for state, gpu in missing
+                    if gpu.is_missing or state.key in self._named
+                ]
+            ),
             tuple(changes),
             tuple([gpu.inputs.clock_events.shares for gpu in boards]),
             tuple(xids),

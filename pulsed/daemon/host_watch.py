@@ -128,6 +128,8 @@ class HostWatch(Feature):
         for target in self._store.targets:
             if (tick := target.tick) is None or not target.fresh(now):
                 return None
+            if not target.up and not tick.raw.layout.series:  # its GPUs are those that the kernel log names
+                return None
             for position, device in enumerate(tick.devices):
                 if not is_same_host(node_of(device, here), here):
                     return None

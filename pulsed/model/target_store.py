@@ -96,6 +96,11 @@ class Target:
         for reason, rows in tick.raw.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
+    def show(self, tick: ComputedTick, now: float) -> None:
+        """Store a tick that is not of the source, which delivers nothing, at the monotonic time `now`."""
+        self.tick, self.arrived = tick, now
+        self.version += 1
+
     def correct(self, tick: ComputedTick) -> None:
         """Replace the last tick by another version of it."""
         self.tick = tick

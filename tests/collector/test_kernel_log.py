@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +14,14 @@ import pytest
 
 from pulsed.collector.collector import Collector, Pipeline
 from pulsed.compute.gpu_table import GpuTable
+from pulsed.errors import ScrapeFailed
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.health import Health
+from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.demo.source import DemoSource
+from pulsed.reader.source import Source
 from tests.translate.build import page_tick
 
 LABELS = 'gpu="{0}",UUID="GPU-{0}",pci_bus_id="00000000:{0}B:00.0",modelName="NVIDIA H100 80GB HBM3"'
@@ -319,3 +325,53 @@ async def test_a_log_that_cannot_be_used_is_logged_and_published_once(
         ("INFO", "XIDs are read from the kernel log again"),
     ]
     assert found[0].__dict__["error"].startswith(f"{path}: the format of its lines is not known")
+
+
+class DownSource(Source):
+    """A source that has delivered one page, and does not answer since."""
+
+    kind, target, interval = "exporter", "http://gone", 0.05
+
+    def __init__(self, page: RawTick) -> None:
+        self._pages = [page]
+
+    async def read(self) -> RawTick:
+        if self._pages:
+            return self._pages.pop()
+        raise ScrapeFailed("http://gone: connection refused", "Start it")
+
+
+async def test_the_log_is_read_while_the_source_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pulsed.collector.collector.MIN_LOG_SECONDS", 0.05)
+    kernel_log, ticks = tmp_path / "kmsg", list[ComputedTick]()
+    kernel_log.touch()
+    rows = [f"{name}{{{LABELS.format(gpu)}}} {value}" for gpu in (1, 2) for name, value in FIELDS.items()]
+    raw = replace(page_tick("\n".join(rows) + "\n"), time=time.time(), clock=time.monotonic(), interval=0.05)
+    target = Target("exporter", "http://gone", 0.05, stale_after=1.0)
+    pipeline = Pipeline(GpuTable(), "n", kernel_log=str(kernel_log))
+    collecting = asyncio.create_task(Collector(DownSource(raw), pipeline, target, ticks.append).run())
+    await asyncio.sleep(1.5)
+    assert len(ticks) == 1  # the log has nothing: the GPUs are stale
+    assert not target.fresh(time.monotonic())
+    stamp = int(time.time() * 1e6)
+    with kernel_log.open("a") as file:
+        file.write(f"__REALTIME_TIMESTAMP={stamp}\n_TRANSPORT=kernel\nMESSAGE=NVRM: Xid (PCI:0000:1b:00): 48, x\n\n")
+    await asyncio.sleep(1.5)  # more than the last tick stays fresh
+    collecting.cancel()
+    assert (target.up, target.fresh(time.monotonic())) == (False, True)
+    assert [(xid.code, xid.device.entity.uuid) for tick in ticks for xid in tick.xids] == [(48, "GPU-1")]
+    (result,) = ticks[-1].results
+    assert events(result.health, 48) == 1
+    assert result.health.check("xid_critical").state == "crit"
+    assert list(ticks[-1].missing) == [0]
+    assert any(change.check == "xid_critical" for tick in ticks for change in tick.health_changes)
+
+
+def test_messages_about_a_gpu_that_is_not_known_yet_wait_for_it(node: Node) -> None:
+    """The daemon starts while its source is down."""
+    node.log_xid(94, at=0)
+    assert node.pipeline.process_kernel_log("page", 1.0, is_shown=False) is None
+    node.page()
+    assert events(node.page()[0], 94) == 1

@@ -26,6 +26,11 @@ _MOST_BYTES = 2**20
 
 _REOPEN_SECONDS = 30.0
 
+_NO_LOG = "set health.kernel_log: off if this machine has none"
+
+_GONE_SECONDS = 5.0
+"""A file may be gone for so long, while a log daemon replaces it."""
+
 LATE_SECONDS = 900.0
 """A new line with an older time stamp is of another time zone: zones differ by at least so much."""
 
@@ -59,6 +64,8 @@ class KernelLog:
         self._file: tuple[int, int] | None = None
         self._is_device = self._is_mixed = False
         self._sequence = -1
+        self._gone_since: float | None = None
+        self._is_gone = False
         self._begin()
         self._retry_at = 0.0
         self.error = ""
@@ -92,7 +99,7 @@ class KernelLog:
         except OSError as error:
             self._fail(error)
             return False
-        self._is_device, self.error = stat.S_ISCHR(status.st_mode), ""
+        self._is_device, self._is_gone, self.error = stat.S_ISCHR(status.st_mode), False, ""
         if self._file != _identity(status):
             self._file = _identity(status)
             self._begin()
@@ -110,7 +117,7 @@ class KernelLog:
         remedy = (
             "grant CAP_SYSLOG and read access to it, or set health.kernel_log: off"
             if error.errno in (errno.EPERM, errno.EACCES)
-            else "set health.kernel_log: off if this machine has none"
+            else _NO_LOG
         )
         self.error = f"{self._path}: {error.strerror}; {remedy}"
 
@@ -154,7 +161,20 @@ class KernelLog:
             data = self._next_part()
         if not data:
             self._complete_at = now.wall
+            self._watch_path(now)
         return events
+
+    def _watch_path(self, now: Now) -> None:
+        """Update `error` where the file is gone, while what is left of it is still read, or is back."""
+        if os.path.exists(self._path):
+            if self._is_gone:
+                self.error = ""
+            self._gone_since, self._is_gone = None, False
+        elif self._gone_since is None:
+            self._gone_since = now.uptime
+        elif not self.error and now.uptime - self._gone_since >= _GONE_SECONDS:
+            self._is_gone = True
+            self.error = f"{self._path}: the file is gone; {_NO_LOG}"
 
     def _next_part(self) -> bytes:
         assert self._descriptor is not None

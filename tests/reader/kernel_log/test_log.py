@@ -136,6 +136,27 @@ def test_a_file_to_which_a_program_begins_to_log_is_used_until_then(syslog: Path
     log.close()
 
 
+def test_a_file_that_is_gone(tmp_path: Path, clock: Clock) -> None:
+    """A log daemon that replaces it leaves a gap; a longer one is an error, although the open file is still read."""
+    path, kept = tmp_path / "kmsg", tmp_path / "kmsg.1"
+    path.write_text(RECORD.format(250_000_000, 31))
+    log = log_of(path, clock)
+    assert len(events(log)) == 1
+    path.rename(kept)
+    assert (events(log), log.error) == ([], "")
+    clock.now += 6.0
+    assert events(log) == []
+    assert log.error == f"{path}: the file is gone; set health.kernel_log: off if this machine has none"
+    with kept.open("a") as file:
+        file.write(RECORD.format(300_000_000, 43))
+    assert [event.code for event in events(log)] == [43]
+    assert log.error
+    path.write_text(RECORD.format(310_000_000, 48))
+    assert [event.code for event in events(log)] == [48]
+    assert log.error == ""
+    log.close()
+
+
 def test_a_file_that_is_replaced(syslog: Path, clock: Clock) -> None:
     syslog.write_text(line(13, 100))
     log = log_of(syslog, clock)
