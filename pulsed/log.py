@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -36,10 +37,32 @@ class LogSettings(Settings):
     format: Format = setting("logfmt", "Line format.")
 
 
+_PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+"""Of the journal, by level (syslog(3))."""
+
+
+def is_journal(descriptor: int = 2) -> bool:
+    """Return whether standard error is the journal (JOURNAL_STREAM of systemd.exec(5))."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def error_lines(text: str) -> str:
+    """Return lines for standard error; the journal gets their priority."""
+    if not is_journal():
+        return text
+    prefix = f"<{_PRIORITIES[logging.ERROR]}>"
+    return "".join([f"{prefix}{line}" for line in text.splitlines(keepends=True)])
+
+
 def setup(level: Level = "info", format: Format = "logfmt") -> None:
     """Send everything that is logged in this process to stderr, from `level` up."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Json() if format == "json" else _Logfmt())
+    formatter = _Json() if format == "json" else _Logfmt()
+    handler.setFormatter(_Prioritized(formatter) if is_journal() else formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])
@@ -69,6 +92,17 @@ class _Logfmt(logging.Formatter):
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return escaped(json.dumps(_fields(record, self), default=str, ensure_ascii=False))
+
+
+class _Prioritized(logging.Formatter):
+    """Begins each line with the priority that the journal stores (sd-daemon(3))."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"<{_PRIORITIES.get(record.levelno, 6)}>{self._formatter.format(record)}"
 
 
 def _quoted(text: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from pulsed.log import setup
+from pulsed.log import Format, error_lines, setup
 from tests.test_printable import CONTROL, EVIL
 
 
@@ -38,3 +40,27 @@ def test_json(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> Non
     (line,) = capsys.readouterr().err.splitlines()
     assert not CONTROL.search(line)
     assert (json.loads(line)["msg"], json.loads(line)["target"]) == (f"from outside: {EVIL}", EVIL)
+
+
+@pytest.mark.parametrize("format", ["logfmt", "json"])
+def test_the_journal_gets_priorities(
+    logger: logging.Logger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format
+) -> None:
+    journal = tmp_path / "journal"
+    with journal.open("w") as stream:
+        status = os.fstat(stream.fileno())
+        monkeypatch.setattr("pulsed.log.os.fstat", lambda descriptor: status)
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        setup(format=format)
+        logger.info("a")
+        logger.warning("b")
+        logger.error("c")
+        assert error_lines("one\ntwo\n") == "<3>one\n<3>two\n"
+        monkeypatch.setenv("JOURNAL_STREAM", "1:1")
+        setup(format=format)
+        logger.error("d")
+        assert error_lines("one\n") == "one\n"
+    lines = journal.read_text().splitlines()
+    assert [line[:3] for line in lines[:3]] == ["<6>", "<4>", "<3>"]
+    assert not lines[3].startswith("<")

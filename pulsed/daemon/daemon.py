@@ -141,7 +141,8 @@ class Daemon:
             self._apply(config)
             log.info("configuration reloaded")
         self._last_reload_successful = not problem
-        self._notifier.ready("the last configuration is not valid" if problem else "")
+        summary = problem.partition("\n")[0]
+        self._notifier.ready(f"the last configuration is not valid: {summary}" if problem else "")
         return problem
 
     async def forget(self, gpu: str, node: str | None = None) -> str:

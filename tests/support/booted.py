@@ -66,6 +66,34 @@ def documented(table: str, task: str) -> str:
     return str(command)
 
 
+def refuse_wrong_file(settings: Path, good: str) -> None:
+    """A running daemon refuses a wrong file: the reload fails, and the status names the key."""
+    settings.write_text(good + "sauce: 1\n")
+    done = subprocess.run(["systemctl", "reload", "pulsed"], capture_output=True, check=False)
+    assert done.returncode != 0, "systemctl reload of a wrong file"
+    until(lambda: value("pulsed_config_last_reload_successful") == 0, "the refusal")
+    assert "sauce" in shown("StatusText"), shown("StatusText")
+
+
+def wrong_start(settings: Path, good: str, seconds: float = 20.0) -> str:
+    """A start with a wrong file backs off; the journal has the error as an error. The right file starts again."""
+    settings.write_text(good + "sauce: 1\n")
+    run("systemctl", "reset-failed", "pulsed")
+    begin = time.strftime("%Y-%m-%d %H:%M:%S")
+    run("systemctl", "restart", "pulsed", check=False)
+    time.sleep(seconds)
+    journal = ("journalctl", "-u", "pulsed", "--since", begin, "--output=cat", "--quiet")
+    assert "sauce" in run(*journal, "-p", "err")
+    starts = run(*journal).count("Starting pulsed")
+    assert 1 <= starts <= seconds / 5.0 + 1.0, starts
+    settings.write_text(good)
+    run("systemctl", "reset-failed", "pulsed")
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    assert "sauce" not in shown("StatusText")
+    return f"{starts} starts in {seconds:g} s"
+
+
 def never_refused_while(restart: Callable[[], object], seconds: float = 5.0) -> str:
     """Restart; meanwhile no connection may be refused."""
     restart()

@@ -14,7 +14,20 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.support.booted import FOLDER, documented, enable_socket, page, report, run, serves, shown, until, value
+from tests.support.booted import (
+    FOLDER,
+    documented,
+    enable_socket,
+    page,
+    refuse_wrong_file,
+    report,
+    run,
+    serves,
+    shown,
+    until,
+    value,
+    wrong_start,
+)
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 STATE = Path("/var/lib/pulsed/state.json")
@@ -58,17 +71,9 @@ def reload() -> str:
 def wrong_file() -> str:
     """A wrong file is refused by a running daemon, and stops a start with an error that names the key."""
     good, before = SETTINGS.read_text(), shown("ExecMainPID")
-    SETTINGS.write_text(good + "sauce: 1\n")
-    run("systemctl", "reload", "pulsed")
-    until(lambda: value("pulsed_config_last_reload_successful") == 0, "the refusal")
+    refuse_wrong_file(SETTINGS, good)
     assert shown("ExecMainPID") == before
-    assert "configuration" in shown("StatusText"), shown("StatusText")
-    run("systemctl", "restart", "pulsed", check=False)
-    until(lambda: "sauce" in run("journalctl", "-u", "pulsed", "-n", "20"), "the error in the journal")
-    SETTINGS.write_text(good)
-    run("systemctl", "restart", "pulsed")
-    until(serves, "the page")
-    return "named the key"
+    return wrong_start(SETTINGS, good)
 
 
 def latches() -> str:

@@ -7,7 +7,19 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.support.booted import FOLDER, enable_socket, page, report, run, serves, shown, until, value
+from tests.support.booted import (
+    FOLDER,
+    enable_socket,
+    page,
+    refuse_wrong_file,
+    report,
+    run,
+    serves,
+    shown,
+    until,
+    value,
+    wrong_start,
+)
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 STATE = Path("/var/lib/pulsed/state.json")
@@ -112,6 +124,14 @@ def reload() -> str:
     return "same process"
 
 
+def wrong_configuration() -> str:
+    """A wrong file is refused by the running daemon, and backs off at a start."""
+    good, before = SETTINGS.read_text(), shown("ExecMainPID")
+    refuse_wrong_file(SETTINGS, good)
+    assert shown("ExecMainPID") == before
+    return wrong_start(SETTINGS, good, 12.0)
+
+
 def sockets() -> str:
     """The README's command for a restart without a refused scrape works on the running service."""
     return enable_socket(Path("/opt/pulsed/share/systemd/README.md").read_text())
@@ -187,7 +207,7 @@ def rpm_remove() -> str:
     return f"left {sorted(each for each in left if each.startswith('/'))}"
 
 
-DEB = (first_sample, contents, reload, sockets, upgrade, remove, purge)
+DEB = (first_sample, contents, reload, wrong_configuration, sockets, upgrade, remove, purge)
 RPM = (rpm_install, rpm_reload, rpm_upgrade, rpm_remove)
 
 report((*DEB, *(RPM if shutil.which("rpm") else ())))

@@ -18,7 +18,7 @@ from tests.system.systemd.conftest import NEW_VERSION, once
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
 
 INSIDE = Path(__file__).with_name("inside_packages.py")
-DEB = ["first_sample", "contents", "reload", "sockets", "upgrade", "remove", "purge"]
+DEB = ["first_sample", "contents", "reload", "wrong_configuration", "sockets", "upgrade", "remove", "purge"]
 RPM = ["rpm_install", "rpm_reload", "rpm_upgrade", "rpm_remove"]
 EPOCH = "1700000000"
 

@@ -14,7 +14,14 @@ from tests.support.tools import tool
 from tests.support.waiting import SECONDS
 
 FOLDER = Path(__file__).parents[3] / "systemd"
+NEWER_KEY = re.compile(r"Unknown key (name )?'(RestartSteps|RestartMaxDelaySec)'")
+"""Keys of systemd 254, which older ones ignore."""
+
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def complaints(output: str) -> list[str]:
+    return [line for line in output.splitlines() if "pulsed" in line and not NEWER_KEY.search(line)]
 
 
 @pytest.fixture
@@ -35,8 +42,7 @@ def test_systemd_finds_nothing_wrong(units: Path, name: str) -> None:
     done = subprocess.run(
         [analyze, "verify", "--man=no", units / name], capture_output=True, text=True, timeout=2 * SECONDS, check=False
     )
-    ours = [line for line in done.stderr.splitlines() if "pulsed" in line]
-    assert (done.returncode, ours) == (0, [])
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
 
 
 def test_the_drop_in_for_nvml_opens_the_drivers_devices_and_nothing_else(units: Path) -> None:
@@ -49,7 +55,7 @@ def test_the_drop_in_for_nvml_opens_the_drivers_devices_and_nothing_else(units: 
     (folder / "nvml.conf").write_text(drop_in, encoding="utf-8")
     command = [analyze, "verify", "--man=no", str(units / "pulsed.service")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
-    assert (done.returncode, [line for line in done.stderr.splitlines() if "pulsed" in line]) == (0, [])
+    assert (done.returncode, complaints(done.stderr)) == (0, [])
 
 
 def test_the_sandbox_is_as_tight_as_the_readme_says(units: Path) -> None:
