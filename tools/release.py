@@ -43,6 +43,15 @@ PLATFORMS = ("linux/amd64", "linux/arm64")
 TARGETS = {"runtime": "", "dcgmi": "-dcgmi"}
 """Stages of the Dockerfile that are published, with what they add to the tag of the image."""
 
+PROGRAMS = {
+    "eu-strip": "elfutils",
+    "dpkg-deb": "dpkg",
+    "rpmbuild": "rpm",
+    "buildah": "buildah",
+    "minisign": "minisign",
+}
+"""Programs that a release needs, in addition to helm, and their Debian packages."""
+
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 _SECTION = re.compile(r"^## (?P<version>\S+) / (?P<date>\S+)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
@@ -87,11 +96,15 @@ def current_version() -> str:
     return match[1]
 
 
-def prepare(version: str) -> None:
+def prepare(version: str, lacking: Sequence[str] = ()) -> None:
     """Set version and date, and commit that; nothing is done if it was done before.
 
+    Args:
+        lacking: what this machine lacks for a release.
+
     Raises:
-        ReleaseRefused: the working tree is dirty, the tag exists, or version and changelog do not fit.
+        ReleaseRefused: the working tree is dirty, the tag exists, version and changelog do not fit, or anything is
+            lacking.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ReleaseRefused(f"{version!r} is not a version; use three numbers, for example 1.2.3")
@@ -109,6 +122,8 @@ def prepare(version: str) -> None:
         if newest["version"] == version == current_version():
             return  # a release that was not finished
         raise ReleaseRefused("CHANGELOG.md describes nothing new; begin it with a section `## VERSION / unreleased`")
+    if lacking:
+        raise ReleaseRefused("\n  ".join(["these are missing; install them, or use ARGS=--partial:", *lacking]))
     today = datetime.datetime.now(datetime.UTC).date()
     head = f"## {version} / {today}\n"
     CHANGELOG.write_text(f"{text[: newest.start()]}{head}{newest['text']}{text[newest.end() :]}", encoding="utf-8")
@@ -116,6 +131,22 @@ def prepare(version: str) -> None:
     made = f"VENV={sys.prefix}"
     run("make", "docs", made, "--old-file", f"{sys.prefix}/.dev", "--old-file", f"{sys.prefix}/.run")
     run("git", "commit", "--quiet", "--all", "--message", f"Release {version}")
+
+
+def missing_tools(images: ImageOptions) -> list[str]:
+    """Return what this machine lacks for all files of a release, each with its remedy."""
+    found = [
+        f"{program} is not installed; apt-get install {package}"
+        for program, package in PROGRAMS.items()
+        if shutil.which(program) is None and (program != "minisign" or os.environ.get("MINISIGN_KEY"))
+    ]
+    try:
+        _helm()
+    except ReleaseRefused as error:
+        found.append(str(error))
+    if shutil.which("buildah") is None:
+        return found
+    return found + [reason for platform in images.platforms if (reason := _cannot_run(platform))]
 
 
 def build(images: ImageOptions) -> list[str]:
@@ -272,7 +303,7 @@ def release(version: str | None, images: ImageOptions, *, is_partial: bool) -> N
     if images.push and IMAGE.startswith("registry.example/"):
         raise ReleaseRefused("tools/references.py: IMAGE is an example; set your registry and run `make docs`")
     if version is not None:
-        prepare(version)
+        prepare(version, [] if is_partial else missing_tools(images))
     missing = build(images)
     for file in sorted(DIST.iterdir()):
         print(f"dist/{file.name}")

@@ -109,8 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(given: Sequence[str]) -> int:
     code, parser = 0, CommandParser()
+    name = next((each for each in given if each in COMMANDS), None)
     try:
-        name = next((each for each in given if each in COMMANDS), None)
         try:
             parsed = _parse(argument_parser([] if name is None else [name]), given)
         except SystemExit:  # of --help and --version
@@ -120,9 +120,14 @@ def _main(given: Sequence[str]) -> int:
         code = COMMANDS[parsed.command].run(parsed)
         sys.stdout.flush()
     except PulsedError as error:
+        from pulsed.log import error_lines
+
         with contextlib.suppress(OSError):  # standard error may be a full disk
-            sys.stderr.write(clean_lines(f"pulsed: {error}"))
-        return parser.failure_code if isinstance(error, OutputFailed) else error.exit_code
+            sys.stderr.write(error_lines(clean_lines(f"pulsed: {error}")))
+        if isinstance(error, OutputFailed):
+            return parser.failure_code
+        # Values of options are parsed by functions of several commands.
+        return COMMANDS[name].usage_error.exit_code if name and isinstance(error, UsageError) else error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has read enough (`| head`)

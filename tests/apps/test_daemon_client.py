@@ -110,6 +110,11 @@ def test_daemons_are_named_in_one_way(server: Server) -> None:
     assert "--nodes needs at most one URL" in pulsed("health", "a", "b", "--nodes=c").stderr
 
 
+def test_health_of_an_invalid_list_is_unknown() -> None:
+    done = pulsed("health", "--nodes", "gpu[1-3")
+    assert (done.returncode, "'gpu[1-3' is not a host name" in done.stderr) == (3, True)
+
+
 def test_a_renewed_password_counts_from_the_next_request_on(server: Server, tmp_path: Path) -> None:
     password = tmp_path / "password"
     one = client(server.url, username="ops", password_file=str(password))

@@ -338,10 +338,21 @@ def test_a_partial_release_names_what_was_not_built(clone: Path) -> None:
     assert git(clone, "log", "--format=%s").splitlines() == [f"Release {NEW}", "all"]
 
 
+def test_all_missing_tools_are_named_before_anything_is_changed(clone: Path) -> None:
+    head = git(clone, "rev-parse", "HEAD")
+    path = str(programs_without(clone.parent / "path", "buildah", "eu-strip", "rpmbuild", "minisign"))
+    done = release(clone, NEW, path=path, MINISIGN_KEY="key")
+    assert done.returncode == 1
+    for package in ("buildah", "elfutils", "rpm", "minisign"):
+        assert f"is not installed; apt-get install {package}\n" in done.stderr, done.stderr
+    assert git(clone, "rev-parse", "HEAD") == head
+    assert not (clone / "dist").exists()
+
+
 def test_nothing_is_tagged_where_something_was_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tools.release, "prepare", lambda version: None)
+    monkeypatch.setattr(tools.release, "prepare", lambda *_: None)
     monkeypatch.setattr(tools.release, "build", lambda images: ["image x: buildah is not installed"])
     monkeypatch.setattr(tools.release, "DIST", tmp_path)
     monkeypatch.setattr(tools.release, "run", lambda *words: pytest.fail(str(words)))

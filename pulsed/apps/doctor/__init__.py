@@ -5,33 +5,46 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from pulsed.apps.doctor.machine import NVML
 from pulsed.apps.doctor.report import Report, examine
-from pulsed.cli.arguments import configuration
-from pulsed.config.configuration import Config
+from pulsed.cli.arguments import config_file, configuration
+from pulsed.config.configuration import FILE_VARIABLE, Config
 from pulsed.printable import clean
 from pulsed.reader.settings import PRICE
 from pulsed.translate.fields import ExporterVersion
 
+SERVICE_FILE = Path("/etc/pulsed/config.yaml")
+"""The configuration of the service that the packages install."""
+
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report; return the exit code."""
+    """Print the report of the configuration of the service, unless another is named; return the exit code."""
+    note = ""
+    if config_file(options) is None and FILE_VARIABLE not in os.environ and os.path.isdir(SERVICE_FILE.parent):
+        if os.access(SERVICE_FILE, os.R_OK):
+            options.config_file, note = str(SERVICE_FILE), str(SERVICE_FILE)
+        elif not os.access(SERVICE_FILE.parent, os.X_OK) or os.path.lexists(SERVICE_FILE):
+            note = f"defaults; this user may not read {SERVICE_FILE}"
+    if note and options.format == "table":
+        sys.stdout.write(f"{'configuration':<15} {note}\n")
     return doctor(configuration(options), options.format, sys.stdout, options.exporter_version, options.shards)
 
 
 def doctor(
     config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None, shards: Sequence[str] = ()
 ) -> int:
-    """Print the report; return the exit code: 0 if any GPU can be served and the shards are right, else 1.
+    """Print the report; return the exit code: 0 if any GPU can be served, or if the shards are right, otherwise 1.
 
     Args:
         format: `table` or `json`.
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
-        shards: URLs of the daemons that share the targets.
+        shards: URLs of the daemons that share the targets: they alone are examined.
     """
 
     logger = logging.getLogger("pulsed")
@@ -47,7 +60,8 @@ def doctor(
         out.write("\n")
     else:
         out.writelines(f"{line}\n" for line in render(report))
-    return 0 if report["can_serve"] and not (report["shards"] or {}).get("problems") else 1
+    is_right = not report["shards"]["problems"] if report["shards"] else report["can_serve"]
+    return 0 if is_right else 1
 
 
 _MOST_NAMED = 8
@@ -59,6 +73,9 @@ def render(report: Report) -> Iterator[str]:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    if shards := report["shards"]:
+        yield from _shard_lines(shards)
+        return
     machine = report["machine"]
     driver = f"NVIDIA driver {machine['driver']}" if machine["driver"] else "no NVIDIA driver"
     files = len(machine["device_files"])
@@ -82,9 +99,6 @@ def _lines(report: Report) -> Iterator[str]:
         works = f"works, {check['note'] or '{} with owners'.format(check['devices'])}"
         state = works if check["works"] else check["note"]
         yield f"{'' if number else 'owners of GPUs':<15} {check['source']}: {state}"
-    if shards := report["shards"]:
-        yield ""
-        yield from _shard_lines(shards)
     yield ""
     chosen = report["would_take"]
     if chosen is None:

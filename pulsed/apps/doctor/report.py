@@ -34,9 +34,9 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
 
     Args:
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
-        shards: URLs of the daemons that share the targets.
+        shards: URLs of the daemons that share the targets: then no source is read.
     """
-    probes, attribution = asyncio.run(_look(config, exporter))
+    probes, attribution = ([], []) if shards else asyncio.run(_look(config, exporter))
     machine = look(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
     shown = {"driver": machine.driver or None, "device_files": list(machine.device_files), "dcgm": list(machine.dcgm)}

@@ -50,14 +50,21 @@ class ShardsCheck:
 
 
 async def check_shards(config: Config, urls: Sequence[str]) -> ShardsCheck:
-    """Compare the shards at these URLs with the targets that all of them should read."""
+    """Compare the shards at these URLs with the targets that all of them should read.
+
+    A configuration without shards has no such list: then the shards are compared with each other.
+    """
+    shards = [await asyncio.to_thread(_running, url) for url in urls]
+    if config.source.exporter.shard.of == 1:
+        first = next((each.shard for each in shards if not each.error), ShardSettings())
+        return compared(shards, {target for each in shards for target in each.targets}, first)
     exporter = config.source.exporter
     everything = replace(config, source=replace(config.source, exporter=replace(exporter, shard=ShardSettings())))
     sources = await found_sources(everything)
     expected = {source.target for source in sources}
     for source in sources:
         await source.close()
-    return compared([await asyncio.to_thread(_running, url) for url in urls], expected, exporter.shard)
+    return compared(shards, expected, exporter.shard)
 
 
 def compared(shards: Sequence[RunningShard], expected: set[str], configured: ShardSettings) -> ShardsCheck:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import pulsed.apps.doctor
+from pulsed.cli import main
 from tests.apps.doctor.setting import NO_USERS, configured, page, report, serving, told
-from tests.support.daemon import pulsed
+from tests.support.daemon import pulsed as run_pulsed
 from tests.support.dmon_writer import ERAS, DmonWriter
 from tests.support.kubernetes.fake_kubelet import kubelet, pods
 from tests.support.samples import SAMPLES, needs_samples
@@ -95,19 +97,19 @@ def test_a_machine_with_nothing_is_told_what_to_do() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["table", "json"])
 def test_the_command(format: str) -> None:
-    finished = pulsed("doctor", "--format", format, "--source", "demo")
+    finished = run_pulsed("doctor", "--format", format, "--source", "demo")
     assert (finished.returncode, finished.stderr) == (0, "")
     if format == "json":
         assert json.loads(finished.stdout)["would_take"]["kind"] == "demo"
     nothing = ["--set=source.dcgmi.path=/nowhere", f"--set=source.exporter.targets={NO_USERS}"]
-    finished = pulsed("doctor", "--format", format, *nothing)
+    finished = run_pulsed("doctor", "--format", format, *nothing)
     assert (finished.returncode, finished.stderr) == (1, "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("interval", "is_told"), [("100ms", True), ("1s", False)])
 def test_the_price_of_a_short_interval_is_told(interval: str, is_told: bool) -> None:
-    finished = pulsed("doctor", "--source", "demo", f"--set=source.interval={interval}")
+    finished = run_pulsed("doctor", "--source", "demo", f"--set=source.interval={interval}")
     assert ("2 % of the latency of decoding" in finished.stdout) == is_told
 
 
@@ -408,7 +410,7 @@ def test_what_a_t4_and_a_vgpu_guest_cannot_have_is_not_recommended() -> None:
 
 def test_the_version_of_the_exporter_can_be_given() -> None:
     with serving(page()) as (url,):
-        finished = pulsed(
+        finished = run_pulsed(
             "doctor", "--source=exporter", f"--set=source.exporter.targets={url}", "--exporter-version=4.8.4"
         )
     assert "(dcgm-exporter 4.8.4)" in finished.stdout
@@ -425,3 +427,24 @@ def test_a_dcgm_exporter_that_is_too_old_for_the_product_is_to_be_updated(tmp_pa
     text = told(configured(exporter=[str(page)], kind="exporter"))
     assert f"dcgm-exporter 3.4.2 or older is too old for {model}" in text
     assert "Update to dcgm-exporter 4 or newer" in text
+
+
+def test_the_configuration_of_the_service_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = tmp_path / "config.yaml"
+    monkeypatch.setattr(pulsed.apps.doctor, "SERVICE_FILE", service)
+    service.write_text("source: {kind: demo}\n")
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"configuration   {service}\n")
+    assert "pulsed serve would read demo" in out
+    other = tmp_path / "other.yaml"
+    other.write_text("source: {kind: demo}\n")
+    assert main(["doctor", "--config.file", str(other)]) == 0
+    assert not capsys.readouterr().out.startswith("configuration")
+    assert main(["doctor", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["would_take"]["kind"] == "demo"
+    service.write_text("sauce: 1\n")
+    assert main(["doctor"]) == 2
+    assert f"{service}:1: sauce: unknown key" in capsys.readouterr().err

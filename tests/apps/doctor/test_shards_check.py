@@ -55,6 +55,9 @@ def test_running_shards(tmp_path: Path) -> None:
         done = pulsed(*asked, f"http://{one.address}", f"http://{other.address}")
         assert "shards          2, 6 targets: each is read once" in done.stdout, done.stdout + done.stderr
         assert done.returncode == 0
+        anywhere = pulsed("doctor", "--shards", f"http://{one.address}", f"http://{other.address}")
+        assert "shards          2, 6 targets: each is read once" in anywhere.stdout, anywhere.stdout
+        assert (anywhere.returncode, "does not work" in anywhere.stdout) == (0, False)
         half = pulsed(*asked, f"http://{one.address}")
         assert "no shard that was asked has the index 1" in half.stdout
         assert half.returncode == 1
