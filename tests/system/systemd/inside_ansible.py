@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -31,6 +32,14 @@ BEFORE = FOLDER / "before"
 TARGETS = FOLDER / "targets.json"
 CONFIG = {"source": {"kind": "demo"}, "state_dir": "/var/lib/pulsed"}
 CONFIGURE = "--tags=configuration"
+PURGE = [
+    word
+    for command in re.findall(
+        r"`[^`]*(-e pulsed_(?:state|purge)=\w+)`", (FOLDER / "deploy/ansible/README.md").read_text()
+    )
+    for word in command.split()
+]
+"""The options of the README."""
 DROP_IN = Path("/etc/systemd/system/pulsed.service.d/kernel-log.conf")
 
 WRITTEN_BY_OTHERS = (
@@ -67,9 +76,20 @@ def starts() -> int:
 
 
 def playbook(*options: str, fails: bool = False, **variables: object) -> tuple[int, str]:
-    """Run the playbook as operators do; return the number of changes, and the output."""
+    """Run the playbook as operators do; return the number of changes, and the output.
+
+    Values that are texts or numbers are given on the command line, where all of them are texts.
+    """
+    options += tuple(
+        f"-e{name}={shlex.quote(str(text))}" for name, text in variables.items() if isinstance(text, str | int)
+    )
     VARIABLES.parent.mkdir(exist_ok=True)
-    VARIABLES.write_text(json.dumps({"pulsed_package": str(PACKAGE), "pulsed_config": CONFIG} | variables))
+    VARIABLES.write_text(
+        json.dumps(
+            {"pulsed_package": str(PACKAGE), "pulsed_config": CONFIG}
+            | {name: value for name, value in variables.items() if not isinstance(value, str | int)}
+        )
+    )
     INVENTORY.write_text("[gpu_nodes]\nlocalhost ansible_connection=local ansible_become=false\n")
     words = [sys.executable, "-c", ANSIBLE, "-i", str(INVENTORY), f"{FOLDER}/deploy/ansible/site.yaml", *options]
     done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
@@ -185,12 +205,12 @@ def remove() -> str:
     assert run("systemctl", "is-active", "pulsed", check=False) == "inactive"
     assert kept.exists()
     assert STATE.exists()
-    playbook(pulsed_state="absent", pulsed_purge=True)
+    playbook(*PURGE)
     before, after = (
         set(text.splitlines()) | {"/opt"} for text in (BEFORE.read_text(), files())
     )  # as after a purged deb
     assert before == after, sorted(before ^ after)
-    changed, output = playbook(pulsed_state="absent", pulsed_purge=True)
+    changed, output = playbook(*PURGE)
     assert changed == 0, output
     return f"{len(after)} files and users, as before"
 

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.system.systemd.ansible_role import follow_the_role
+from tests.system.systemd.boot import ROOT
+
+ROLE = ROOT / "deploy/ansible/roles/pulsed"
+
+
+def test_conditions_convert_what_a_command_line_gives_as_text() -> None:
+    """`-e pulsed_purge=true` is the text `true`, which ansible-core 2.19 refuses as a condition."""
+    defaults = yaml.safe_load((ROLE / "defaults/main.yaml").read_text())
+    typed = {name: type(value) for name, value in defaults.items() if isinstance(value, bool | int)}
+    assert typed == {"pulsed_purge": bool, "pulsed_shards": int, "pulsed_ready_seconds": int}
+    for path in (*ROLE.glob("tasks/*.yaml"), *ROLE.glob("vars/*.yaml"), *ROLE.glob("templates/*")):
+        for line in path.read_text().splitlines():
+            for name, type_ in typed.items():
+                expressions = re.findall(rf"\b{name}\b(?P<rest>.{{0,8}})", line)
+                assert all(rest.startswith(f" | {type_.__name__}") for rest in expressions if "retries" not in line), (
+                    line
+                )
 
 
 @pytest.mark.nightly
