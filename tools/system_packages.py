@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.package_documents import write_debian_changelog, write_documents
 from tools.references import MAINTAINER, REPOSITORY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,11 +120,12 @@ def _merge(source: Path, target: Path) -> None:
         shutil.copyfile(path, merged)
 
 
-def stage(environment: Path, wheel: Path, zsh: str, target: Path) -> None:
+def stage(environment: Path, wheel: Path, version: str, zsh: str, target: Path) -> None:
     """Write the tree of a package.
 
     Args:
         environment: the unpacked wheels.
+        version: of the package.
         zsh: folder of zsh's completions, which distributions do not agree about.
     """
     site, opt = target / SITE, target / "opt/pulsed"
@@ -133,6 +135,9 @@ def stage(environment: Path, wheel: Path, zsh: str, target: Path) -> None:
         for path in site.glob(f"*.dist-info/{name}"):
             path.unlink()
     _run(sys.executable, "-m", "pulsed", "install-files", opt / "share")
+    for page in (opt / "share").rglob("README.md"):  # with all other documents
+        page.unlink()
+    write_documents(target / "usr/share/doc/pulsed", version)
     shutil.rmtree(site / "pulsed/files")
     (site / "pulsed/files").symlink_to("../../../share")
     (opt / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
@@ -177,7 +182,8 @@ def build_deb(architecture: Architecture, environment: Path, wheel: Path, versio
     """Build a deb into `dist` and return its path; raises `PackageFailed`."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "tree")
-        stage(environment, wheel, "usr/share/zsh/vendor-completions", target)
+        stage(environment, wheel, version, "usr/share/zsh/vendor-completions", target)
+        write_debian_changelog(target / "usr/share/doc/pulsed/changelog.gz", version, int(epoch))
         files = sorted(path for path in target.rglob("*") if path.is_file() and not path.is_symlink())
         shutil.copytree(PACKAGING / "deb", target / "DEBIAN")
         control = target / "DEBIAN/control"
@@ -203,7 +209,7 @@ def build_rpm(architecture: Architecture, environment: Path, wheel: Path, versio
     """Build an rpm into `dist` and return its path; raises `PackageFailed`."""
     with tempfile.TemporaryDirectory() as folder:
         target, files, built = Path(folder, "tree"), Path(folder, "files"), Path(folder, "rpms")
-        stage(environment, wheel, "usr/share/zsh/site-functions", target)
+        stage(environment, wheel, version, "usr/share/zsh/site-functions", target)
         files.write_text("".join(_rpm_files(target)))
         definitions = {
             "_topdir": Path(folder, "top"),

@@ -16,8 +16,8 @@ PACKAGED = Path(__file__).parents[1] / "files"
 """In a wheel: the folders that pyproject.toml includes."""
 
 CHECKOUT = Path(__file__).parents[2]
-SOURCES = ("config.example.yaml", "systemd", *(f"deploy/{each}" for each in ("constraints.txt", "grafana", "health")),
-           "deploy/prometheus", "deploy/slurm")  # fmt: skip
+SOURCES = ("config.example.yaml", "systemd", "deploy/constraints.txt", "deploy/dcgm-exporter", "deploy/grafana",
+           "deploy/health", "deploy/prometheus", "deploy/slurm")  # fmt: skip
 """The same in a checkout, where the package is installed as editable."""
 
 

@@ -184,7 +184,10 @@ def _steps(
         (f"helm upgrade dcgm-exporter gpu-helm-charts/dcgm-exporter --reuse-values --set-file customMetrics={FILE}",),
     )
     yield Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS)
-    yield Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
+    yield Step(
+        f"Ready-made, for dcgm-exporter {CLASSIC} and newer: dcgm-exporter/counters-pulsed-classic.csv in"
+        " /opt/pulsed/share, or where `pulsed install-files` has written it"
+    )
 
 
 def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:

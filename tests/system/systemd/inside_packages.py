@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -23,7 +25,9 @@ from tests.support.booted import (
 
 SETTINGS = Path("/etc/pulsed/config.yaml")
 STATE = Path("/var/lib/pulsed/state.json")
+DOCUMENTS = Path("/usr/share/doc/pulsed")
 DEMO = Path("/etc/systemd/system/pulsed.service.d/demo.conf")
+COUNTERS = "dcgm-exporter/counters-pulsed-classic.csv"
 LISTING = FOLDER / "before"
 OTHERS = ("proc", "sys", "dev", "run", "tmp", "check", "var/log", "var/cache", "var/tmp", "var/lib/apt", "var/lib/dpkg")
 """Folders that are not compared: of the running system, of the test, and of the package managers."""
@@ -94,7 +98,7 @@ def contents() -> str:
     share = Path("/opt/pulsed/share")
     for name in ("slurm/prolog.sh", "slurm/epilog.sh", "health/slurm-health-check.sh", "health/check_pulsed.sh"):
         assert os.access(share / name, os.X_OK), name
-    for name in ("prometheus/rules/pulsed.yaml", "grafana/fleet.json", "systemd/pulsed-nvml.conf"):
+    for name in ("prometheus/rules/pulsed.yaml", "grafana/fleet.json", "systemd/pulsed-nvml.conf", COUNTERS):
         assert (share / name).exists(), name
     for path in (
         "/usr/share/man/man1/pulsed-serve.1.gz",
@@ -102,6 +106,12 @@ def contents() -> str:
         "/usr/share/fish/vendor_completions.d/pulsed.fish",
     ):
         assert Path(path).exists() or "man1" in path, path
+    for name in ("README.md", "docs/health.md", "docs/operations.md", "docs/configuration.md", "docs/metrics.md"):
+        assert (DOCUMENTS / name).stat().st_size > 1000, name
+    for name in shlex.split(shown("Documentation")):
+        assert name.startswith("man:") or Path(name.removeprefix("file:")).exists(), name
+    if _is_deb():
+        assert "pulsed (0." in gzip.decompress((DOCUMENTS / "changelog.gz").read_bytes()).decode()
     run("pulsed", "install-files", "/tmp/files")
     assert Path("/tmp/files/systemd/pulsed.service").read_text() == (share / "systemd/pulsed.service").read_text()
     shutil.rmtree("/tmp/files")
@@ -134,7 +144,7 @@ def wrong_configuration() -> str:
 
 def sockets() -> str:
     """The README's command for a restart without a refused scrape works on the running service."""
-    return enable_socket(Path("/opt/pulsed/share/systemd/README.md").read_text())
+    return enable_socket((DOCUMENTS / "systemd/README.md").read_text())
 
 
 def _upgrade(kind: str) -> str:

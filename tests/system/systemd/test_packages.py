@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.system.deploy.tools import fetched
 from tests.system.systemd.ansible_role import follow_the_role
 from tests.system.systemd.boot import ROOT, bookworm, boot, trixie
 from tests.system.systemd.conftest import NEW_VERSION, once
+from tools.package_documents import write_debian_changelog, write_documents
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
 
 INSIDE = Path(__file__).with_name("inside_packages.py")
@@ -86,6 +88,32 @@ def test_an_rpm_names_files_that_distributions_have(packages: Path) -> None:
         shellcheck: list[str | Path] = [fetched("shellcheck"), "--shell=sh", "-"]
         done = subprocess.run(shellcheck, input=script, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+def test_the_documents_of_a_package_have_no_link_that_leads_nowhere(tmp_path: Path) -> None:
+    write_documents(tmp_path, "1.2.3")
+    pages = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
+    assert pages >= {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")} | {
+        "README.md",
+        "systemd/README.md",
+    }
+    for page in tmp_path.rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
+    security = (tmp_path / "docs/security.md").read_text()
+    assert "https://github.com/pulsed/pulsed/blob/v1.2.3/tests/" in security
+    assert (tmp_path / "deploy/dcgm-exporter/counters-pulsed-classic.csv").exists()
+
+
+def test_the_changelog_of_the_deb_is_one_that_dpkg_reads(tmp_path: Path) -> None:
+    write_debian_changelog(tmp_path / "changelog.gz", "1.2.3", int(EPOCH))
+    text = gzip.decompress((tmp_path / "changelog.gz").read_bytes()).decode()
+    assert text.startswith("pulsed (1.2.3) unstable; urgency=medium\n\n  * ")
+    assert text.endswith("\n -- pulsed <pulsed@localhost>  Tue, 14 Nov 2023 22:13:20 +0000\n")
+    (tmp_path / "changelog").write_text(text)
+    parse: list[str | Path] = [tool("dpkg-parsechangelog", "dpkg-dev"), "-l", tmp_path / "changelog"]
+    done = subprocess.run(parse, capture_output=True, text=True, check=True)
+    assert (done.stderr, "Version: 1.2.3\n" in done.stdout) == ("", True)
 
 
 def test_shellcheck_finds_nothing_in_the_scripts_of_the_packages() -> None:
