@@ -259,6 +259,7 @@ def _build_images(version: str, options: ImageOptions) -> Iterator[str]:
     """Build the images as `docker load` reads them; yield what could not be built."""
     buildah = shutil.which("buildah")
     revision = run("git", "rev-parse", "HEAD")
+    created = run("git", "log", "-1", "--format=%cI")
     for target in options.targets:
         name = f"{IMAGE}:{version}{TARGETS[target]}"
         if buildah is not None:
@@ -269,6 +270,7 @@ def _build_images(version: str, options: ImageOptions) -> Iterator[str]:
                 yield f"image {name} for {each}: {reason}"
                 continue
             labels = [f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}"]
+            labels.append(f"--build-arg=CREATED={created}")
             words = [*("--platform", each, "--target", target, "--manifest", name), *labels, *options.build]
             try:
                 words += ["--format=docker", "--quiet", "--file", str(DOCKERFILE), str(ROOT)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import re
@@ -24,7 +25,7 @@ from tests.system.deploy.base_image import BUILDAH, base_image
 from tests.system.deploy.install import TOOLS
 from tests.system.deploy.tools import fetched
 from tools.provenance import statement
-from tools.references import IMAGE, REFERENCES, with_references
+from tools.references import IMAGE, REFERENCES, REPOSITORY, with_references
 from tools.release import ImageOptions, ReleaseRefused, sign
 from tools.system_packages import ARCHITECTURES, PackageFailed, unpack_wheels
 
@@ -273,6 +274,8 @@ def check_image(archive: Path, revision: str) -> None:
     labels = config["config"]["Labels"]
     assert labels["org.opencontainers.image.version"] == NEW
     assert labels["org.opencontainers.image.revision"] == revision
+    assert labels["org.opencontainers.image.source"] == labels["org.opencontainers.image.url"] == REPOSITORY
+    assert datetime.datetime.fromisoformat(labels["org.opencontainers.image.created"])
 
 
 def check_chart(package: Path) -> None:

@@ -43,13 +43,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "pulsed.fullname" .) "default") }}
 {{- end }}
 
+{{/* Registry and repository of the image; a registry of all charts replaces that of the value. */}}
+{{- define "pulsed.repository" -}}
+{{- with .Values.global.imageRegistry }}
+{{- . }}/{{ regexReplaceAll `^([^/]*[.:][^/]*|localhost)/` $.Values.image.repository "" }}
+{{- else }}
+{{- .Values.image.repository }}
+{{- end }}
+{{- end }}
+
+{{/* The secrets for pulling the image, as a list in YAML; empty without any. */}}
+{{- define "pulsed.imagePullSecrets" -}}
+{{- $secrets := list }}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with uniq $secrets }}{{ toYaml . }}{{ end }}
+{{- end }}
+
 {{- define "pulsed.image" -}}
+{{- $repository := include "pulsed.repository" . }}
 {{- with .Values.image }}
 {{- if .digest }}
-{{- .repository }}@{{ .digest }}
+{{- $repository }}@{{ .digest }}
 {{- else }}
 {{- $suffix := eq $.Values.source.kind "dcgmi" | ternary "-dcgmi" "" }}
-{{- .repository }}:{{ .tag | default (printf "%s%s" $.Chart.AppVersion $suffix) }}
+{{- $repository }}:{{ .tag | default (printf "%s%s" $.Chart.AppVersion $suffix) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -89,7 +108,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* Whether the image is a placeholder, in the reserved domain `example`: `true` or empty. */}}
 {{- define "pulsed.imageIsPlaceholder" -}}
-{{- if regexMatch `^[^/]*[.]example(:[0-9]+)?/` .Values.image.repository }}true{{ end }}
+{{- if regexMatch `^[^/]*[.]example(:[0-9]+)?/` (include "pulsed.repository" .) }}true{{ end }}
 {{- end }}
 
 {{/* The plural of a kind in lower case, as pulsed requests it. */}}

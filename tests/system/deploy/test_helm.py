@@ -377,7 +377,7 @@ def test_the_schema_knows_every_value() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert schema["additionalProperties"] is False
-    assert set(schema["properties"]) - {"global"} == set(values)
+    assert set(schema["properties"]) - {"enabled"} == set(values)  # of the condition of a parent chart
 
 
 def test_the_schema_has_the_keys_of_the_configuration() -> None:
@@ -716,3 +716,59 @@ def test_probes_and_monitors_have_the_route_prefix(web: dict[str, str], prefix: 
     assert monitor["spec"]["endpoints"][0]["path"] == f"{prefix}/metrics"
     (test,) = (each for each in manifests if each["kind"] == "Pod")
     assert test["spec"]["containers"][0]["command"][-1] == prefix
+
+
+# --- parent charts
+
+
+def images_and_secrets(values: Values) -> tuple[set[str], list[str]]:
+    pods = [each["spec"]["template"]["spec"] for each in render(values) if each["kind"] in ("DaemonSet", "Deployment")]
+    pods += [each["spec"] for each in render(values) if each["kind"] == "Pod"]
+    secrets = [[secret["name"] for secret in pod.get("imagePullSecrets", [])] for pod in pods]
+    assert len(pods) == 3
+    assert secrets == secrets[:1] * 3
+    return {container["image"] for pod in pods for container in pod["containers"]}, secrets[0]
+
+
+@pytest.mark.parametrize(
+    ("repository", "image"),
+    [
+        ("registry.local/team/pulsed", "mirror.local:5000/cache/team/pulsed:1"),
+        ("localhost:5000/pulsed", "mirror.local:5000/cache/pulsed:1"),
+        ("team/pulsed", "mirror.local:5000/cache/team/pulsed:1"),
+    ],
+)
+def test_registry_and_secrets_of_all_charts(repository: str, image: str) -> None:
+    own = {
+        "adapter": {"enabled": True},
+        "image": {"repository": repository, "tag": "1"},
+        "imagePullSecrets": [{"name": "own"}, {"name": "mirror"}],
+    }
+    assert images_and_secrets(own) == ({f"{repository}:1"}, ["own", "mirror"])
+    everywhere = {"imageRegistry": "mirror.local:5000/cache", "imagePullSecrets": ["mirror", {"name": "other"}]}
+    assert images_and_secrets({"global": everywhere, **own}) == ({image}, ["mirror", "other", "own"])
+
+
+def test_a_parent_chart_enables_it_by_a_condition(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    (parent / "charts").mkdir(parents=True)
+    shutil.copytree(CHART, parent / "charts/pulsed")
+    dependency = {"name": "pulsed", "version": "*", "repository": "", "condition": "pulsed.enabled"}
+    chart = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+    (parent / "Chart.yaml").write_text(json.dumps(chart))
+    kinds = {each["kind"] for each in render({"pulsed": {"enabled": True}, "global": {"other": 1}}, parent)}
+    assert "DaemonSet" in kinds
+    assert render({"pulsed": {"enabled": False}}, parent) == []
+
+
+@pytest.mark.parametrize("values", sorted((CHART / "ci").glob("*-values.yaml")), ids=lambda path: path.name)
+def test_helm_lint_finds_nothing_in_the_values_of_chart_testing(values: Path) -> None:
+    output = helm("lint", "--strict", str(CHART), f"--values={values}")
+    assert "[" not in output.replace("[INFO]", ""), output
+
+
+def test_the_chart_names_what_registries_show() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert {"home", "sources", "icon", "maintainers", "annotations"} <= chart.keys()
+    links = yaml.safe_load(chart["annotations"]["artifacthub.io/links"])
+    assert [link["name"] for link in links] == ["Documentation", "Issues"]
