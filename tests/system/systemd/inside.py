@@ -192,7 +192,8 @@ def shards() -> str:
         "state_dir: /var/lib/pulsed\n"
         f"source: {{kind: exporter, exporter: {{targets: [{targets}], shard: {{of: 2}}}}}}\n"
     )
-    run("systemctl", "enable", "--now", "pulsed@0", "pulsed@1")
+    run("systemctl", "stop", "pulsed.socket")
+    run("sh", "-c", documented(README, "share the exporters of a fleet"))
 
     def read(port: int) -> set[str]:
         return set(re.findall(r'pulsed_gpu_info\{.*?uuid="([^"]*)"', page(port=port)))
@@ -200,8 +201,12 @@ def shards() -> str:
     until(lambda: len(read(9410)) + len(read(9411)) == len(pages), "all GPUs")
     assert read(9410) | read(9411) == {f"GPU-{number}" for number in range(8)}
     assert all(Path(f"/var/lib/pulsed/{index}").owner() == "pulsed" for index in range(2))
+    seen = f"{len(read(9410))} and {len(read(9411))} targets"
+    run("systemctl", "disable", "--now", "pulsed@0", "pulsed@1")
     SETTINGS.write_text(settings)
-    return f"{len(read(9410))} and {len(read(9411))} targets"
+    run("systemctl", "enable", "--now", "pulsed")
+    until(serves, "the page")
+    return seen
 
 
 def stop() -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shlex
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
 from tests.support.booted import (
     FOLDER,
+    documented,
     enable_socket,
     page,
     refuse_wrong_file,
@@ -142,6 +145,21 @@ def wrong_configuration() -> str:
     return wrong_start(SETTINGS, good, 12.0)
 
 
+def documented_commands() -> str:
+    """The commands that operators start with run as they are written, in tables too."""
+    operations, units = ((DOCUMENTS / name).read_text() for name in ("docs/operations.md", "systemd/README.md"))
+    (block,) = re.findall(r"^## Troubleshooting\n.*?```sh\n(.*?)```", operations, re.MULTILINE | re.DOTALL)
+    commands = [line for line in block.splitlines() if not line.startswith("curl")]  # which this tree lacks
+    commands += [documented(units, task) for task in ("list warnings and errors", "check a file as the service")]
+    commands.append("systemctl reload pulsed")
+    for command in commands:
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        allowed = (0, 1, 2) if command == "pulsed health" else (0,)
+        assert done.returncode in allowed, f"{command}: {done.stdout}{done.stderr}"
+    until(has_samples, "a sample")
+    return f"{len(commands)} commands"
+
+
 def sockets() -> str:
     """The README's command for a restart without a refused scrape works on the running service."""
     return enable_socket((DOCUMENTS / "systemd/README.md").read_text())
@@ -217,7 +235,7 @@ def rpm_remove() -> str:
     return f"left {sorted(each for each in left if each.startswith('/'))}"
 
 
-DEB = (first_sample, contents, reload, wrong_configuration, sockets, upgrade, remove, purge)
+DEB = (first_sample, contents, reload, documented_commands, wrong_configuration, sockets, upgrade, remove, purge)
 RPM = (rpm_install, rpm_reload, rpm_upgrade, rpm_remove)
 
 report((*DEB, *(RPM if shutil.which("rpm") else ())))

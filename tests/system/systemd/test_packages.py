@@ -20,7 +20,17 @@ from tools.package_documents import write_debian_changelog, write_documents
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
 
 INSIDE = Path(__file__).with_name("inside_packages.py")
-DEB = ["first_sample", "contents", "reload", "wrong_configuration", "sockets", "upgrade", "remove", "purge"]
+DEB = [
+    "first_sample",
+    "contents",
+    "reload",
+    "documented_commands",
+    "wrong_configuration",
+    "sockets",
+    "upgrade",
+    "remove",
+    "purge",
+]
 RPM = ["rpm_install", "rpm_reload", "rpm_upgrade", "rpm_remove"]
 EPOCH = "1700000000"
 
