@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_numbers import Account, joules
@@ -51,20 +51,25 @@ def compared_jobs(first: Account, second: Account) -> dict[str, Any]:
 def comparison_report(first: Account, second: Account) -> str:
     """Return the comparison as a table, and what differs."""
     quantities = compared_jobs(first, second)["quantities"]
-    lines = [f"First   {job_head(first)}", f"Second  {job_head(second)}", "", *_rows(quantities), ""]
+    lines = [f"First   {job_head(first)}", f"Second  {job_head(second)}", "", *aligned(comparison_rows(quantities)), ""]
+    return "".join(f"{clean(line)}\n" for line in [*lines, *comparison_notes(quantities)])
+
+
+def comparison_notes(quantities: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return which quantities of a comparison differ, and which are not judged and why."""
     titles = {quantity.name: quantity.title for quantity in JOB_QUANTITIES}
     differing = [titles[name] for name, each in quantities.items() if each["differs"]]
     is_judged = any(each["differs"] is not None for each in quantities.values())
-    lines += [f"Differs beyond noise: {', '.join(differing) or 'nothing'}"] if is_judged else []
+    lines = [f"Differs beyond noise: {', '.join(differing) or 'nothing'}"] if is_judged else []
     reasons: dict[str, list[str]] = {}
     for name, each in quantities.items():
         if each["missing"]:
             reasons.setdefault(each["missing"], []).append(titles[name])
-    lines += [f"Not judged: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return "".join(f"{clean(line)}\n" for line in lines)
+    return [*lines, *(f"Not judged: {', '.join(names)}: {reason}" for reason, names in reasons.items())]
 
 
-def _rows(quantities: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def comparison_rows(quantities: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table of a comparison with its head."""
     rows = [["", "first", "second", "difference", "noise", ""]]
     for name, title, size, unit in JOB_QUANTITIES:
         if (each := quantities.get(name)) is not None:
@@ -73,7 +78,7 @@ def _rows(quantities: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 for key, form in (("first", ".0f"), ("second", ".0f"), ("difference", "+.1f"), ("noise", ".1f"))
             )
             rows.append([title, first, second, difference, noise, "<- differs" if each["differs"] else ""])
-    return aligned(rows)
+    return rows
 
 
 def _errors(first: Account, second: Account, name: str, over_time: MeanError | None) -> tuple[Sequence[MeanError], str]:

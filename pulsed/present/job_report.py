@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Any, NamedTuple
 
@@ -43,39 +43,70 @@ class _Unit(NamedTuple):
     size: float
 
 
-def job_report(account: Account) -> str:
-    """Return the report of one job: sums, a row per GPU, advice, and what is not known."""
+class JobReport(NamedTuple):
+    """The texts of a report.
+
+    Attributes:
+        title: kind, id, and whose it is.
+        summary: its GPUs, nodes, time and state, and how much of it was seen.
+        facts: title and text of what is known; empty texts are left out.
+        statistics: the table of mean and spread, with its head; empty if nothing is known.
+        balance: the table of what links and network did; empty if nothing is known.
+        advice: what to do, or why there is nothing to do.
+        unknown: what the report does not cover.
+    """
+
+    title: str
+    summary: str
+    facts: Sequence[tuple[str, str]]
+    statistics: Sequence[Sequence[str]]
+    balance: Sequence[Sequence[str]]
+    advice: Sequence[str]
+    unknown: Sequence[str]
+
+
+def report_of(account: Account) -> JobReport:
+    """Return the texts about one job."""
     total, gpus = account["total"], account["gpus"]
     time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
-    lines = [*demo_lines(gpus), job_head(account)]
-    lines += _row("Real work", _real_work(account))
-    lines += _row("Life", _life(account))
-    lines += _row("Time", _classes(total, time))
-    lines += _row("Energy", "; ".join(filter(None, (_energy(total, gpus, energy), _cpu_energy(account, energy)))))
-    lines += _row("Cost", _cost(account["cost"], total))
-    lines += _row("Memory", _memory(gpus))
-    lines += _row("Host", _host(account))
-    lines += _row("Earlier", _earlier(account))
-    tables = map(list, (_statistic_rows(account), _balance_rows(account), _gpu_rows(account, time, energy)))
-    lines += ["", *(line for table in tables if table for line in (*table, ""))]
+    facts = [
+        ("Real work", _real_work(account)),
+        ("Life", _life(account)),
+        ("Time", _classes(total, time)),
+        ("Energy", "; ".join(filter(None, (_energy(total, gpus, energy), _cpu_energy(account, energy))))),
+        ("Cost", _cost(account["cost"], total)),
+        ("Memory", _memory(gpus)),
+        ("Host", _host(account)),
+        ("Earlier", _earlier(account)),
+    ]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
-    lines += _list("What to do", problems or [_no_advice(account)])
-    lines += _list("Not known", list(_unknown(account)))
+    return JobReport(
+        job_title(account),
+        f"{_extent(account)}, seen {percent(account['coverage'], 1)}",
+        [fact for fact in facts if fact[1]],
+        _statistic_rows(account),
+        balance_rows(account),
+        problems or [_no_advice(account)],
+        list(_unknown(account)),
+    )
+
+
+def job_report(account: Account) -> str:
+    """Return the report of one job: sums, a row per GPU, advice, and what is not known."""
+    report, total = report_of(account), account["total"]
+    lines = [*demo_lines(account["gpus"]), job_head(account)]
+    lines += [f"{title:<12}{text}" for title, text in report.facts]
+    gpu_rows = _gpu_rows(account, _time_unit(total["gpu_seconds"]), _energy_unit(joules(total)))
+    tables = [aligned(rows) for rows in (report.statistics, report.balance, gpu_rows) if rows]
+    lines += ["", *(line for table in tables for line in (*table, ""))]
+    lines += _list("What to do", report.advice)
+    lines += _list("Not known", report.unknown)
     return "\n".join(map(clean, lines)) + "\n"
 
 
 def job_head(account: Account) -> str:
     """Return the line that names a job."""
-    gpus = account["gpus"]
-    models = Counter(_model(gpu) for gpu in gpus)
-    nodes = len({gpu["node"] for gpu in gpus})
-    facts = [
-        " + ".join(f"{count} x {model}" for model, count in models.items()),
-        f"{nodes} node{'s' if nodes != 1 else ''}",
-        duration_text(account["elapsed_seconds"]),
-        account["state"],
-    ]
-    return f"{job_title(account)}   {', '.join(facts)}   seen {percent(account['coverage'], 1)}"
+    return f"{job_title(account)}   {_extent(account)}   seen {percent(account['coverage'], 1)}"
 
 
 def job_title(account: Account) -> str:
@@ -87,6 +118,19 @@ def job_title(account: Account) -> str:
     kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
     name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
     return "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
+
+
+def _extent(account: Account) -> str:
+    gpus = account["gpus"]
+    models = Counter(_model(gpu) for gpu in gpus)
+    nodes = len({gpu["node"] for gpu in gpus})
+    facts = [
+        " + ".join(f"{count} x {model}" for model, count in models.items()),
+        f"{nodes} node{'s' if nodes != 1 else ''}",
+        duration_text(account["elapsed_seconds"]),
+        account["state"],
+    ]
+    return ", ".join(facts)
 
 
 def _model(gpu: Account) -> str:
@@ -104,8 +148,8 @@ def _life(account: Account) -> str:
     return f"{line}  {duration_text(account['timeline']['bucket_seconds'])} a block" if line else ""
 
 
-def _statistic_rows(account: Account) -> Iterator[str]:
-    """Yield the table of mean and spread of quantities."""
+def _statistic_rows(account: Account) -> Sequence[Sequence[str]]:
+    """Return the table of mean and spread of quantities."""
     rows = [["", "mean", "+- over GPUs", "+- over time", ""]]
     for name, title, size, unit in JOB_QUANTITIES:
         if (found := account.get("statistics", {}).get(name)) is not None:  # absent in documents of older daemons
@@ -113,12 +157,7 @@ def _statistic_rows(account: Account) -> Iterator[str]:
             spreads = [MISSING if found[of] is None else f"{found[of] / size:.0f}" for of in ("over_gpus", "over_time")]
             note = f"known for {percent(known)} of the time" if known < 1.0 - MAX_UNKNOWN_RATIO else ""
             rows.append([title, f"{found['mean'] / size:.0f} {unit}", *spreads, note])
-    return aligned(rows) if len(rows) > 1 else iter(())
-
-
-def _balance_rows(account: Account) -> Iterator[str]:
-    rows = balance_rows(account)
-    return aligned(rows) if rows else iter(())
+    return rows if len(rows) > 1 else ()
 
 
 def _classes(total: Account, unit: _Unit) -> str:
@@ -184,8 +223,8 @@ def _host(account: Account) -> str:
     return ", ".join(texts)
 
 
-def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
-    """Yield the table of GPUs, whose columns add up, and its total."""
+def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Sequence[Sequence[str]]:
+    """Return the table of GPUs, whose columns add up, and its total."""
     gpus, total = account["gpus"], account["total"]
     several = has_several_nodes(account)
     groups: list[tuple[str, Sequence[Account]]] = [(gpu_name(gpu, with_node=several), [gpu]) for gpu in gpus]
@@ -217,7 +256,7 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
         sums = [f"{sum(values):.1f}" for values in (hours, idle, spent)]
         ratio = percent(mean([total], "real_utilization"))
         rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(has_energy) else MISSING, "", ""])
-    return aligned(rows)
+    return rows
 
 
 def _gpu_seconds(part: Account) -> float:
@@ -292,10 +331,6 @@ def _rounded(values: Sequence[float], total: float, decimals: int) -> list[float
     for at in order[:up]:
         floors[at] += 1
     return [whole / scale for whole in floors]
-
-
-def _row(title: str, text: str) -> Iterable[str]:
-    return [f"{title:<12}{text}"] if text else []
 
 
 def _cpu_energy(account: Account, unit: _Unit) -> str:

@@ -16,7 +16,9 @@ from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
 from pulsed.present.account_totals import coverage, pod_account, with_totals
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
+from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import NO_PRICES, Prices
+from pulsed.present.job_report import job_head, report_of
 from pulsed.present.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
@@ -352,10 +354,40 @@ class EarlierAccountShape(DocumentModel):
     end: TimeOrNull
 
 
+class FactShape(NamedTuple):
+    """A line of a report."""
+
+    title: str
+    text: str
+
+
+class JobReportShape(DocumentModel):
+    """The texts of `pulsed job`, as `JobReport`. Tables are rows of cells, the first one is the head."""
+
+    title: str
+    summary: str
+    facts: list[FactShape]
+    statistics: list[list[str]]
+    balance: list[list[str]]
+    advice: list[str]
+    unknown: list[str]
+
+
+class ComparisonShape(DocumentModel):
+    """The texts of `pulsed job --compare`."""
+
+    first: str
+    second: str
+    rows: list[list[str]] = Field(description="the table; the first row is the head")
+    notes: list[str] = Field(description="what differs beyond noise, and what is not judged")
+
+
 class NewestAccountShape(AccountShape):
     """The newest account of a name."""
 
     earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
+    report: JobReportShape | None = Field(None, description="with `?report=true`")
+    comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
 def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
@@ -384,3 +416,19 @@ def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICE
         GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()
     ]
     return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)
+
+
+def report_document(account: Document) -> Document:
+    """Return the texts about the newest account of a name, from its document."""
+    return report_of(account)._asdict()
+
+
+def comparison_document(first: Document, second: Document) -> Document:
+    """Return the texts of a comparison of two newest accounts, from their documents."""
+    quantities = compared_jobs(first, second)["quantities"]
+    return {
+        "first": job_head(first),
+        "second": job_head(second),
+        "rows": comparison_rows(quantities),
+        "notes": comparison_notes(quantities),
+    }

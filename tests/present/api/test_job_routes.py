@@ -90,3 +90,25 @@ async def test_a_requeued_job_names_its_earlier_accounts() -> None:
     assert [each["begin"] for each in document["earlier"]] == ["2025-12-31T23:58:20.000Z", "2025-12-31T23:56:40.000Z"]
     text = job_report(document)
     assert "Earlier     2025-12-31 23:58 to 2026-01-01 00:00, 2025-12-31 23:56 to" in text
+
+
+async def test_the_texts_of_a_report_are_those_of_pulsed_job() -> None:
+    document = await answer_of(((job("4711", DAY),), WORKS), query="/4711?report=true")
+    report = document["report"]
+    printed = job_report(document)
+    assert printed.startswith(f"{report['title']}   ")
+    for title, text in report["facts"]:
+        assert f"{title:<12}{text}\n" in printed
+    for text in (*report["advice"], *report["unknown"]):
+        assert text in printed
+    assert report["statistics"][0][:2] == ["", "mean"]
+    assert "report" not in await answer_of(((job("4711", DAY),), WORKS), query="/4711")
+
+
+async def test_a_comparison_with_another_job() -> None:
+    document = await answer_of(((job("1", DAY),), WORKS), ((job("2", DAY),), RESTS), query="/1?with=2")
+    comparison = document["comparison"]
+    assert comparison["first"].startswith("Job 1   1 x ")
+    assert comparison["second"].startswith("Job 2   1 x ")
+    assert comparison["rows"][0][:4] == ["", "first", "second", "difference"]
+    assert any(note.startswith("Not judged: ") for note in comparison["notes"])

@@ -15,7 +15,14 @@ from pulsed.durations import DAY
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.present.api.account_documents import AccountShape, NewestAccountShape, account_document, newest_document
+from pulsed.present.api.account_documents import (
+    AccountShape,
+    NewestAccountShape,
+    account_document,
+    comparison_document,
+    newest_document,
+    report_document,
+)
 from pulsed.present.api.account_lookup import (
     AccountFilter,
     Accounts,
@@ -110,6 +117,14 @@ def owner_router(
     router = APIRouter()
     reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
+    async def found_accounts(id: str) -> list[OwnerAccount]:
+        """Return the accounts of an id, the newest begin first."""
+        async with reading_files:
+            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id)))
+        if not found:
+            raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
+        return found
+
     @router.get(
         "/jobs",
         response_model=AccountsShape,
@@ -154,14 +169,18 @@ def owner_router(
     async def one_job(
         id: Annotated[str, Path(description="a job id, a pod's UID, name or `namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
+        report: Annotated[bool, Query(description="also the texts of `pulsed job`, unless `all`")] = False,
+        other: Annotated[str, Query(alias="with", description="id of a job to compare with, unless `all`")] = "",
     ) -> Response:
-        async with reading_files:
-            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id)))
-        if not found:
-            raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
+        found = await found_accounts(id)
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in found])
-        return json_response(newest_document(found, store.node, accounts.prices()))
+        document = newest_document(found, store.node, accounts.prices())
+        texts = {"report": report_document(document)} if report else {}
+        if other:
+            second = newest_document(await found_accounts(other), store.node, accounts.prices())
+            texts["comparison"] = comparison_document(document, second)
+        return json_response({**document, **texts})
 
     @router.get(
         "/report",
