@@ -15,7 +15,7 @@ from pydantic import Field
 
 from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick, Result
-from pulsed.model.gpu import Device, names_of
+from pulsed.model.gpu import PLATFORM, Device, names_of
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Value
 from pulsed.present.api.documents import SourcesShape
@@ -37,6 +37,9 @@ class RosterShape(DocumentModel):
     mig_id: list[str | None]
     mig_profile: list[str | None]
     model: list[str | None]
+    place: list[list[str] | None] = Field(
+        description="serial number of the chassis, tray, slot and NVLink fabric, unknown ones empty"
+    )
 
 
 class GpuColumnsShape(SourcesShape):
@@ -62,7 +65,15 @@ def _roster(gpus: Sequence[Match]) -> Document:
         "mig_id": [device.entity.mig_id or None for device in devices],
         "mig_profile": [device.entity.mig_profile or None for device in devices],
         "model": [device.model or None for device in devices],
+        "place": [_place(device) for device in devices],
     }
+
+
+def _place(device: Device) -> list[str] | None:
+    """Return where a GPU is in its rack, and its NVLink fabric; None if nothing is known."""
+    platform = dict(zip(PLATFORM, device.platform, strict=False))
+    place = [platform.get(name, "") for name in ("chassis_serial", "tray_index", "slot_number")]
+    return [*place, device.fabric] if any(place) or device.fabric else None
 
 
 def _state(gpus: Sequence[Match], results: Sequence[Result], fields: Sequence[str], now: float) -> Document:

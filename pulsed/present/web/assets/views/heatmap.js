@@ -1,4 +1,5 @@
-// A cell per GPU, grouped by node, in one canvas; below it a table of what the filter selects.
+// A cell per GPU, grouped by node, in one canvas; below it a table of what the filter selects. Nodes are in the order of rack,
+// tray and slot where the source has them, else of their names. Cells are as large as the room allows.
 
 import { celsius, watts, words } from "../text/format.js";
 import { ownersText } from "../text/use.js";
@@ -9,9 +10,13 @@ import { readingOf, ruText, shownHealth } from "./gpu_reading.js";
 import { segmented } from "../ui/segmented.js";
 import { TableView } from "./table.js";
 
-const CELL = 9;
-const NODE_GAP = 5;
-const LINE_GAP = 3;
+const CELLS = [120, 96, 80, 64, 48, 40, 32, 26, 22, 18, 15, 12, 9]; // sizes, the largest first
+const SWATCH = 9;
+const NODE_GAP = 6;
+const LINE_GAP = 4;
+const LABEL = 15; // height of the name of a node
+const NAMED_CELL = 18; // least size of cells with the index of the GPU, and of nodes with a name
+const LETTER = 6.2; // width of a letter of a name
 const TABLE_ROWS = 200;
 const MODES = ["real utilization", "bottleneck", "health"];
 
@@ -64,34 +69,59 @@ export class HeatmapView {
     if (this.positions) this.draw();
   }
 
-  /** Places of all cells: nodes side by side, each with rows of GPUs; a board with MIG instances has a row of its own. */
+  /** Places of all cells with the largest size at which the map fits into the window. */
   layout(width) {
     const { fleet } = this.context;
-    const key = `${fleet.roster} ${width}`;
+    const room = Math.max(260, 40 * Math.round((innerHeight - this.canvas.getBoundingClientRect().top - scrollY - 90) / 40));
+    const key = `${fleet.roster} ${width} ${room}`;
     if (this.places?.key === key) return this.places;
+    const nodes = nodesOf(fleet);
+    let places;
+    for (const cell of CELLS) {
+      places = this.placesOf(nodes, width, cell);
+      if (places.height <= room) break;
+    }
+    this.places = { key, ...places };
+    return this.places;
+  }
+
+  /** Places of all cells of a size: nodes side by side, each with rows of GPUs; a board with MIG instances has a row of its own. */
+  placesOf(nodes, width, cell) {
+    const { fleet } = this.context;
     const x = new Int32Array(fleet.size);
     const y = new Int32Array(fleet.size);
-    const nodes = Map.groupBy(Array(fleet.size).keys(), (i) => fleet.gpus.node[i]);
-    const most = Math.max(1, Math.min(16, Math.floor(width / CELL)));
+    const hasNames = cell >= NAMED_CELL;
+    const head = hasNames ? LABEL : 0;
+    const names = [];
+    const most = Math.max(1, Math.min(16, Math.floor(width / cell)));
     let [left, top, highest] = [0, 0, 0]; // of the line of nodes
-    for (const cells of nodes.values()) {
+    for (const [node, cells] of nodes) {
       const rows = rowsOf(fleet.gpus, cells, most);
       const columns = Math.max(...rows.map((row) => row.length));
-      if (left && left + columns * CELL > width) {
-        top += highest * CELL + LINE_GAP;
+      const wide = hasNames ? Math.max(columns * cell, Math.min(node.length, 24) * LETTER) : columns * cell;
+      if (left && left + wide > width) {
+        top += head + highest * cell + LINE_GAP;
         left = highest = 0;
       }
+      if (hasNames) names.push({ node, left, top, wide });
       rows.forEach((row, down) =>
         row.forEach((i, along) => {
-          x[i] = left + along * CELL;
-          y[i] = top + down * CELL;
+          x[i] = left + along * cell;
+          y[i] = top + head + down * cell;
         }),
       );
       highest = Math.max(highest, rows.length);
-      left += columns * CELL + NODE_GAP;
+      left += wide + NODE_GAP;
     }
-    this.places = { key, x, y, height: top + highest * CELL + 2 };
-    return this.places;
+    return { cell, x, y, names, height: top + head + highest * cell + 2 };
+  }
+
+  /** Writes the names of the nodes. */
+  drawNames(context) {
+    context.fillStyle = colour("muted");
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "top";
+    for (const { node, left, top, wide } of this.places.names) context.fillText(node, left, top, wide);
   }
 
   draw() {
@@ -99,8 +129,8 @@ export class HeatmapView {
     const width = this.canvas.clientWidth;
     if (!width) return;
     const scale = devicePixelRatio || 1;
-    const { x, y, height } = this.layout(width);
-    const size = `${width}x${height}x${scale}`;
+    const { x, y, cell: cellSize, height } = this.layout(width);
+    const size = `${width}x${height}x${scale}x${cellSize}`;
     if (this.size !== size) {
       this.size = size;
       this.canvas.width = width * scale;
@@ -115,12 +145,13 @@ export class HeatmapView {
       this.state = state;
       this.drawn = new Array(fleet.size).fill("");
       context.clearRect(0, 0, width, height);
+      this.drawNames(context);
     }
     for (let i = 0; i < fleet.size; i++) {
       const cell = this.cellOf(i);
       if (this.drawn[i] === cell) continue;
       this.drawn[i] = cell;
-      drawCell(context, x[i], y[i], cell);
+      drawCell(context, x[i], y[i], cell, cellSize, cellSize >= NAMED_CELL ? indexOf(fleet, i) : "");
     }
     this.drawCursor(context);
     this.describe();
@@ -145,10 +176,10 @@ export class HeatmapView {
 
   drawCursor(context) {
     if (this.cursor < 0) return;
-    const { x, y } = this.places;
+    const { x, y, cell } = this.places;
     context.strokeStyle = colour("focus");
     context.lineWidth = 2;
-    context.strokeRect(x[this.cursor] - 0.5, y[this.cursor] - 0.5, CELL, CELL);
+    context.strokeRect(x[this.cursor] - 0.5, y[this.cursor] - 0.5, cell, cell);
     this.drawn[this.cursor] = "cursor";
   }
 
@@ -165,9 +196,9 @@ export class HeatmapView {
   cellAt(event) {
     const box = this.canvas.getBoundingClientRect();
     const [left, top] = [event.clientX - box.left, event.clientY - box.top];
-    const { x, y } = this.places;
+    const { x, y, cell } = this.places;
     for (let i = 0; i < x.length; i++) {
-      if (left >= x[i] && left < x[i] + CELL && top >= y[i] && top < y[i] + CELL) return i;
+      if (left >= x[i] && left < x[i] + cell && top >= y[i] && top < y[i] + cell) return i;
     }
     return -1;
   }
@@ -198,11 +229,12 @@ export class HeatmapView {
 
   /** The ring of the cursor covers the neighbours' borders. */
   clearAround(cell) {
-    const { x, y } = this.places;
+    const { x, y, cell: size } = this.places;
     const context = this.canvas.getContext("2d");
-    context.clearRect(x[cell] - 2, y[cell] - 2, CELL + 4, CELL + 4);
+    context.clearRect(x[cell] - 2, y[cell] - 2, size + 4, size + 4);
+    this.drawNames(context);
     for (let i = 0; i < x.length; i++) {
-      if (Math.abs(x[i] - x[cell]) <= CELL + 2 && Math.abs(y[i] - y[cell]) <= CELL + 2) this.drawn[i] = "dirty";
+      if (Math.abs(x[i] - x[cell]) <= size + 2 && Math.abs(y[i] - y[cell]) <= size + 2) this.drawn[i] = "dirty";
     }
   }
 
@@ -213,9 +245,9 @@ export class HeatmapView {
     const parts = [
       `${fleet.gpus.node[i]} ${fleet.nameOf(i)}`, `real utilization ${ruText(reading)}`, words(reading.class_ ?? "unknown"),
       `health ${shownHealth(reading)}`, watts(power),
-      celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet, i),
+      celsius(reading.isStale ? null : fleet.get("temperature_celsius", i)), ownersText(fleet, i), placeText(fleet.gpus.place[i]),
     ];
-    return parts.join(", ");
+    return parts.filter(Boolean).join(", ");
   }
 
   open(cell) {
@@ -235,28 +267,65 @@ function rowsOf({ uuid, gpu, mig_id: mig }, cells, most) {
   return groups.flatMap((group) => Array.from({ length: Math.ceil(group.length / most) }, (_, at) => group.slice(at * most, (at + 1) * most)));
 }
 
-function drawCell(context, x, y, cell) {
-  const size = CELL - 1;
-  context.clearRect(x, y, CELL, CELL);
-  if (!cell) {
+/** Returns the GPUs of each node, in the order of rack, tray, slot and name; numbers in names count. */
+function nodesOf(fleet) {
+  const nodes = Map.groupBy(Array(fleet.size).keys(), (i) => fleet.gpus.node[i]);
+  const order = new Intl.Collator("en", { numeric: true });
+  const keys = new Map([...nodes].map(([node, [first]]) => [node, [...(fleet.gpus.place[first] ?? []).slice(0, 3), node]]));
+  return [...nodes].sort(([a], [b]) => {
+    const [left, right] = [keys.get(a), keys.get(b)];
+    if (left.length !== right.length) return right.length - left.length; // those in a rack first
+    return left.map((part, at) => order.compare(part, right[at])).find((sign) => sign) ?? 0;
+  });
+}
+
+const PLACE = ["chassis", "tray", "slot", "NVLink fabric"];
+
+/** Rack and NVLink fabric of a GPU in words, as far as they are known. */
+const placeText = (place) => (place ?? []).map((part, i) => part && `${PLACE[i]} ${part}`).filter(Boolean).join(", ");
+
+/** What is written into a cell. */
+const indexOf = ({ gpus }, i) => (gpus.mig_id[i] ? `:${gpus.mig_id[i]}` : gpus.gpu[i]);
+
+function drawCell(context, x, y, look, cell = SWATCH, text = "") {
+  const size = cell - 1;
+  context.clearRect(x, y, cell, cell);
+  if (!look) {
     context.fillStyle = colour("track");
-    context.fillRect(x + 3, y + 3, 2, 2);
-  } else if (cell === "-" || cell === "~") {
+    const dot = Math.round(cell / 4);
+    context.fillRect(x + (size - dot) / 2, y + (size - dot) / 2, dot, dot);
+  } else if (look === "-" || look === "~") {
     context.strokeStyle = colour("line-strong");
     context.lineWidth = 1;
     context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
     context.beginPath();
     context.moveTo(x + 1, y + size - 1);
     context.lineTo(x + size - 1, y + 1);
-    if (cell === "~") {
+    if (look === "~") {
       context.moveTo(x + 1, y + 1);
       context.lineTo(x + size - 1, y + size - 1);
     }
     context.stroke();
   } else {
-    context.fillStyle = cell;
+    context.fillStyle = look;
     context.fillRect(x, y, size, size);
   }
+  if (look && text) drawIndex(context, x + size / 2, y + size / 2, look, text, size);
+}
+
+function drawIndex(context, x, y, look, text, size) {
+  context.font = "11px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillStyle = look === "-" || look === "~" ? colour("fg") : isLight(look) ? "#0d1117" : "#ffffff";
+  context.fillText(text, x, y + 0.5, size - 2);
+  context.textAlign = "left";
+}
+
+/** Whether dark text is read better on a colour of the style sheet or of the ramp. */
+function isLight(look) {
+  const [red, green, blue] = look.startsWith("#") ? [1, 3, 5].map((at) => parseInt(look.slice(at, at + 2), 16)) : look.match(/\d+/g).map(Number);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
 }
 
 const healthColour = (state) =>
@@ -290,7 +359,7 @@ function legendOf(mode) {
 }
 
 function swatch(look, text) {
-  const canvas = h("canvas", { width: CELL, height: CELL, "aria-hidden": "true" });
+  const canvas = h("canvas", { width: SWATCH, height: SWATCH, "aria-hidden": "true" });
   drawCell(canvas.getContext("2d"), 0, 0, look);
   return h("span", {}, canvas, text);
 }
