@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from pulsed.present.terminal.frame import mean_utilization, without_parts
 from tests.gpu_filter_cases import FOUND, REFUSED
-from tests.present.terminal.fleet_model import boards, documents
+from tests.present.terminal.fleet_model import boards, documents, model
 from tests.support.daemon import Daemon
 from tests.system.web.browser import tab, url
 
@@ -55,6 +56,28 @@ def test_a_long_filter_in_a_link_takes_no_time(page: Page) -> None:
 )
 def test_counts_of_changes(page: Page, kind: str, one: str, several: str) -> None:
     assert run(page, "text/change_text.js", f"[1, 2].map((count) => m.countText('{kind}', count))") == [one, several]
+
+
+CHANGES = [
+    {"event": "health", "gpu": gpu, "uuid": "", "node": "n", "time": f"2026-01-01T00:{minute:02}:00Z", "check": check,
+     "before": before, "after": after}
+    for minute, gpu, check, before, after in (
+        (30, "0", "temp", "warn", "ok"), (30, "0", "power", "warn", "ok"), (29, "1", "temp", "ok", "warn"),
+        (28, "0", "temp", "ok", "warn"), (10, "0", "temp", "ok", "warn"),
+    )
+]  # fmt: skip
+
+
+def test_changes_are_folded_by_gpu_and_cause(page: Page) -> None:
+    found = run(
+        page, "text/event_folds.js", f"m.folded({json.dumps(CHANGES)}).map((f) => [f.changes.length, m.foldText(f)])"
+    )
+    assert found == [
+        [2, "2 checks ok again: temp, power"],
+        [1, "temp: ok → warn"],
+        [1, "temp: ok → warn"],
+        [1, "temp: ok → warn"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +146,22 @@ def test_the_filter_finds_what_that_of_pulsed_top_finds(page: Page) -> None:
     outcomes = dict(zip([*FOUND, *REFUSED], run(page, "text/filter.js", f"await {expression}"), strict=True))
     assert {text: outcomes[text] for text in FOUND} == FOUND
     assert {text: outcomes[text][: len(REFUSED[text])] for text in REFUSED} == REFUSED
+
+
+def test_sums_are_those_of_pulsed_top(page: Page) -> None:
+    shown = without_parts(model().gpus)
+    mean = mean_utilization([gpu for gpu in shown if not gpu.stale], len(shown))
+    busy = sum(gpu.use == "busy" for gpu in shown)
+    expression = f"""(async () => {{
+        const at = (name) => import(new URL(path.replace("text/totals.js", name), document.baseURI));
+        const {{ FleetState }} = await at("core/fleet_state.js");
+        const {{ percentRange }} = await at("text/format.js");
+        const fleet = new FleetState();
+        fleet.load({json.dumps(documents(boards())["summary"])});
+        const {{ busy, gpus, utilization: {{ ratio, lower, upper, known }} }} = m.totalsOf(fleet, fleet.all);
+        return [busy, `${{percentRange(ratio, lower, upper).replace("\u00a0", " ")}}, ${{known}}/${{gpus}}`];
+    }})()"""
+    assert run(page, "text/totals.js", f"await {expression}") == [busy, mean]
 
 
 def test_points_of_the_stream_leave_gaps(page: Page) -> None:
