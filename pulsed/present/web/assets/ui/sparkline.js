@@ -17,10 +17,8 @@ export class Sparkline {
     const width = element.clientWidth;
     const height = element.clientHeight;
     if (!width) return;
-    if (element.width !== Math.round(width * scale)) {
-      element.width = Math.round(width * scale);
-      element.height = Math.round(height * scale);
-    }
+    const size = [Math.round(width * scale), Math.round(height * scale)];
+    if (element.width !== size[0] || element.height !== size[1]) [element.width, element.height] = size;
     const context = element.getContext("2d");
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
