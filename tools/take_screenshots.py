@@ -26,6 +26,7 @@ PICTURES: tuple[tuple[str, str, Theme, bool], ...] = (
     ("fleet", "#/", "dark", False),
     ("fleet-light", "#/", "light", False),
     ("gpu", "#/gpu/6", "dark", True),
+    ("job", "#/job/4711", "dark", True),
     ("plot", "#/plot", "dark", False),
     ("events", "#/events", "dark", False),
     ("work", "#/work", "dark", False),

@@ -19,6 +19,10 @@ VIEWS = {
     "#/gpu/7": ".u-wrap canvas",
     "#/gpu/nothing": ".empty",
     "#/plot": ".u-wrap canvas",
+    "#/plot?m=map&f=ru,power": "canvas.time-map",
+    "#/job/4711": ".job .u-wrap canvas",
+    "#/pod/demo/demo-notebook-0?with=4711": ".job-gpus tbody tr",
+    "#/work?by=namespace&sort=energy": "tr.group",
     "#/events": ".toolbar button[aria-pressed=true]",
     "#/events?k=health,owner,workload_class": "table.events tbody tr",
     "#/work": "table.work tbody tr",
@@ -46,7 +50,7 @@ def test_the_help(browser: Browser, demo: Daemon, theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("width", nightly_after(1, [320, 700]))
-@pytest.mark.parametrize("hash_", ["#/", "#/gpu/7", "#/plot", "#/events", "#/work", "#/sources"])
+@pytest.mark.parametrize("hash_", ["#/", "#/gpu/7", "#/plot", "#/events", "#/work", "#/job/4711", "#/sources"])
 def test_narrow_screens_scroll_in_one_direction_only(browser: Browser, demo: Daemon, hash_: str, width: int) -> None:
     with tab(browser, url(demo), viewport={"width": width, "height": 800}) as opened:
         page = opened.open(hash_)
@@ -75,7 +79,7 @@ def test_the_keyboard_alone_reaches_everything(browser: Browser, demo: Daemon) -
         expect(page.locator(".chart figcaption small").nth(1)).not_to_be_empty()
         page.keyboard.press("Escape")
         for key, heading in (
-            ("3", "Last 10 minutes"),
+            ("3", "Plot"),
             ("4", "Events"),
             ("5", "Work"),
             ("6", "Sources"),

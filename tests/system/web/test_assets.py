@@ -39,7 +39,7 @@ def test_the_page_is_small() -> None:
     assets = Assets.load()
     page = assets.page("1", "/metrics", None)
     names = [name for name in assets.files if not name.endswith("LICENSE")]
-    assert len(page.compressed) + sum(len(assets.files[name].compressed) for name in names) < 150_000
+    assert len(page.compressed) + sum(len(assets.files[name].compressed) for name in names) < 130_000
 
 
 def test_headers_of_the_page_and_its_files(demo: Daemon) -> None:

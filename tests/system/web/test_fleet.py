@@ -22,6 +22,32 @@ def test_a_tile_per_gpu_and_what_it_shows(browser: Browser, demo: Daemon) -> Non
         expect(bar).to_have_attribute("aria-label", re.compile(r"^Real utilization: \d+\s%; nvidia-smi \d+\s%$"))
 
 
+def test_sparklines_have_the_pixels_of_their_place(browser: Browser, demo: Daemon) -> None:
+    with tab(browser, url(demo), viewport={"width": 350, "height": 900}) as opened:
+        page = opened.open()
+        line = page.locator("canvas.sparkline").first
+        page.wait_for_function("document.querySelector('canvas.sparkline').height !== 150")
+        assert line.evaluate("(e) => [e.width - e.clientWidth, e.height - e.clientHeight]") == [0, 0]
+
+
+def test_the_window_of_charts_and_the_same_time_in_grafana(browser: Browser, demo: Daemon) -> None:
+    with tab(browser, url(demo)) as opened:
+        config = {"publish": {"grafana_url": "https://grafana.example.org/g"}}
+        opened.page.route("**/config", lambda route: route.fulfill(json=config))
+        page = opened.open("#/gpu/3")
+        window = page.get_by_label("Window")
+        expect(window).to_have_value("600")
+        window.select_option("60")
+        assert page.url.endswith("?s=60")
+        link = page.get_by_role("link", name="Open in Grafana")
+        expect(link).to_have_attribute(
+            "href",
+            re.compile(r"^https://grafana\.example\.org/g/d/pulsed-gpu\?from=now-60s&to=now&var-node=.+&var-gpu=3$"),
+        )
+        page.goto(f"{opened.url}#/plot")
+        expect(link).to_have_attribute("href", re.compile(r"/d/pulsed-fleet\?from=now-600s"))
+
+
 def test_the_filter_and_the_order_are_in_the_hash(browser: Browser, demo: Daemon) -> None:
     with tab(browser, url(demo)) as opened:
         page = opened.open("#/?v=table&sort=power")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.daemon import Daemon, serving
 from tests.system.web.browser import tab, url
 from tests.system.web.exporter_text import FULL, IDLE, Row, exporter_text
 
-CELL, GAP = 9, 5
+CELL, GAP, NAME = 32, 6, 15
 PER_NODE, COLUMNS = 128, 16
 SPLIT = {name: value for name, value in FULL.items() if "_PROF_" in name}
 
@@ -59,7 +60,7 @@ def spoken(page: Page, x: int, y: int) -> str:
     """Return what the map names at a cell."""
     box = page.locator("canvas.heatmap").bounding_box()
     assert box
-    page.mouse.move(box["x"] + x + CELL // 2, box["y"] + y + CELL // 2)
+    page.mouse.move(box["x"] + x + CELL // 2, box["y"] + NAME + y + CELL // 2)
     return page.locator(".cell-text").inner_text()
 
 
@@ -76,7 +77,7 @@ def test_the_map_has_nodes_side_by_side_and_a_row_for_each_board_with_mig(browse
         assert spoken(page, 2 * node + 3 * CELL, CELL).startswith("mig-1 GPU 1:3,")
         box = page.locator("canvas.heatmap").bounding_box()
         assert box
-        assert box["height"] == 8 * CELL + 2
+        assert box["height"] == NAME + 8 * CELL + 2
 
 
 def test_an_error_of_a_source_is_read_on_a_phone(browser: Browser, fleet: Daemon) -> None:
@@ -91,10 +92,32 @@ def test_an_error_of_a_source_is_read_on_a_phone(browser: Browser, fleet: Daemon
         assert opened.violations() == []
 
 
+def test_many_gpus_are_a_band_or_a_map_over_time(browser: Browser, fleet: Daemon) -> None:
+    with tab(browser, url(fleet)) as opened:
+        page = opened.open("#/plot?q=node=big-1&f=ru,power")
+        expect(page.locator(".legend").last).to_contain_text(f"mean of {PER_NODE} GPUs")
+        expect(page.locator(".chart h2")).to_have_text(["Real utilization", "Power"])
+        page.locator(".u-wrap canvas").first.wait_for()
+        page.get_by_role("button", name="map").click()
+        shown = page.locator("canvas.time-map")
+        expect(shown).to_have_count(2)
+        expect(shown.first).to_have_attribute(
+            "aria-label", re.compile(f"^Real utilization of {PER_NODE} GPUs over time")
+        )
+        page.get_by_text("Quantities").click()
+        page.get_by_role("group", name="Quantities").get_by_role("button", name="PCIe out").click()
+        expect(shown).to_have_count(3)
+        shown.first.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        expect(page.locator(".chart figcaption small").first).to_contain_text("big-1 GPU 1, ")
+        assert opened.violations() == []
+
+
 def test_all_charts_have_one_legend(browser: Browser, demo: Daemon) -> None:
     with tab(browser, url(demo)) as opened:
         page = opened.open("#/plot")
-        expect(page.locator(".line-toggle")).to_have_count(8)
+        expect(page.get_by_role("group", name="Lines").get_by_role("button")).to_have_count(8)
         expect(page.locator(".charts .chart").first.locator("figcaption small")).to_contain_text("%")
         expect(page.locator(".charts .legend")).to_have_count(0)
         assert opened.violations() == []

@@ -5,7 +5,7 @@ export const LIVE_FIELDS = [
   "real_utilization_upper_ratio", "saturation_ratio", "limiting_resource", "sm_active_ratio", "tensor_active_ratio",
   "dram_active_ratio", "graphics_engine_active_ratio", "sm_occupancy_ratio", "gpu_utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius",
 ];
-const ALL_FIELDS = [...LIVE_FIELDS, "memory_bytes", "power_limit_watts"];
+const ALL_FIELDS = [...LIVE_FIELDS, "memory_bytes", "power_limit_watts", "max_operating_temperature_celsius"];
 
 /** Fields of the first summary; those that rarely change are not in the stream. */
 export const SUMMARY_FIELDS = ALL_FIELDS;
@@ -33,7 +33,7 @@ export class FleetState extends EventTarget {
     this.node = "";
     this.sources = [];
     this.demo = false;
-    this.gpus = { node: [], gpu: [], uuid: [], mig_id: [], mig_profile: [], model: [] };
+    this.gpus = { node: [], gpu: [], uuid: [], mig_id: [], mig_profile: [], model: [], place: [] };
     this.owners = [];
     this.keys = [];
     this.all = []; // all positions

@@ -60,7 +60,8 @@ export class Series {
   }
 }
 
-const MAX_GPUS = 64; // of one request
+export const MAX_GPUS = 64; // of one request
+export const MAX_VALUES = 1e5; // GPUs x points x fields of one answer
 
 /** Fetches points of GPUs at positions into their series, which are in the same order. */
 export async function fetchPoints(fleet, positions, series, { seconds, points }) {

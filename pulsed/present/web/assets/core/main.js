@@ -9,9 +9,11 @@ import { applyTheme } from "../ui/palette.js";
 import { EventsView } from "../views/events.js";
 import { FleetView } from "../views/fleet.js";
 import { GpuView } from "../views/gpu.js";
+import { JobView } from "../views/job.js";
 import { PlotView } from "../views/plot.js";
 import { SourcesView } from "../views/sources.js";
 import { WorkView } from "../views/work.js";
+import { WorkloadView } from "../views/workload.js";
 import { catalog } from "./catalog.js";
 import { Changes } from "./changes.js";
 import { Connection } from "./connection.js";
@@ -27,6 +29,13 @@ const VIEWS = [
   ["events", "Events", EventsView],
   ["work", "Work", WorkView],
   ["sources", "Sources", SourcesView],
+];
+
+/** Views that others link to. */
+const LINKED_VIEWS = [
+  ["job", "Job", JobView],
+  ["pod", "Pod", JobView],
+  ["workload", "Workload", WorkloadView],
 ];
 
 const LARGE = 1000; // GPUs, from which on the page is drawn once per second
@@ -62,7 +71,7 @@ const draw = oncePerFrame(() => {
 
 function show() {
   const { router } = context;
-  const [name, , View] = VIEWS.find(([view]) => view === router.view) ?? VIEWS[0];
+  const [name, , View] = [...VIEWS, ...LINKED_VIEWS].find(([view]) => view === router.view) ?? VIEWS[0];
   const key = `${name}/${router.rest}`;
   if (key !== show.key) {
     const isFirst = !show.key;

@@ -14,7 +14,8 @@ export class Router extends EventTarget {
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
     const parts = path.split("/").map(decode);
     this.view = parts[0] || "fleet";
-    this.rest = parts.slice(1).join("/");
+    this.parts = parts.slice(1);
+    this.rest = this.parts.join("/");
     this.query = new URLSearchParams(query);
   }
 
@@ -28,7 +29,7 @@ export class Router extends EventTarget {
       if (value === "" || value === null || value === undefined) this.query.delete(name);
       else this.query.set(name, value);
     }
-    const hash = link(this.view, this.rest, this.query);
+    const hash = link(this.view, this.parts, this.query);
     if (hash === location.hash) return;
     history.replaceState(null, "", hash);
     this.dispatchEvent(new Event("change"));
@@ -39,7 +40,7 @@ export class Router extends EventTarget {
     location.hash = this.to(view, rest);
   }
 
-  /** Returns the link to another view with the filter of this one. */
+  /** Returns the link to another view with the filter of this one; `rest` is a text, or a list of parts. */
   to(view, rest = "") {
     const kept = new URLSearchParams();
     if (this.query.get("q")) kept.set("q", this.query.get("q"));
@@ -48,7 +49,7 @@ export class Router extends EventTarget {
 }
 
 function link(view, rest, query) {
-  const path = [view === "fleet" ? "" : view, ...(rest ? [encodeURIComponent(rest)] : [])].join("/");
+  const path = [view === "fleet" ? "" : view, ...[rest].flat().filter(Boolean).map(encodeURIComponent)].join("/");
   const text = query.toString();
   return `#/${path}${text ? `?${text}` : ""}`;
 }

@@ -77,6 +77,12 @@ export function span(seconds) {
   return `${Math.floor(whole / 86400)}${NBSP}d`;
 }
 
+/** A window of time in words: `10 min`, `6 h`. */
+export const windowText = (seconds) => (seconds % 3600 === 0 ? `${seconds / 3600} h` : seconds % 60 === 0 ? `${seconds / 60} min` : `${Math.round(seconds)} s`);
+
+/** Day and minute of a Unix time. */
+export const moment = (time) => new Date(1000 * time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+
 export const clock = (time) =>
   new Date(1000 * time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
@@ -98,5 +104,13 @@ export function ownerName(owner) {
   if (kind === "slurm_job") return `job ${id}`;
   if (kind === "pod") return id.split("/").slice(0, 2).join("/");
   return `${words(kind)} ${id}`;
+}
+
+/** View and parts of the page of an owner, such as `pod`, `[namespace, name]`. */
+export function ownerPage(owner) {
+  const [kind, ...rest] = owner.split(":");
+  const id = rest.join(":");
+  const names = id.split("/");
+  return kind === "pod" && names.length > 1 ? ["pod", names.slice(0, 2)] : ["job", [id]];
 }
 

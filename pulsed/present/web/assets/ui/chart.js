@@ -9,6 +9,7 @@ import { drawStrip } from "./sparkline.js";
 const HEIGHT = 168;
 const STRIP = 6;
 const KEY_STEP = 5; // points
+const TIME_STEPS = [60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 const GIB_STEPS = Array.from({ length: 16 }, (_, i) => 2 ** (26 + i));
 
 export class Chart {
@@ -33,10 +34,9 @@ export class Chart {
     themeChanges.addEventListener("change", this.onTheme);
   }
 
-  /** Draws a series; `limit` of a line is a number that is drawn as a level. */
-  draw(series, limits = {}) {
-    this.series = series;
-    this.limits = limits;
+  /** Draws a series; `limit` of a line is a number that is drawn as a level, `marks` are moments: [{ time, state, text }]. */
+  draw(series, limits = {}, marks = []) {
+    Object.assign(this, { series, limits, marks });
     this.isDrawn = this.isInView || !this.plot;
     if (this.isDrawn) this.paint();
   }
@@ -75,7 +75,7 @@ export class Chart {
     const bands = [];
     for (const line of this.lines) {
       const stroke = colour(line.colour);
-      series.push({ label: line.label, stroke, width: 1.5, dash: line.dash, points: { show: false } });
+      series.push({ label: line.label, stroke, width: line.width ?? 1.5, dash: line.dash, points: { show: false } });
       if (line.low) {
         bands.push({ series: [series.length, series.length + 1], fill: `${stroke}44` });
         series.push({ stroke: `${stroke}66`, width: 0.5, points: { show: false } }, { stroke: `${stroke}66`, width: 0.5, points: { show: false } });
@@ -90,7 +90,7 @@ export class Chart {
         cursor: { sync: { key: this.group, scales: ["x", null] }, drag: { x: true, y: false }, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: this.range ? () => this.range : (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
         axes: [
-          { ...axis, gap: STRIP + 6, size: 34, values: (_, ticks) => ticks.map((tick) => clock(tick).slice(0, 5)), incrs: [60, 120, 300, 600] },
+          { ...axis, gap: STRIP + 6, size: 34, values: (_, ticks) => timeLabels(ticks), incrs: TIME_STEPS },
           { ...axis, size: 58, incrs: this.format === memory ? GIB_STEPS : undefined, values: (plot, ticks) => this.labels(plot, ticks) },
         ],
         series,
@@ -99,6 +99,7 @@ export class Chart {
           setCursor: [() => this.showValues()],
           setScale: [(plot, key) => key === "x" && this.onScale(plot)],
           drawAxes: [(plot) => this.drawStrip(plot)],
+          draw: [(plot) => this.drawMarks(plot)],
         },
       },
       this.data(),
@@ -126,6 +127,27 @@ export class Chart {
     ctx.restore();
   }
 
+  drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    const scale = devicePixelRatio || 1;
+    const { min, max } = plot.scales.x;
+    for (const { time, state } of this.marks) {
+      if (time < min || time > max) continue;
+      const x = Math.round(plot.valToPos(time, "x", true));
+      ctx.fillStyle = colour(state);
+      ctx.globalAlpha = 0.55;
+      ctx.fillRect(x, bbox.top, scale, bbox.height);
+      ctx.globalAlpha = 1;
+      drawMark(ctx, x, bbox.top, 5 * scale);
+    }
+  }
+
+  /** Returns the texts of the marks at a point. */
+  marksAt(i) {
+    const { time, step } = this.series;
+    return this.marks.filter((mark) => Math.abs(mark.time - time[i]) <= 2 * step).map((mark) => mark.text).slice(0, 2);
+  }
+
   onScale(plot) {
     const time = plot.data[0];
     const { min, max } = plot.scales.x;
@@ -137,7 +159,7 @@ export class Chart {
     if (!this.series) return;
     const at = this.plot?.cursor.idx ?? null;
     const i = at ?? this.series.time.length - 1;
-    const when = at === null || !this.series.time[i] ? "" : clock(this.series.time[i]);
+    const when = at === null || !this.series.time[i] ? "" : [clock(this.series.time[i]), ...this.marksAt(i)].join(", ");
     setText(this.when, this.legend ? when : `${when} ${this.span(i)}`.trim());
     const texts = this.lines.map((line) =>
       this.format(line.limit ? (this.limits[line.limit] ?? null) : (this.series.fields[line.field]?.[i] ?? null)),
@@ -196,6 +218,24 @@ export class Chart {
     themeChanges.removeEventListener("change", this.onTheme);
     this.plot?.destroy();
   }
+}
+
+/** Labels of times: of midnight and of whole days the day. */
+function timeLabels(ticks) {
+  return ticks.map((tick) => {
+    const date = new Date(1000 * tick);
+    const isMidnight = date.getHours() === 0 && date.getMinutes() === 0;
+    return isMidnight ? date.toLocaleDateString("en-GB", { day: "numeric", month: "short" }) : clock(tick).slice(0, 5);
+  });
+}
+
+/** Draws the triangle of a mark, with its point at the bottom. */
+export function drawMark(context, x, top, size) {
+  context.beginPath();
+  context.moveTo(x - size, top);
+  context.lineTo(x + size, top);
+  context.lineTo(x, top + 1.6 * size);
+  context.fill();
 }
 
 export function swatchOf(line) {

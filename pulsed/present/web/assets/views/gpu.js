@@ -6,7 +6,7 @@ import { modelName } from "../text/format.js";
 import { h, setText } from "../ui/dom.js";
 import { HealthChip } from "../ui/marks.js";
 import { GpuCharts } from "./gpu_charts.js";
-import { AccountingPanel, IdentityPanel, InstancesPanel, NvlinksPanel, OwnersPanel, ReadingsPanel } from "./gpu_facts.js";
+import { AccountingPanel, IdentityPanel, InstancesPanel, NvlinksPanel, OwnersPanel, ProcessesPanel, ReadingsPanel } from "./gpu_facts.js";
 import { HealthPanel } from "./gpu_health.js";
 import { drawHealth } from "./gpu_reading.js";
 import { SaturationPanel } from "./gpu_saturation.js";
@@ -59,9 +59,9 @@ export class GpuView {
     this.instances = new InstancesPanel(this.context, this.key, (...given) => new TableView(...given));
     this.panels = {
       saturation: new SaturationPanel(), why: new WhyPanel(this.context), health: new HealthPanel(),
-      owners: new OwnersPanel(this.context), accounting: new AccountingPanel(), identity: new IdentityPanel(), nvlinks: new NvlinksPanel(), readings: new ReadingsPanel(loadedCatalog),
+      owners: new OwnersPanel(this.context), accounting: new AccountingPanel(), identity: new IdentityPanel(), nvlinks: new NvlinksPanel(), processes: new ProcessesPanel(this.context, this.key), readings: new ReadingsPanel(loadedCatalog),
     };
-    const { saturation, why, health, owners, accounting, identity, nvlinks, readings } = this.panels;
+    const { saturation, why, health, owners, accounting, identity, nvlinks, processes, readings } = this.panels;
     this.element.replaceChildren(
       h(
         "div",
@@ -76,6 +76,7 @@ export class GpuView {
       h("div", { class: "gpu-now" }, saturation.element, why.element, health.element),
       this.instances.element,
       this.charts.element,
+      processes.element,
       h("div", { class: "gpu-facts" }, owners.element, accounting.element, identity.element, nvlinks.element, readings.element),
     );
     this.fetch();

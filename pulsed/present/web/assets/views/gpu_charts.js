@@ -2,10 +2,11 @@
 
 import { fetchPoints, Series } from "../core/history.js";
 import { celsius, memory, percent, rate, watts } from "../text/format.js";
+import { marksOf } from "../text/event_marks.js";
 import { Chart } from "../ui/chart.js";
 import { h } from "../ui/dom.js";
+import { WindowSelect } from "../ui/window_select.js";
 
-const SECONDS = [60, 300, 600];
 const MAX_POINTS = 300;
 const TAIL_POINTS = 8; // of each short request
 
@@ -56,19 +57,21 @@ export class GpuCharts {
   constructor(context, key) {
     Object.assign(this, { context, key });
     this.charts = CHARTS.map((chart) => new Chart({ ...chart, group: `gpu ${key}` }));
-    this.select = h("select", { onchange: () => context.router.set({ s: this.select.value === "600" ? "" : this.select.value }) },
-      SECONDS.map((seconds) => h("option", { value: seconds }, seconds < 60 ? `${seconds} s` : `${seconds / 60} min`)));
+    this.window = new WindowSelect(context, () => {
+      const { gpus, positions } = context.fleet;
+      const position = positions.get(key);
+      return { node: gpus.node[position], gpu: gpus.gpu[position] };
+    });
     this.problem = h("p", { class: "muted", role: "status" });
-    this.element = h("section", { class: "charts-section" }, h("div", { class: "toolbar" }, h("h2", {}, "History"), h("label", {}, "Window ", this.select), this.problem), h("div", { class: "charts" }, this.charts.map((chart) => chart.element)));
+    this.element = h("section", { class: "charts-section" }, h("div", { class: "toolbar" }, h("h2", {}, "History"), this.window.element, this.problem), h("div", { class: "charts" }, this.charts.map((chart) => chart.element)));
   }
 
   /** Fetches new points and draws; `gpu` is the document of the GPU. */
   async update(gpu) {
-    const { fleet, router } = this.context;
-    const wanted = Number(router.get("s", "600"));
-    const seconds = SECONDS.includes(wanted) ? wanted : 600;
+    const { fleet, changes } = this.context;
+    await this.window.update();
+    const { seconds } = this.window;
     if (seconds !== this.series?.seconds) this.series = new Series(FIELDS, seconds);
-    this.select.value = String(seconds);
     const { series } = this;
     const step = seconds / Math.min(MAX_POINTS, seconds);
     const now = performance.now();
@@ -84,7 +87,8 @@ export class GpuCharts {
       return;
     }
     if (series !== this.series || fleet.isPaused) return;
-    for (const chart of this.charts) chart.draw(series, gpu.metrics);
+    const marks = marksOf(changes.list, new Set([this.key]));
+    for (const chart of this.charts) chart.draw(series, gpu.metrics, marks);
   }
 
   /** Fetches points; fields that the configuration does not keep are left out, and stay empty. */

@@ -1,10 +1,12 @@
 // Owners, accounting, identity and MIG instances of a GPU.
 
+import { getJson } from "../core/api.js";
 import { bottleneckOf } from "../core/catalog.js";
-import { energy, memory, number, percent, rate, span, words } from "../text/format.js";
+import { energy, memory, number, ownerPage, percent, rate, span, words } from "../text/format.js";
 import { h } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
+import { processTable } from "./processes.js";
 
 /** Rebuilds a panel only when its text changes, so that the focus and open parts stay. */
 class FactsPanel {
@@ -40,12 +42,31 @@ export class OwnersPanel extends FactsPanel {
 }
 
 function ownerFacts(owner, router) {
-  const id = owner.kind === "pod" ? `pod:${owner.namespace}/${owner.name}` : owner.id;
   return facts([
-    [words(owner.kind), h("a", { href: router.to("work", id) }, owner.id)],
+    [words(owner.kind), h("a", { href: router.to(...ownerPage(`${owner.kind}:${owner.id}`)) }, owner.id)],
     ["user", owner.user ?? owner.user_id], ["account", owner.account], ["partition", owner.partition], ["name", owner.name],
-    ["namespace", owner.namespace], ["container", owner.container], ["workload", owner.workload ? `${owner.workload_kind ?? ""} ${owner.workload}` : null],
+    ["namespace", owner.namespace], ["container", owner.container], ["workload", owner.workload ? h("a", { href: router.to("workload", [owner.namespace, owner.workload_kind ?? "workload", owner.workload]) }, `${owner.workload_kind ?? ""} ${owner.workload}`) : null],
   ]);
+}
+
+/** Processes that use the GPU, where the source lists them; hidden without any. */
+export class ProcessesPanel extends FactsPanel {
+  constructor(context, key) {
+    super("Processes");
+    Object.assign(this, { context, key });
+    this.element.classList.add("wide");
+    this.element.hidden = true;
+  }
+
+  async draw() {
+    try {
+      const document_ = await getJson("processes");
+      this.element.hidden = !document_.published || !document_.processes.some((process) => process.gpus);
+      if (!this.element.hidden) this.show(processTable(this.context, document_, this.key));
+    } catch {
+      // the panel stays as it is
+    }
+  }
 }
 
 export class AccountingPanel extends FactsPanel {

@@ -1,113 +1,72 @@
-// Charts with a line per GPU of the filter. The legend is shared, and turns lines off.
+// Charts of the GPUs of the filter: which quantities, how they are shown, and over what time is in the hash.
 
-import { fetchPoints, Series } from "../core/history.js";
-import { celsius, memory, percent, rate, watts } from "../text/format.js";
-import { Chart, swatchOf } from "../ui/chart.js";
+import { marksOf } from "../text/event_marks.js";
 import { h } from "../ui/dom.js";
+import { segmented } from "../ui/segmented.js";
+import { WindowSelect } from "../ui/window_select.js";
 import { selected } from "./fleet.js";
 import { sorted } from "./fleet_order.js";
+import { GpuLines, MOST_GPUS, MOST_LINES, QUANTITIES } from "./gpu_lines.js";
 
-const SECONDS = 600;
-const POINTS = 300;
-const TAIL_POINTS = 5;
 const INTERVAL_MS = 2000;
-const MAX_LINES = 16; // eight colours, each with two kinds of line
-const COLOURS = 8;
-
-const CHARTS = [
-  ["Real utilization", "real_utilization_ratio", percent, [0, 1]], ["nvidia-smi", "gpu_utilization_ratio", percent, [0, 1]],
-  ["Engine", "graphics_engine_active_ratio", percent, [0, 1]], ["SM", "sm_active_ratio", percent, [0, 1]],
-  ["Tensor", "tensor_active_ratio", percent, [0, 1]], ["DRAM", "dram_active_ratio", percent, [0, 1]],
-  ["Occupancy", "sm_occupancy_ratio", percent, [0, 1]], ["Memory in use", "memory_used_bytes", memory, null],
-  ["PCIe in", "pcie_receive_bytes_per_second", rate, null], ["NVLink in", "nvlink_receive_bytes_per_second", rate, null],
-  ["Power", "power_watts", watts, null], ["Temperature", "temperature_celsius", celsius, null],
-];
-const FIELDS = CHARTS.map(([, field]) => field);
+const MODES = ["lines", "spread", "map"];
+const NAMES = Object.keys(QUANTITIES);
+const DEFAULT = NAMES.filter((name) => !["gr", "occ"].includes(name));
 
 export class PlotView {
   constructor(context) {
     this.context = context;
-    this.charts = [];
-    this.hidden = new Set();
-    this.legend = h("div", { class: "legend", role: "group", "aria-label": "Lines" });
+    this.lines = new GpuLines(context, { group: "plot" });
+    this.window = new WindowSelect(context);
+    this.modes = segmented("Show as", MODES, (mode) => context.router.set({ m: mode }));
+    this.choices = NAMES.map((name) => [name, h("button", { type: "button", class: "line-toggle", onclick: () => this.toggle(name) }, QUANTITIES[name][0])]);
     this.note = h("p", { class: "muted", role: "status" });
-    this.place = h("div", { class: "charts" });
-    this.element = h("section", {}, h("div", { class: "toolbar" }, h("h1", {}, "Last 10 minutes"), this.legend), this.note, this.place);
-    this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
+    this.element = h(
+      "section",
+      {},
+      h("div", { class: "toolbar" }, h("h1", {}, "Plot"), this.window.element, this.modes.element),
+      h("details", { class: "quantities" }, h("summary", {}, "Quantities"), h("div", { class: "legend", role: "group", "aria-label": "Quantities" }, this.choices.map(([, button]) => button))),
+      this.note,
+      this.lines.element,
+    );
+    this.timer = setInterval(() => this.lines.fetch(), INTERVAL_MS);
   }
 
-  update() {
-    const { fleet, router } = this.context;
+  names() {
+    const given = this.context.router.get("f");
+    return given ? NAMES.filter((name) => given.split(",").includes(name)) : DEFAULT;
+  }
+
+  toggle(name) {
+    const names = this.names();
+    const next = NAMES.filter((each) => names.includes(each) !== (each === name));
+    this.context.router.set({ f: next.join() === DEFAULT.join() ? "" : next.join() || "none" });
+  }
+
+  nextKind() {
+    this.context.router.set({ m: MODES[(MODES.indexOf(this.mode) + 1) % MODES.length] });
+  }
+
+  async update() {
+    const { fleet, router, changes } = this.context;
     if (!fleet.isLoaded) return;
+    await this.window.update();
+    if (this.isOver) return;
+    const names = this.names();
+    this.choices.forEach(([name, button]) => button.setAttribute("aria-pressed", String(names.includes(name))));
     const chosen = sorted(fleet, selected(this.context), router.get("sort"));
-    const positions = chosen.slice(0, MAX_LINES);
-    const key = positions.map((i) => fleet.keys[i]).join();
-    if (key === this.key) return;
-    this.key = key;
-    this.positions = positions;
-    this.series = positions.map(() => new Series(FIELDS, SECONDS));
-    this.note.textContent = chosen.length > MAX_LINES ? `The first ${MAX_LINES} of ${chosen.length} GPUs: filter or sort to choose others.` : chosen.length ? "" : "No GPU matches the filter.";
-    this.build();
-    this.fetch();
-  }
-
-  build() {
-    const { fleet } = this.context;
-    for (const chart of this.charts) chart.destroy();
-    const several = fleet.hasSeveralNodes();
-    const lines = this.positions.map((i, at) => ({
-      field: fleet.keys[i], label: `${several ? `${fleet.gpus.node[i]} ` : ""}${fleet.nameOf(i)}`,
-      colour: `series-${1 + (at % COLOURS)}`, dash: at >= COLOURS ? [4, 3] : undefined,
-    }));
-    this.charts = CHARTS.map(([title, , format, range]) => new Chart({ title, lines, format, range, group: "plot", heading: "h2", legend: false }));
-    this.place.replaceChildren(...this.charts.map((chart) => chart.element));
-    this.legend.replaceChildren(...lines.map((line) => this.toggle(line)));
-  }
-
-  toggle(line) {
-    const button = h("button", { type: "button", "aria-pressed": "true", class: "line-toggle" }, swatchOf(line), line.label);
-    button.addEventListener("click", () => {
-      if (!this.hidden.delete(line.field)) this.hidden.add(line.field);
-      button.setAttribute("aria-pressed", String(!this.hidden.has(line.field)));
-      this.draw();
-    });
-    return button;
-  }
-
-  async fetch() {
-    const { fleet, connection } = this.context;
-    if (!this.series?.length || this.isFetching || !connection.canAsk || fleet.isPaused) return;
-    this.isFetching = true;
-    const { series, positions } = this;
-    const step = SECONDS / POINTS;
-    const newest = series[0].time.at(-1);
-    const isFull = newest === undefined || fleet.current.time - newest > TAIL_POINTS * step;
-    const points = isFull ? POINTS : TAIL_POINTS;
-    try {
-      await fetchPoints(fleet, positions, series, { seconds: points * step, points });
-      if (series === this.series) this.draw();
-    } catch (error) {
-      if (!("status" in error)) throw error;
-      this.note.textContent = `No history: ${error.message}`;
-    } finally {
-      this.isFetching = false;
-    }
-  }
-
-  draw() {
-    const { fleet } = this.context;
-    const time = this.series[0].time;
-    this.charts.forEach((chart, at) => {
-      const columns = this.positions.map((i, number) => {
-        const key = fleet.keys[i];
-        return [key, this.hidden.has(key) ? time.map(() => null) : this.series[number].fields[FIELDS[at]]];
-      });
-      chart.draw({ time, step: SECONDS / POINTS, fields: Object.fromEntries(columns) });
-    });
+    this.mode = MODES.includes(router.get("m")) ? router.get("m") : chosen.length > MOST_LINES ? "spread" : "lines";
+    this.modes.select(this.mode);
+    const most = this.mode === "lines" ? MOST_LINES : MOST_GPUS;
+    const positions = chosen.slice(0, most);
+    this.note.textContent = chosen.length > most ? `The first ${most} of ${chosen.length} GPUs: filter or sort to choose others.` : chosen.length ? "" : "No GPU matches the filter.";
+    this.lines.marks = marksOf(changes.list, new Set(positions.map((i) => fleet.keys[i])));
+    if (this.window.seconds) this.lines.show({ positions, names, mode: this.mode, seconds: this.window.seconds });
   }
 
   destroy() {
+    this.isOver = true;
     clearInterval(this.timer);
-    for (const chart of this.charts) chart.destroy();
+    this.lines.destroy();
   }
 }

@@ -1,13 +1,13 @@
 // A row per GPU. Only rows in view are written; a change of order moves rows, and makes none anew.
 
 import { MISSING, memoryOf, modelName, number, percent, words } from "../text/format.js";
-import { ownersText } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 import { direction } from "./fleet_order.js";
 import { drawHealth, readingOf, ruText } from "./gpu_reading.js";
+import { drawOwners } from "./owner_links.js";
 
 const COLUMNS = [
   ["GPU", ""], ["Health", "health"], ["Real utilization", "ru"], ["Class", "class"], ["SM", "sm"], ["Tensor", "tensor"],
@@ -128,10 +128,9 @@ class Row {
       percent(get("sm_active_ratio")), percent(get("tensor_active_ratio")), percent(get("dram_active_ratio")),
       percent(get("gpu_utilization_ratio")), number(get("power_watts")), number(get("temperature_celsius")),
       reading.isStale ? MISSING : memoryOf(get("memory_used_bytes"), fleet.get("memory_bytes", i)),
-      ownersText(fleet, i),
     ];
     values.forEach((value, at) => setText(this.cells[at], value));
-    setAttribute(this.cells[7], "title", values[7]);
+    setAttribute(this.cells[7], "title", drawOwners(this.cells[7], this.context, i));
     setAttribute(this.cells[7], "data-held", reading.isHeld);
   }
 }

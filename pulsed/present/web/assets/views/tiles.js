@@ -3,11 +3,11 @@
 import { getJson } from "../core/api.js";
 import { fetchPoints, Series } from "../core/history.js";
 import { celsius, memoryOf, modelName, percent, percentNumber, powerOf, words } from "../text/format.js";
-import { ownersText } from "../text/use.js";
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
 import { Sparkline } from "../ui/sparkline.js";
+import { drawOwners } from "./owner_links.js";
 import { classText, drawHealth, readingOf, ruText, shownHealth } from "./gpu_reading.js";
 
 const SECONDS = 600;
@@ -123,8 +123,7 @@ class Tile {
     setText(this.board[0], powerOf(get("power_watts"), fleet.get("power_limit_watts", i)));
     setText(this.board[1], celsius(get("temperature_celsius")));
     setText(this.board[2], memoryOf(get("memory_used_bytes"), fleet.get("memory_bytes", i)));
-    const owners = ownersText(fleet, i);
-    setText(this.owner, !reading.isHeld ? owners : fleet.owners[i] ? `idle, held by ${owners}` : `idle, held; ${owners}`);
+    drawOwners(this.owner, this.context, i, !reading.isHeld ? "" : fleet.owners[i] ? "idle, held by " : "idle, held; ");
     setAttribute(this.owner, "data-held", reading.isHeld);
     if (!reading.isStale && !fleet.isPaused) {
       this.series.push(fleet.current.sampleTime[i], { real_utilization_ratio: reading.ratio, workload_class: reading.class_ });
