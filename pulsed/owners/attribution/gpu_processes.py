@@ -138,6 +138,7 @@ class ListedProcess(NamedTuple):
         owner: job or pod by its control group; None without one.
         user: login name; the number where it has none.
         memory_bytes: resident.
+        cpu_seconds: CPU time since its start.
         start: Unix seconds.
         command: program and script, or with all arguments; empty if it has none.
     """
@@ -146,6 +147,7 @@ class ListedProcess(NamedTuple):
     owner: CgroupOwner | None
     user: str
     memory_bytes: int
+    cpu_seconds: float
     start: float
     command: str
 
@@ -180,11 +182,13 @@ def _listed(pids: Collection[int], with_arguments: bool) -> Iterator[ListedProce
             with process.oneshot():
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
+                cpu = process.cpu_times()
                 yield ListedProcess(
                     pid,
                     owner,
                     process.username(),
                     process.memory_info().rss,
+                    cpu.user + cpu.system,
                     start_of(process),
                     _command(pid, with_arguments),
                 )

@@ -83,6 +83,7 @@ def test_a_step_of_the_wall_clock_does_not_date_processes_anew(monkeypatch: pyte
 def test_processes_by_their_number() -> None:
     assert os.getpid() not in {each.pid for each in listed_processes()}
     (found,) = [each for each in listed_processes({os.getpid()}) if each.pid == os.getpid()]
+    assert 0.0 < found.cpu_seconds <= time.process_time() + 1.0
     assert found.user
     assert "python" in found.command
     ended = subprocess.Popen(["true"])

@@ -41,7 +41,7 @@ def test_a_thousand_gpus(browser: Browser, tmp_path: Path) -> None:
         box = canvas.bounding_box()
         assert box
         assert box["height"] < 1500
-        page.mouse.move(box["x"] + 4, box["y"] + 4)
+        page.mouse.move(box["x"] + 4, box["y"] + 20)  # below the name of the node
         expect(page.locator(".cell-text")).to_contain_text("n0000 GPU 0, real utilization")
         page.locator("#filter").fill("class=idle & node=n0124")
         expect(page.locator("table.gpus tbody tr")).to_have_count(1)

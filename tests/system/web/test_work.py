@@ -49,8 +49,8 @@ def test_owners_are_sorted_and_grouped(browser: Browser, demo: Daemon) -> None:
 
 
 PROCESS = {
-    "pid": 4242, "slurm_job": "4711", "pod_uid": None, "user": "ann", "memory_bytes": 2**31, "start": None,
-    "command": "python train.py",
+    "pid": 4242, "slurm_job": "4711", "pod_uid": None, "user": "ann", "memory_bytes": 2**31, "cpu_seconds": 1.0,
+    "start": None, "command": "python train.py",
 }  # fmt: skip
 USE = {"mig_id": None, "memory_bytes": 2**35, "sm_utilization_ratio": 0.5, "mean_utilization_ratio": None}
 

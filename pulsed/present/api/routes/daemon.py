@@ -69,6 +69,7 @@ class ProcessRow(DocumentModel):
     pod_uid: str | None
     user: str | None = Field(description="null, like the rest, of a process that uses a GPU and cannot be seen")
     memory_bytes: int | None = Field(description="resident")
+    cpu_seconds: float | None = Field(description="CPU time since its start")
     start: TimeOrNull
     command: str | None = Field(
         description="program and script; with attribution.processes.arguments all of it; at most 256 characters"
@@ -92,7 +93,7 @@ def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess]
         gpus: what it uses; None where the source does not list it.
     """
     if process is None:
-        unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "start", "command")
+        unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "cpu_seconds", "start", "command")
         return {"pid": pid, **dict.fromkeys(unknown), "gpus": gpus}
     owner = process.owner
     return {
@@ -101,6 +102,7 @@ def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess]
         "pod_uid": owner.id if owner is not None and owner.kind == "pod" else None,
         "user": process.user,
         "memory_bytes": process.memory_bytes,
+        "cpu_seconds": process.cpu_seconds,
         "start": process.start,
         "command": process.command,
         "gpus": gpus,

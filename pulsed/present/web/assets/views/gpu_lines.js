@@ -161,7 +161,7 @@ export class GpuLines {
       if (this.mode === "spread" || this.hasMean) Object.assign(series.fields, spreadOf(shown, time.length));
       if (this.hidden.has("mean")) series.fields.mean = time.map(() => null);
       if (this.mode === "lines") columns.forEach((column, number) => (series.fields[keys[number]] = this.hidden.has(keys[number]) ? time.map(() => null) : column));
-      chart.draw(series, { limit: limit ? this.lowest(limit) : null }, marks);
+      chart.draw(series, { limit: limit ? this.common(limit) : null }, marks);
     });
   }
 
@@ -179,9 +179,11 @@ export class GpuLines {
     return this.series.some((each) => each.names.some((name) => aligned(each, name, time).some((value) => value !== null)));
   }
 
-  lowest(field) {
-    const values = this.positions.map((i) => this.context.fleet.get(field, i)).filter((value) => value !== null);
-    return values.length ? Math.min(...values) : null;
+  /** The limit that all GPUs have; null if they differ. */
+  common(field) {
+    const values = this.positions.map((i) => this.context.fleet.get(field, i));
+    const highest = Math.max(...values.map((value) => value ?? Infinity));
+    return Number.isFinite(highest) && values.every((value) => value > 0.99 * highest) ? highest : null;
   }
 
   destroy() {

@@ -325,7 +325,7 @@ function drawIndex(context, x, y, look, text, size) {
 /** Whether dark text is read better on a colour of the style sheet or of the ramp. */
 function isLight(look) {
   const [red, green, blue] = look.startsWith("#") ? [1, 3, 5].map((at) => parseInt(look.slice(at, at + 2), 16)) : look.match(/\d+/g).map(Number);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 120;
 }
 
 const healthColour = (state) =>

@@ -41,7 +41,7 @@ export class JobView {
   update({ all = true } = {}) {
     const other = this.context.router.get("with");
     if (other !== this.comparedWith) this.fetch();
-    else if (all && this.job) this.drawLines();
+    else if (all && this.job) this.draw();
   }
 
   async fetch() {
@@ -69,6 +69,7 @@ export class JobView {
   draw() {
     const { job, slots } = this;
     const { report } = job;
+    const { roster } = this.context.fleet; // of which GPUs there are links
     this.problem.hidden = true;
     this.content.hidden = false;
     setText(this.title, report.title);
@@ -78,8 +79,8 @@ export class JobView {
     slots.links.show(job.owner, ({ namespace, workload, workload_kind: kind }) => workload && h("p", {}, "Workload ", h("a", { href: this.context.router.to("workload", [namespace, kind ?? "workload", workload]) }, `${kind ?? ""} ${workload}`.trim())));
     slots.verdict.show([report.facts, job.advice, report.advice, meanOf(job, "real_utilization_ratio")], () => this.verdict());
     slots.comparison.show(job.comparison ?? null, (comparison) => comparison && comparisonPanel(comparison));
-    slots.gpus.show([job.gpus, job.end], () => this.gpus());
-    slots.events.show(eventsOf(job), (events) => events.length > 0 && panel("What happened to its GPUs", eventTable(this.context, events)));
+    slots.gpus.show([job.gpus, roster], () => this.gpus());
+    slots.events.show([eventsOf(job), roster], ([events]) => events.length > 0 && panel("What happened to its GPUs", eventTable(this.context, events)));
     slots.facts.show([report, job.hosts], () => this.facts());
     this.drawLines();
   }
