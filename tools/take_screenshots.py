@@ -18,20 +18,20 @@ from tests.support.daemon import serving
 from tests.system.web.browser import Theme, launch, new_context, started_playwright
 
 SECONDS = 620.0
-SIZE = {"width": 1280, "height": 800}
+WIDTH = 1280
 COLOURS = 160
 MAX_BYTES = 150_000
 
-PICTURES: tuple[tuple[str, str, Theme, bool], ...] = (
-    ("fleet", "#/", "dark", False),
-    ("fleet-light", "#/", "light", False),
-    ("gpu", "#/gpu/6", "dark", True),
-    ("job", "#/job/4711", "dark", True),
-    ("plot", "#/plot", "dark", False),
-    ("events", "#/events", "dark", False),
-    ("work", "#/work", "dark", False),
+PICTURES: tuple[tuple[str, str, Theme, int | None], ...] = (
+    ("fleet", "#/", "dark", 800),
+    ("fleet-light", "#/", "light", 800),
+    ("gpu", "#/gpu/6", "dark", None),
+    ("job", "#/job/4711", "dark", 1440),
+    ("plot", "#/plot", "dark", 800),
+    ("events", "#/events", "dark", 800),
+    ("work", "#/work", "dark", 800),
 )
-"""Name, hash, theme, and whether the whole page is in the picture."""
+"""Name, hash, theme, and height; None: the whole page."""
 
 
 def take(folder: Path, seconds: float) -> None:
@@ -41,13 +41,13 @@ def take(folder: Path, seconds: float) -> None:
         time.sleep(seconds)
         with started_playwright() as playwright:
             browser = launch(playwright)
-            for name, hash_, theme, is_whole in PICTURES:
-                viewport = {**SIZE, "height": 1800} if is_whole else SIZE
+            for name, hash_, theme, height in PICTURES:
+                viewport = {"width": WIDTH, "height": height or 1800}
                 page = new_context(browser, theme, viewport=viewport).new_page()
                 page.goto(f"http://{daemon.address}/{hash_}")
                 page.locator(".live[data-state=live]").wait_for()
                 page.wait_for_timeout(5000)
-                picture = Image.open(io.BytesIO(page.screenshot(full_page=is_whole))).convert("RGB")
+                picture = Image.open(io.BytesIO(page.screenshot(full_page=height is None))).convert("RGB")
                 page.context.close()
                 file = folder / f"{name}.png"
                 picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)

@@ -36,7 +36,7 @@ def test_the_page_of_a_job_is_one_click_away(browser: Browser, demo: Daemon) -> 
         expect(compared.get_by_role("row", name="real work")).to_contain_text("%")
         assert "with=4712_1" in page.url
         assert opened.violations() == []
-        page.get_by_role("link", name="GPU 7").click()
+        page.get_by_role("region", name="GPUs of the job").get_by_role("link", name="GPU 7").click()
         page.locator(".panel", has=page.get_by_role("heading", name="Owners")).get_by_role("link").first.click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Job 4711")
 

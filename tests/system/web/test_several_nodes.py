@@ -95,7 +95,7 @@ def test_an_error_of_a_source_is_read_on_a_phone(browser: Browser, fleet: Daemon
 def test_many_gpus_are_a_band_or_a_map_over_time(browser: Browser, fleet: Daemon) -> None:
     with tab(browser, url(fleet)) as opened:
         page = opened.open("#/plot?q=node=big-1&f=ru,power")
-        expect(page.locator(".legend").last).to_contain_text(f"mean of {PER_NODE} GPUs")
+        expect(page.get_by_role("group", name="Lines")).to_contain_text(f"mean of {PER_NODE} GPUs")
         expect(page.locator(".chart h2")).to_have_text(["Real utilization", "Power"])
         page.locator(".u-wrap canvas").first.wait_for()
         page.get_by_role("button", name="map").click()

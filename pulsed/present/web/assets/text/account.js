@@ -1,7 +1,5 @@
 // Numbers of the account of a job or pod, or of one of its GPUs. Means are the daemon's `statistics`.
 
-import { keyOfEvent } from "../core/fleet_state.js";
-import { words } from "./format.js";
 import { SEVERITY } from "./states.js";
 
 /** Sum of a counter by kind; null if there is none. */
@@ -37,14 +35,12 @@ export function meanOfAll(accounts, name) {
   return seconds > 0 ? known.reduce((total, each) => total + each.seconds * each.mean, 0) / seconds : null;
 }
 
-/** What happened to the GPUs while the owner had them: [{ time, state, key, gpu, text }], the newest first. */
-export function eventsOf(account) {
-  const events = account.gpus.flatMap((gpu) =>
-    gpu.events
+/** Changes of health of the GPUs while the owner had them, as those of `/events`, the newest first. */
+export function changesOf(account) {
+  const changes = account.gpus.flatMap(({ node, gpu, uuid, mig_id, events }) =>
+    events
       .filter(({ before, after, check }) => check && (SEVERITY[before] > SEVERITY.ok || SEVERITY[after] > SEVERITY.ok))
-      .map(({ time, check, before, after, message }) => ({
-        time: Date.parse(time) / 1000, state: after, key: keyOfEvent(gpu), gpu, text: `${words(check)}: ${before} → ${after}${message ? `. ${message}` : ""}`,
-      })),
+      .map((event) => ({ event: "health", node, gpu, uuid, mig_id, ...event })),
   );
-  return events.sort((a, b) => b.time - a.time);
+  return changes.sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
 }

@@ -2,7 +2,9 @@
 
 import { getJson } from "../core/api.js";
 import { keyOfEvent } from "../core/fleet_state.js";
-import { eventsOf, idleOf, joulesOf, meanOf } from "../text/account.js";
+import { changesOf, idleOf, joulesOf, meanOf } from "../text/account.js";
+import { folded, foldText } from "../text/event_folds.js";
+import { marksOf } from "../text/event_marks.js";
 import { clock, energy, memory, moment, percent, span, watts, words } from "../text/format.js";
 import { Bar } from "../ui/bar.js";
 import { Chart } from "../ui/chart.js";
@@ -80,7 +82,7 @@ export class JobView {
     slots.verdict.show([report.facts, job.advice, report.advice, meanOf(job, "real_utilization_ratio")], () => this.verdict());
     slots.comparison.show(job.comparison ?? null, (comparison) => comparison && comparisonPanel(comparison));
     slots.gpus.show([job.gpus, roster], () => this.gpus());
-    slots.events.show([eventsOf(job), roster], ([events]) => events.length > 0 && panel("What happened to its GPUs", eventTable(this.context, events)));
+    slots.events.show([changesOf(job), roster], ([changes]) => changes.length > 0 && panel("What happened to its GPUs", changeTable(this.context, changes)));
     slots.facts.show([report, job.hosts], () => this.facts());
     this.drawLines();
   }
@@ -108,12 +110,12 @@ export class JobView {
     const begin = Date.parse(job.begin) / 1000;
     const end = job.end ? Date.parse(job.end) / 1000 : null;
     const { bucket_seconds: step, gpu_seconds: known, real_utilization_seconds: work } = job.timeline;
-    const events = eventsOf(job);
+    const marks = marksOf(changesOf(job), new Set(job.gpus.map(keyOfEvent)));
     const time = known.map((_, i) => begin + i * step);
     const real = known.map((seconds, i) => (seconds > 0 ? Math.min(1, work[i] / seconds) : null));
-    if (time.length) this.life.draw({ time, step, fields: { real } }, {}, events);
+    if (time.length) this.life.draw({ time, step, fields: { real } }, {}, marks);
     this.life.element.hidden = time.length < 2;
-    this.lines.draw(job.gpus, begin, end, events);
+    this.lines.draw(job.gpus, begin, end, marks);
   }
 
   gpus() {
@@ -130,7 +132,7 @@ export class JobView {
         watts(meanOf(gpu, "power_watts")), energy(joulesOf(gpu)), memory(gpu.peaks.memory_used_bytes), percent(idle.ratio),
       ];
       const problems = [...gpu.conditions.map((each) => words(each.check)), gpu.shared_by > 1 ? `shared by ${gpu.shared_by}` : ""].filter(Boolean);
-      return h("tr", {}, h("th", { scope: "row" }, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key), "data-row": true }, name) : name), texts.map((text) => h("td", { class: "number" }, text)), h("td", {}, problems.join(", ")));
+      return h("tr", {}, h("th", { scope: "row" }, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key), "data-row": true }, name) : name), texts.map((text) => h("td", { class: "number" }, text)), h("td", { class: "what" }, problems.join(", ")));
     });
     const more = job.gpus.length > MOST_ROWS ? h("p", { class: "muted" }, `The first ${MOST_ROWS} of ${job.gpus.length} GPUs.`) : null;
     return panel(`GPUs (${job.gpu_count})`, scrollTable({ caption: "GPUs", label: "GPUs of the job", class_: "job-gpus", head, numbers: (i) => i > 0 && i < 11, body: h("tbody", {}, rows) }), more);
@@ -171,9 +173,14 @@ function comparisonPanel({ first, second, rows, notes }) {
   return panel("Compared", h("dl", { class: "facts" }, h("dt", {}, "first"), h("dd", {}, first), h("dt", {}, "second"), h("dd", {}, second)), textTable("Comparison", rows), notes.map((note) => h("p", {}, note)));
 }
 
-function eventTable({ router, fleet }, events) {
-  const rows = events.slice(0, MOST_EVENTS).map(({ time, state, key, gpu, text }) =>
-    h("tr", {}, h("th", { scope: "row", class: "mono", title: moment(time) }, clock(time)), h("td", {}, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key) }, `GPU ${gpu.gpu}`) : `GPU ${gpu.gpu}`), h("td", {}, healthChip(state)), h("td", { class: "what" }, text)),
-  );
-  return scrollTable({ caption: "Changes of health, the newest first", label: "Changes of health", head: ["Time", "GPU", "State", "What"], body: h("tbody", {}, rows) });
+/** Changes of health, folded by GPU and cause. */
+function changeTable({ router, fleet }, changes) {
+  const rows = folded(changes).slice(0, MOST_EVENTS).map((fold) => {
+    const { newest } = fold;
+    const time = Date.parse(newest.time) / 1000;
+    const key = keyOfEvent(newest);
+    const name = `${fleet.hasSeveralNodes() ? `${newest.node} ` : ""}GPU ${newest.gpu}${newest.mig_id ? `:${newest.mig_id}` : ""}`;
+    return h("tr", {}, h("th", { scope: "row", class: "mono", title: moment(time) }, clock(time)), h("td", {}, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key) }, name) : name), h("td", {}, healthChip(newest.after)), h("td", { class: "what" }, foldText(fold)));
+  });
+  return scrollTable({ caption: "Changes of health, the newest first", label: "Changes of health", class_: "events", head: ["Time", "GPU", "State", "What"], body: h("tbody", {}, rows) });
 }
