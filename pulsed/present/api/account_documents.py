@@ -354,19 +354,12 @@ class EarlierAccountShape(DocumentModel):
     end: TimeOrNull
 
 
-class FactShape(NamedTuple):
-    """A line of a report."""
-
-    title: str
-    text: str
-
-
 class JobReportShape(DocumentModel):
     """The texts of `pulsed job`, as `JobReport`. Tables are rows of cells, the first one is the head."""
 
     title: str
     summary: str
-    facts: list[FactShape]
+    facts: list[tuple[str, str]] = Field(description="title and text of each")
     statistics: list[list[str]]
     balance: list[list[str]]
     advice: list[str]

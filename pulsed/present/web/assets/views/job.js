@@ -14,7 +14,7 @@ import { healthChip } from "../ui/marks.js";
 import { scrollTable } from "../ui/table.js";
 import { adviceList, OwnerLines, panel, Slot } from "./owner_parts.js";
 
-const INTERVAL_MS = 5000;
+const INTERVAL_MS = 10000; // the daemon looks into files of accounts
 const MOST_ROWS = 256;
 const MOST_EVENTS = 100;
 
