@@ -107,6 +107,7 @@ def test_many_gpus_are_a_band_or_a_map_over_time(browser: Browser, fleet: Daemon
         page.get_by_text("Quantities").click()
         page.get_by_role("group", name="Quantities").get_by_role("button", name="PCIe out").click()
         expect(shown).to_have_count(3)
+        expect(page.locator(".chart figcaption small").first).to_contain_text("0 to 100")
         shown.first.focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
