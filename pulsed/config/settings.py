@@ -386,6 +386,7 @@ FileName = Annotated[str, Kind("filename", "the name of a file or folder", not_e
 Secret = Annotated[str, Kind("secret", "a text", str, "text", secret=True)]
 HttpPath = Annotated[str, Kind("path", "a path that begins with /, such as /metrics", http_path, "text")]
 RoutePrefix = Annotated[str, Kind("prefix", "a path such as /gpu-node-1/pulsed, or /", route_prefix, "text")]
+ExternalUrl = Annotated[str, Kind("url", "a URL such as https://example.org/pulsed/", external_url, "text")]
 FieldNames = Annotated[
     tuple[str, ...],
     ListKind(

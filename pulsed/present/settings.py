@@ -10,6 +10,7 @@ from pulsed.compute.peaks import Peaks
 from pulsed.config.settings import (
     Count,
     Duration,
+    ExternalUrl,
     FieldNames,
     ListKind,
     Problem,
@@ -92,6 +93,11 @@ class PublishSettings(Settings):
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
+    )
+    grafana_url: ExternalUrl | None = setting(
+        None,
+        "Grafana with the dashboards of pulsed: the page links to it, with node, GPU and window.",
+        example="https://grafana.example.org",
     )
     otlp: OtlpSettings = setting(
         OtlpSettings(), "Sends metrics by OTLP/HTTP to the OpenTelemetry Collector, or what takes the same."

@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 
 from pulsed.config.settings import (
     Duration,
+    ExternalUrl,
     FileName,
-    Kind,
     ListKind,
     PositiveCount,
     RoutePrefix,
     Settings,
     Switch,
-    external_url,
     setting,
 )
 
@@ -69,7 +68,6 @@ Addresses = Annotated[
         least=1,
     ),
 ]
-ExternalUrl = Annotated[str, Kind("url", "a URL such as https://example.org/pulsed/", external_url, "text")]
 
 
 @dataclass(frozen=True, slots=True)

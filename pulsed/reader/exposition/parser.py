@@ -309,10 +309,7 @@ def not_a_page(text: str) -> BadPage:
     """Return the error for a text without one readable row."""
     if "\0" in text or text.startswith("\x1f\\x8b"):
         return _binary()
-    start = text.lstrip()[:80].partition("\n")[0]
-    return BadPage(
-        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
-    )
+    return BadPage("Not one line of the answer is a metric", "Check that the target is a dcgm-exporter: curl it")
 
 
 def refuse_other_exporters(layout: Layout, samples: int) -> None:

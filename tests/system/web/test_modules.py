@@ -16,7 +16,7 @@ from tests.support.daemon import Daemon
 from tests.system.web.browser import tab, url
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser: Browser, demo: Daemon) -> Iterator[Page]:
     with tab(browser, url(demo)) as opened:
         yield opened.open()
