@@ -19,7 +19,11 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tools.generate_dashboards import DASHBOARDS, FOLDER, ROOT
 
-RULES = {"rules.json": RuleSelection("recording"), "alerts.json": RuleSelection("alerting")}
+RULES = {
+    "rules.json": RuleSelection("recording"),
+    "alerts.json": RuleSelection("alerting"),
+    "alerts-per-check.json": RuleSelection("alerting", per_check=True),
+}
 
 
 def build(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.durations import DAY
 from pulsed.host.node_checks import NODE_CHECKS
 from pulsed.model.health import SEVERITY
+from pulsed.present.promql.health_alerts import HOLDS
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
 from tools.metric_rows import joined_meaning
@@ -117,8 +118,21 @@ the checks of the last column has inputs. For other codes the checks of the same
 ALERTS_HEAD = """
 ## Alerts
 
-The alert of a check is `PulsedGpuHealth` (of the node: `PulsedNodeHealth`) and its name: critical at `crit`, else a
-warning. The other alerts of `pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for values:
+Health has one alert per severity: critical at `crit` after {critical}, a warning at `warn` or `hot` after {warning}.
+The label `check` has the check, the annotations `problem`, `remedy` and `reading` what pulsed has about it. `pulsed
+rules --per-check` writes alerts for each check (`PulsedGpuHealthGpuLost`) in their place.
+
+|alert|about|
+|-|-|
+|`PulsedGpuHealthCritical`, `PulsedGpuHealthWarning`|a check of one GPU|
+|`PulsedNodeHealthCritical`, `PulsedNodeHealthWarning`|a check of the node, or of its GPUs, which the alert names|
+
+The cause is the node's where all of its GPUs raise the same check (also `info` of `xid_warning`, for an XID that a
+program causes), and always for `telemetry`, `dcgm_diag`, and these groups of checks, which are then the label `check`:
+"""
+
+OTHER_ALERTS_HEAD = """
+The other alerts of `pulsed rules`, with `…` for values:
 """
 
 
@@ -135,7 +149,9 @@ def health() -> str:
         + "".join(_xids())
         + DCGM_HEAD
         + "".join(_dcgm_codes())
-        + ALERTS_HEAD
+        + ALERTS_HEAD.format(critical=HOLDS["critical"], warning=HOLDS["warning"])
+        + "".join(_causes())
+        + OTHER_ALERTS_HEAD
         + "".join(_alerts())
     )
 
@@ -241,6 +257,13 @@ def _joined(xids: list[Xid]) -> str:
     """Return the meaning of several codes; empty if it would join clauses."""
     joined = joined_meaning([xid.description for xid in xids])
     return "" if re.search(r"[:;] /|,.* /", joined) else joined
+
+
+def _causes() -> Iterator[str]:
+    """Yield a chapter per cause that several checks have."""
+    for cause in dict.fromkeys(check.cause for check in CHECKS if check.cause and check.cause != check.id):
+        ids = [f"[`{check.id}`](#{check.id})" for check in CHECKS if check.cause == cause]
+        yield f"\n### {cause}\n\n{', '.join(ids)}\n"
 
 
 def _alerts() -> Iterator[str]:

@@ -1,8 +1,10 @@
-// The rules and dashboards of pulsed as a mixin. rules.json, alerts.json and dashboards/ are those of `make mixin`.
+// The rules and dashboards of pulsed as a mixin. The .json files and dashboards/ are those of `make mixin`.
 {
   _config+:: {
     // Document with a heading per alert.
     runbookUrl: 'https://github.com/pulsed/pulsed/blob/main/docs/health.md',
+    // Whether each health check has alerts of its own, in place of one per severity with a label `check`.
+    perCheck: false,
     // Names of alerts and groups to leave out.
     exclude: [],
     // Labels of every alert.
@@ -62,7 +64,7 @@
   } + if config.publishing then published else {},
 
   prometheusRules+:: { groups+: groups(import 'rules.json') },
-  prometheusAlerts+:: { groups+: groups(import 'alerts.json') },
+  prometheusAlerts+:: { groups+: groups(if config.perCheck then import 'alerts-per-check.json' else import 'alerts.json') },
   grafanaDashboards+:: {
     'fleet.json': dashboard(import 'dashboards/fleet.json'),
     'gpu.json': dashboard(import 'dashboards/gpu.json'),

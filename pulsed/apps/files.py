@@ -33,6 +33,7 @@ def run_rules(options: argparse.Namespace) -> int:
         runbook=options.runbook_url or RUNBOOK,
         scale_target=config.publish.scale_target,
         flat=options.flat,
+        per_check=options.per_check,
     )
     text = document(config.compute_settings(), selection)
     if options.output in ("", "-"):

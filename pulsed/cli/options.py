@@ -198,6 +198,8 @@ RULES: Options = (
     option("--runbook-url", metavar="URL", help="the docs/health.md that the alerts link to"),
     option("--flat", action="store_true",
            help="no rule uses the result of another one, for engines where that lags (VictoriaMetrics)"),
+    option("--per-check", action="store_true",
+           help="alerts for each health check, in place of one per severity with a label `check`"),
     option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),
     option("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes"),
     option("--namespace", type=object_name, help="its namespace"),

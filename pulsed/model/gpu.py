@@ -25,10 +25,10 @@ DEMO_MARK = "(demo)"
 """Part of the product names of simulated GPUs, wherever these are shown."""
 
 _LABELS_OF_FAMILIES = (
-    "account age bottleneck bound chassis_serial check class container device driver_version fabric gpu host_id "
+    "account age bottleneck bound cause chassis_serial check class container device driver_version fabric gpu host_id "
     "job_id kind le link mig_id mig_profile mig_uuid model module_id name namespace node origin partition "
-    "pci_bus_id pod quantity reason resource serial severity slot_number source state target tray_index user uuid "
-    "vbios_version workload workload_kind xid"
+    "pci_bus_id pod problem quantity reading reason remedy resource serial severity slot_number source state "
+    "target tray_index user uuid vbios_version workload workload_kind xid"
 )
 LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 """Regular expression of the name of a Prometheus label."""

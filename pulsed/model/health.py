@@ -132,6 +132,11 @@ class Health:
         """-1 unknown to 4 crit."""
         return SEVERITY[self.state]
 
+    @property
+    def problems(self) -> list[CheckState]:
+        """The checks that are worse than ok."""
+        return [check for check in self.checks if check.applies and check.severity > 0]
+
     def check(self, id_: str) -> CheckState:
         """Return a check by its id.
 

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from pulsed.compute.declaration import DerivedNumber
 from pulsed.compute.derived_results import DERIVED_VALUES
+from pulsed.compute.health.checks import BY_ID
 from pulsed.model.health import NOT_EVALUATED, CheckState, Health
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
@@ -132,6 +133,16 @@ class ReferenceCollector(Collector):
         yield from self._later()
         yield from self._health()
 
+    def _problems(self) -> Metric:
+        family = InfoMetricFamily("pulsed_gpu_health_problem", "")
+        for labels, gpu, _ in self._gpus:
+            for check in _problems_of(gpu):
+                cause = BY_ID[check.id].cause or check.id
+                own = {"check": check.id, "state": check.state, "cause": cause}
+                texts = {"problem": check.message, "remedy": check.remedy}
+                family.add_metric([], {**own, **{name: text for name, text in texts.items() if text}, **labels})
+        return family
+
     def _saturation(self) -> Iterator[Metric]:
         yield self._gauge("saturation_ratio", lambda gpu, time: [({}, gpu.result.saturation.ratio)])
         yield self._gauge(
@@ -185,6 +196,16 @@ class ReferenceCollector(Collector):
             checks(lambda check: check.since if check.state not in ("ok", "unknown") else None),
         )
         yield self._gauge("health_check_last_event_timestamp_seconds", checks(lambda check: check.last_event))
+        yield self._problems()
+        yield self._gauge(
+            "health_evidence",
+            lambda gpu, time: [
+                ({"check": check.id, "reading": name}, value)
+                for check in _problems_of(gpu)
+                if check.state != "info"
+                for name, value in check.evidence[:2]
+            ],
+        )
         yield self._counter(
             "health_events", lambda gpu, time: [({"check": name}, count) for name, count in _board_health(gpu).events]
         )
@@ -244,6 +265,10 @@ class ReferenceCollector(Collector):
 def _board_health(gpu: Gpu) -> Health:
     """The checks, which a part of a board does not repeat."""
     return gpu.result.health if gpu.device.entity.kind == "gpu" else NOT_EVALUATED
+
+
+def _problems_of(gpu: Gpu) -> list[CheckState]:
+    return [check for check in _board_health(gpu).checks if check.applies and check.state not in ("ok", "unknown")]
 
 
 def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:

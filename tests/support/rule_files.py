@@ -9,6 +9,7 @@ from pulsed.present.promql.rule_set import RuleSelection, document
 
 FILES: Mapping[str, RuleSelection] = {
     "deploy/prometheus/rules/pulsed.yaml": RuleSelection(),
+    "deploy/prometheus/rules/pulsed-per-check.yaml": RuleSelection(per_check=True),
 }
 
 

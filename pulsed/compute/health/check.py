@@ -43,6 +43,7 @@ class Check:
         superseded_by: it is not evaluated while this reading is present.
         optional: it applies only where its inputs are present.
         note: more about when it is raised.
+        cause: what GPUs of one node have in common where it is raised, such as `cooling`: they share one alert.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Check:
     superseded_by: str
     optional: bool
     note: str
+    cause: str
 
     @property
     def rule(self) -> str:
@@ -103,9 +105,12 @@ def check(
     superseded_by: str = "",
     optional: bool = False,
     note: str = "",
+    cause: str = "",
 ) -> Check:
     """Return a check as a row of the table: its rules follow its title."""
-    return Check(id_, title, rules, remedy, critical, recurs, source, guest, unless, superseded_by, optional, note)
+    return Check(
+        id_, title, rules, remedy, critical, recurs, source, guest, unless, superseded_by, optional, note, cause
+    )
 
 
 class GpuCheck:

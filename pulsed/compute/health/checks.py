@@ -180,6 +180,7 @@ CHECKS: tuple[Check, ...] = (
         "and restart the node.",
         source="pulsed",
         guest=True,
+        cause="telemetry",
     ),
     check(
         "xid_critical",
@@ -340,6 +341,7 @@ CHECKS: tuple[Check, ...] = (
         _event_count("hw_thermal", "hot"),
         remedy="Hardware protection cuts the clocks: check fans, airflow, coolant and nearby nodes now.",
         source=_SOURCE,
+        cause="cooling",
     ),
     check(
         "thermal_sw",
@@ -354,6 +356,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         remedy="The driver lowers clocks to stay cool: improve cooling or reduce the load.",
         source=_SOURCE,
+        cause="cooling",
     ),
     # Temperatures against the limits of the GPU.
     check(
@@ -368,10 +371,11 @@ CHECKS: tuple[Check, ...] = (
             enter=10.0,
             clear=3.0,
         ),
-        remedy="The margin to the GPU's own temperature limit is {temperature_margin_celsius:g} °C (negative: "
-        "exceeded): check fans, airflow and coolant, or reduce the load.",
+        remedy="The GPU is close to its own temperature limit (negative margin: beyond it): check fans, airflow and "
+        "coolant, or reduce the load.",
         source="NVML's T.Limit: slowdown at -2 °C on H100, H200, Ada and Blackwell",
         unless=("slowdown_temperature_celsius", "max_operating_temperature_celsius"),
+        cause="cooling",
     ),
     check(
         "temp_gpu",
@@ -395,6 +399,7 @@ CHECKS: tuple[Check, ...] = (
         critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
         superseded_by="temperature_margin_celsius",
+        cause="cooling",
     ),
     check(
         "temp_memory",
@@ -408,6 +413,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         remedy="Memory is too warm: raise airflow; memory heat causes errors before the die does.",
         source="NVML's temperature thresholds",
+        cause="cooling",
     ),
     # Clocks that are reduced because of power.
     check(
@@ -418,6 +424,7 @@ CHECKS: tuple[Check, ...] = (
         _event_count("hw_power_brake", "warn"),
         remedy="The power brake slows the GPU: check the power supply, cables and rack power.",
         source=_SOURCE,
+        cause="power",
     ),
     check(
         "hw_slowdown",
@@ -438,6 +445,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         remedy="Hardware slows the clocks for an unnamed reason: check temperature, power and firmware logs.",
         source=_SOURCE,
+        cause="power",
     ),
     # PCIe, NVLink and the fabric.
     check(
@@ -496,6 +504,7 @@ CHECKS: tuple[Check, ...] = (
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
         critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",
         source="DCGM's NVLink watches",
+        cause="fabric",
     ),
     check(
         "nvlink_down",
@@ -514,6 +523,7 @@ CHECKS: tuple[Check, ...] = (
         "DCGM_FI_DEV_NVLINK_GET_STATE (a series per link) in the counters file of dcgm-exporter",
         remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
         source="NVML's state of each link, DCGM field 1508",
+        cause="fabric",
     ),
     check(
         "nvlink_fault",
@@ -549,6 +559,7 @@ CHECKS: tuple[Check, ...] = (
         Codes("fabric_health_summary", text="fabric health summary", codes={"crit": (2,), "warn": (3,)}, enter=MINUTE),
         remedy="A link or fabric partition is not usable: restart the fabric manager, then reset the GPUs on it.",
         source="NVML's fabric information, DCGM's fabric watch",
+        cause="fabric",
     ),
     # DCGM's own health watches, settings of the GPU, heat while idle, and wear.
     check(
@@ -590,6 +601,7 @@ CHECKS: tuple[Check, ...] = (
         "nodes of the domain, and restart it.",
         source="DCGM field 1503",
         optional=True,
+        cause="fabric",
     ),
     check(
         "dcgm_diag",
@@ -607,6 +619,7 @@ CHECKS: tuple[Check, ...] = (
         "job runs, to see which GPU it is.",
         source="DCGM fields 350 to 361 and 363",
         optional=True,
+        cause="dcgm_diag",
     ),
     check(
         "dcgm_health",
@@ -662,6 +675,7 @@ CHECKS: tuple[Check, ...] = (
         remedy="The GPU is hot while idle: check cooling and what runs on it.",
         source="OCI's GPU scanner",
         optional=True,
+        cause="cooling",
     ),
     check(
         "smoothing_wear",

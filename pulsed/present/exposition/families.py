@@ -11,6 +11,7 @@ from itertools import accumulate, chain
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
+from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xid_log import MAX_CODES
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
@@ -81,6 +82,10 @@ def _info(sample: GpuSample, of_board: bool = True) -> Samples:
     return ((texts, 1),)
 
 
+MAX_READINGS = 2
+"""Readings of a check in `health_evidence`: the measure and the first input; `/gpus` has all."""
+
+
 def _of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
     """Return the function that returns the samples of a board: MIG instances share the health of their board."""
     return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else ()
@@ -108,7 +113,23 @@ def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], S
 
 def _raised(health: Health) -> Samples:
     """Return the severity of the raised checks; a GPU may be unknown as a whole and have some."""
-    return samples_by_label([(each.id, each.severity) for each in health.checks if each.applies and each.severity > 0])
+    return samples_by_label([(each.id, each.severity) for each in health.problems])
+
+
+def _problems(health: Health) -> Samples:
+    return [
+        ((each.id, each.state, BY_ID[each.id].cause or each.id, each.message, each.remedy), 1)
+        for each in health.problems
+    ]
+
+
+def _evidence(health: Health) -> Samples:
+    return [
+        ((each.id, name), value)
+        for each in health.problems
+        if each.state != "info"
+        for name, value in each.evidence[:MAX_READINGS]
+    ]
 
 
 def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:
@@ -202,6 +223,21 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Start of the current state of a check, while it is worse than ok",
         "check",
         _by_check(lambda each: each.since if each.severity > 0 else None),
+    ),
+    DerivedFamily(
+        PREFIX + "health_problem_info",
+        "info",
+        "Problem and remedy of a check, in words, while it is worse than ok; cause: what the GPUs of a node have in"
+        " common, such as cooling, otherwise the check",
+        ("check", "state", "cause", "problem", "remedy"),
+        _of_boards(_problems),
+    ),
+    DerivedFamily(
+        PREFIX + "health_evidence",
+        "gauge",
+        "Main readings that decide a check, in the units of their names, while it is worse than info",
+        ("check", "reading"),
+        _of_boards(_evidence),
     ),
     _of_health(
         "health_check_last_event_timestamp_seconds",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from pulsed.model.health import CheckState
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.target_store import TargetStore
 
@@ -23,8 +24,28 @@ def node_families(store: TargetStore) -> Iterator[Metric]:
         for check in store.node_health.checks:
             checks.add_metric([store.node, check.id], check.severity)
         yield checks
+        yield from _problem_families(store.node, store.node_health.problems)
     if store.host is not None:
         yield from _host_families(store.node, store.host)
+
+
+def _problem_families(node: str, problems: Sequence[CheckState]) -> Iterator[Metric]:
+    """Yield what alerts name of the checks that are worse than ok."""
+    texts = GaugeMetricFamily(
+        "pulsed_node_health_problem_info",
+        "Problem and remedy of a check of the node, in words, while it is worse than ok",
+        labels=["node", "check", "state", "cause", "problem", "remedy"],
+    )
+    evidence = GaugeMetricFamily(
+        "pulsed_node_health_evidence",
+        "Readings that decide a check of the node, while it is worse than ok",
+        labels=["node", "check", "reading"],
+    )
+    for check in problems:
+        texts.add_metric([node, check.id, check.state, check.id, check.message, check.remedy], 1)
+        for name, value in check.evidence:
+            evidence.add_metric([node, check.id, name], value)
+    yield from (family for family in (texts, evidence) if family.samples)
 
 
 def _host_families(node: str, host: HostFacts) -> Iterator[Metric]:

@@ -1,237 +1,223 @@
-"""The alerts about health, from the tables of checks: one for what is critical, one for what is worse than fine.
+"""The alerts about health, from the tables of checks: one per severity with a label `check`, or one per check.
 
-A latched state outlives its event by ten minutes at least, so that `for` and a scrape of a minute never miss one.
+Their texts are those of the daemon: `pulsed_gpu_health_problem_info` has the problem and the remedy of a raised check,
+`pulsed_gpu_health_evidence` its readings. A latched state outlives its event by ten minutes at least, so that `for` and
+a scrape of a minute never miss one.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
-from pulsed.compute.clock_events import REASONS
 from pulsed.compute.health.check import Check
+from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.link_faults import LINK_DOWN
-from pulsed.compute.health.rule_kinds import NEWER_CODE, Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
-from pulsed.compute.health.xids import FOLLOWER, XIDS, advice_on
 from pulsed.host.node_checks import NODE_CHECKS, NodeCheck
-from pulsed.model.health import SEVERITY, State
-from pulsed.model.vocabulary import QUANTITIES
+from pulsed.model.health import SEVERITY
 from pulsed.present.exposition.host_families import NODE_CHECK
-from pulsed.present.promql.alert_text import GPU, LAST_OWNER, lookup, of_board, since
+from pulsed.present.promql.alert_text import GPU, LAST_OWNER, lookup, since
 from pulsed.present.promql.rule_types import Alert, Severity
 
 METRIC = "pulsed_gpu_health_check"
 
-_WARN, _CRIT = SEVERITY["warn"], SEVERITY["crit"]
+HOLDS: Mapping[Severity, str] = {"critical": "1m", "warning": "5m"}
+"""Duration of each severity before its alerts fire."""
 
-_SINCE = since("pulsed_gpu_health_check_since_timestamp_seconds{node=%q,uuid=%q,check=%q}", "node", "uuid", "check")
+_INFO = SEVERITY["info"]
+
+_LEVELS: Mapping[Severity, str] = {
+    "critical": f"== {SEVERITY['crit']}",
+    "warning": f">= {SEVERITY['warn']} < {SEVERITY['crit']}",
+}
+
+OF_PROGRAMS = "xid_warning"
+"""The check that is `info` for an XID that a program causes: on all GPUs of a node, it is a warning about the node."""
+
+EXPLAINED = ("nvlink_down", "nvlink_errors")
+"""Checks without an alert while `nvlink_fault` is critical on the same GPU."""
 
 
 def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
-    """Return the alerts of the checks of GPUs that are not disabled; the state `info` has none."""
-    return tuple(
-        _alert(check, *condition, settings) for check in settings.checks() for condition in _conditions(METRIC, check)
+    """Return a critical alert and a warning for GPUs, and for nodes; the label `check` has the check.
+
+    A check with a cause that the GPUs of a node share, and any check that all GPUs of a node raise, is an alert of the
+    node, which names the GPUs; its label `check` has the cause or the check.
+    """
+    gpus = (_of_gpu(f"PulsedGpuHealth{each.title()}", _gpu_expr(settings, each), each) for each in HOLDS)
+    nodes = (_of_node(f"PulsedNodeHealth{each.title()}", _node_expr(settings, each), each) for each in HOLDS)
+    return (*gpus, *nodes)
+
+
+def alerts_of_each_check(settings: HealthSettings) -> tuple[Alert, ...]:
+    """Return the alerts of each check that is not disabled, for each GPU; the state `info` has none."""
+    gpus = (
+        _of_gpu(f"PulsedGpuHealth{name}", _check_expr(check, severity), severity)
+        for check in settings.checks()
+        for name, severity in _names(check)
     )
-
-
-def node_health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
-    """Return the alerts of the checks of nodes that are not disabled."""
-    return tuple(
-        _node_alert(check, *condition)
+    nodes = (
+        _of_node(f"PulsedNodeHealth{name}", _series(severity, f'check="{check.id}"', NODE_CHECK), severity)
         for check in NODE_CHECKS
         if check.id not in settings.disabled
-        for condition in _conditions(NODE_CHECK, check)
+        for name, severity in _names(check)
     )
+    return (*gpus, *nodes)
 
 
-def _conditions(metric: str, check: Check | NodeCheck) -> Iterator[tuple[str, str, str, Severity]]:
-    """Yield suffix, expression, duration and severity of each alert of a check."""
-    states = set(check.states)
-    series = f'{metric}{{check="{check.id}"}}'
-    if "crit" in states:
-        yield "Critical" if states & {"warn", "hot"} else "", f"{series} == {_CRIT}", "1m", "critical"
-    if states & {"warn", "hot"}:
-        yield "", f"({series} >= {_WARN}) < {_CRIT}", "5m", "warning"
+def _names(check: Check | NodeCheck) -> Iterator[tuple[str, Severity]]:
+    """Yield the name and the severity of each alert of a check."""
+    name = "".join(word.capitalize() for word in check.id.split("_"))
+    is_warned = bool({"warn", "hot"} & set(check.states))
+    if "crit" in check.states:
+        yield name + ("Critical" if is_warned else ""), "critical"
+    if is_warned:
+        yield name, "warning"
 
 
-def _node_alert(check: NodeCheck, suffix: str, expr: str, hold: str, severity: Severity) -> Alert:
-    return Alert(
-        f"PulsedNodeHealth{_camel(check.id)}{suffix}",
-        expr,
-        hold,
-        severity,
-        f"{{{{ $labels.node }}}}: {_lowered(check.title)}",
-        f"{check.remedy_at('crit' if severity == 'critical' else 'warn')} Details: {_ON_THE_NODE}.",
-        check.id,
-    )
+def _series(severity: Severity, matcher: str, metric: str = METRIC) -> str:
+    """Return the expression of checks in the states of a severity.
 
-
-def _camel(id_: str) -> str:
-    return "".join(word.capitalize() for word in id_.split("_"))
-
-
-_FAULT = 'pulsed_gpu_nvlink_fault_timestamp_seconds{{origin="true",xid{}"{}"}}'
-
-_EXPLAINED = {"nvlink_down": "nvlink_fault", "nvlink_errors": "nvlink_fault"}
-"""Checks without an alert while the other one is critical on the same GPU."""
-
-
-def _expr(check: Check, raised: str) -> str:
-    """Return the expression of an alert. Of the faults of a fabric, in which daemons of several nodes may each have an
-    origin, those of links that are down count, else the first one."""
-    if check.id in _EXPLAINED:
-        other = f'{METRIC}{{check="{_EXPLAINED[check.id]}"}} == {_CRIT}'
-        return f"({raised}) unless on (node, uuid) ({other})"
-    if check.id != "nvlink_fault":
-        return raised
-    down, others = _FAULT.format("=", LINK_DOWN), _FAULT.format("!=", LINK_DOWN)
-    first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
-    return f"({down} and on (node, uuid) ({raised})) or ({first} unless on (fabric) {down})"
-
-
-def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity, settings: HealthSettings) -> Alert:
-    link = "{{ with $labels.link }}, link {{ . }}{{ end }}" if check.id == "nvlink_fault" else ""
-    since = _SINCE.replace("check=%q", f'check="{check.id}"').replace(" $labels.check", "") if link else _SINCE
-    return Alert(
-        f"PulsedGpuHealth{_camel(check.id)}{suffix}",
-        _expr(check, expr),
-        hold,
-        severity,
-        f"{GPU}: {_lowered(check.title)}{link}{since}",
-        f"{_remedy(check, severity, settings)}{_readings(check)}{LAST_OWNER} Details: {_ON_THE_NODE}.",
-        check.id,
-    )
-
-
-def _lowered(title: str) -> str:
-    """Return a title with a small initial, unless its first word is a name such as NVLink.
-
-    >>> _lowered("The die is too warm"), _lowered("NVLink errors"), _lowered("PCIe errors")
-    ('the die is too warm', 'NVLink errors', 'PCIe errors')
+    >>> _series("critical", 'check="imex"')
+    'pulsed_gpu_health_check{check="imex"} == 4'
     """
-    first = title.split()[0]
-    return title if any(letter.isupper() for letter in first[1:]) else title[0].lower() + title[1:]
+    return f"{metric}{{{matcher}}} {_LEVELS[severity]}"
 
 
-def _remedy(check: Check, severity: Severity, settings: HealthSettings) -> str:
-    """Return the template of what to do."""
-    state: State = "crit" if severity == "critical" else "warn"
-    remedy = check.remedy_at(state)
-    for rule in check.rules:
-        if isinstance(rule, XidRule) and "{xid" in remedy:
-            return _for_each_xid(remedy, rule, state, settings)
-        if isinstance(rule, Codes) and rule.actions:
-            return _for_code(remedy, rule.name, rule.actions)
-    return _PLACEHOLDER.sub(lambda found: _evidence(found[1]), remedy)
+def _one_of(ids: Sequence[str]) -> str:
+    return f'check=~"{"|".join(ids)}"'
 
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\b[^{}]*\}")
+def _nvlink_fault(severity: Severity) -> str:
+    """Return the expression of the origins of faults of NVLinks.
 
-_ON_THE_NODE = "`pulsed health` on {{ $labels.node }}"
-
-
-def _evidence(name: str) -> str:
-    """Return the template of a number in a remedy."""
-    if name == "advice":
-        return f"{_ON_THE_NODE} has the message and what to do"
-    number = '{{ . | first | value | printf "%.0f" }}'
-    return f"{{{{ with {of_board(f'pulsed_gpu_{name}')} }}}}{number}{{{{ else }}}}(not reported now){{{{ end }}}}"
-
-
-def _for_code(remedy: str, quantity: str, actions: Mapping[int, str]) -> str:
-    """Return the template of a remedy for the code that a quantity has now."""
-    code = '{{ $code := . | first | value | printf "%.0f" }}'
-    text = _with_code(remedy, actions, NEWER_CODE)
-    missing = f"It is not reported now: {_ON_THE_NODE} has the code and what to do."
-    return f"{{{{ with {of_board(f'pulsed_gpu_{quantity}')} }}}}{code}{text}{{{{ else }}}}{missing}{{{{ end }}}}"
-
-
-def _for_each_xid(remedy: str, rule: XidRule, state: State, settings: HealthSettings) -> str:
-    """Return the template of a remedy for each code that a rule counts and that happened within a day."""
-    counted = {code: rule.counts(code, settings.severity_of(code)) for code in XIDS}
-    codes = "|".join(str(code) for code, counts in counted.items() if counts)
-    others = "|".join(str(code) for code, counts in counted.items() if not counts)  # and unknown codes
-    matcher = {**dict.fromkeys(("critical", "nvlink"), f'xid=~"{codes}"'), "repeated": f'xid!="{FOLLOWER}"'}.get(
-        str(rule.choose), f'xid!~"{others}"'
+    Of those of a fabric, in which daemons of several nodes may each have one, those of links that are down count,
+    otherwise the first one.
+    """
+    raised = _series(severity, 'check="nvlink_fault"')
+    down, others = (
+        f'pulsed_gpu_nvlink_fault_timestamp_seconds{{origin="true",xid{operator}"{LINK_DOWN}"}}'
+        for operator in ("=", "!=")
     )
-    events = f"pulsed_gpu_xid_events_total{{node=%q,uuid=%q,{matcher}}}"
-    recent = f"increase({events}[1d]) > 0 or {events} > 0 unless on (node, uuid, xid) {events} offset 1d"
-    query = lookup(f"topk(1, {recent})" if rule.choose == "repeated" else recent, *("node", "uuid") * 3)
-    actions = {code: advice_on(code, state) for code, counts in counted.items() if counts}
-    text = _with_code(remedy, actions, advice_on(-1, state))
+    first = f"bottomk by (fabric) (1, {others} and on (node, uuid) ({raised}))"
+    faults = f"({down} and on (node, uuid) ({raised})) or ({first} unless on (fabric) {down})"
+    return f'label_replace({faults}, "check", "nvlink_fault", "", "")'
+
+
+def _unexplained(severity: Severity, matcher: str) -> str:
+    fault = _series("critical", 'check="nvlink_fault"')
+    return f"{_series(severity, matcher)} unless on (node, uuid) {fault}"
+
+
+def _check_expr(check: Check, severity: Severity) -> str:
+    """Return the expression of the alert of one check."""
+    if check.id == "nvlink_fault":
+        return _nvlink_fault(severity)
+    return (_unexplained if check.id in EXPLAINED else _series)(severity, f'check="{check.id}"')
+
+
+def _single(settings: HealthSettings, severity: Severity) -> str:
+    """Return the expression of the checks of single GPUs."""
+    others = sorted({*(check.id for check in CHECKS if check.cause), *settings.disabled, "nvlink_fault"})
+    return _series(severity, f'check!~"{"|".join(others)}"')
+
+
+def _on_all_gpus(raised: str) -> str:
+    """Return the expression of the checks that all GPUs of a node raise, of which there is more than one."""
+    raising = f"count by (cluster, node, check) (group by (cluster, node, uuid, check) ({raised})) > 1"
+    gpus = "count by (cluster, node) (group by (cluster, node, uuid) (pulsed_gpu_health_severity))"
+    return f"({raising}) == on (cluster, node) group_left () {gpus}"
+
+
+def _gpu_expr(settings: HealthSettings, severity: Severity) -> str:
+    single = _single(settings, severity)
     return (
-        f'{{{{ with {query} | sortByLabel "xid" }}}}{{{{ range $n, $event := . }}}}{{{{ if $n }}}} {{{{ end }}}}'
-        f"{{{{ $code := $event.Labels.xid }}}}{text}{{{{ end }}}}"
-        f"{{{{ else }}}}The XID is more than a day old: {_ON_THE_NODE} has the code and what to do.{{{{ end }}}}"
+        f"{single}\nunless on (cluster, node, check) ({_on_all_gpus(single)})\nor on (node, uuid, check)"
+        f" {_nvlink_fault(severity)}"
     )
 
 
-def _with_code(remedy: str, actions: Mapping[int, str], other: str) -> str:
-    """Return the template of a remedy with the code `$code`, and the action for it as advice."""
-    by_action: dict[str, list[str]] = {}
-    for code, action in actions.items():
-        by_action.setdefault(action, []).append(str(code))
-    by_action.pop(other, None)
-    words = ["if", *["else if"] * len(by_action)]
-    cases = "".join(
-        f'{{{{ {word} match "^({"|".join(codes)})$" $code }}}}{action}'
-        for word, (action, codes) in zip(words, by_action.items(), strict=False)
+def _shared(settings: HealthSettings) -> Mapping[str, Sequence[str]]:
+    """Return the checks of each cause that the GPUs of a node share."""
+    causes = defaultdict[str, list[str]](list)
+    for check in settings.checks():
+        if check.cause:
+            causes[check.cause].append(check.id)
+    return causes
+
+
+def _node_expr(settings: HealthSettings, severity: Severity) -> str:
+    """Return the expression of the checks of the node, of shared causes, and of checks that all GPUs raise."""
+    parts = [_series(severity, "", NODE_CHECK).replace("{}", ""), _on_all_gpus(_single(settings, severity))]
+    if severity == "warning":
+        parts.append(_on_all_gpus(f'{METRIC}{{check="{OF_PROGRAMS}"}} == {_INFO}'))
+    for cause, ids in _shared(settings).items():
+        direct = [id_ for id_ in ids if id_ not in EXPLAINED]
+        raised = [_series(severity, _one_of(direct))] if direct else []
+        if explained := [id_ for id_ in ids if id_ in EXPLAINED]:
+            raised.append(_unexplained(severity, _one_of(explained)))
+        count = f"count by (cluster, node) ({' or '.join(raised)})"
+        parts.append(f'label_replace({count}, "check", "{cause}", "", "")')
+    return "\nor ".join(parts)
+
+
+_VALUE = "{{ $each.Labels.reading }}: {{ $each.Value | printf `%.6g` }}."
+
+
+def _list(query: str, text: str, before: str = "", between: str = " ") -> str:
+    """Return the template of a text for each `$each` of the result of a query; empty if it finds nothing."""
+    separator = f"{{{{ if $n }}}}{between}{{{{ else }}}}{before}{{{{ end }}}}"
+    return f"{{{{ range $n, $each := {query} }}}}{separator}{text}{{{{ end }}}}"
+
+
+def _alert(name: str, expr: str, severity: Severity, summary: str, texts: Sequence[str], more: str = "") -> Alert:
+    """Return an alert with these texts: problem, remedy and readings."""
+    problem, remedy, reading = texts
+    return Alert(
+        name,
+        expr,
+        HOLDS[severity],
+        severity,
+        summary,
+        f"{remedy} {reading}{more} Details: `pulsed health` on {{{{ $labels.node }}}}.",
+        "{{ $labels.check }}",
+        {"problem": problem, "remedy": remedy, "reading": reading},
     )
-    advice = f"{cases}{{{{ else }}}}{other}{{{{ end }}}}"
-    return _PLACEHOLDER.sub(lambda found: advice if found[1] == "advice" else "{{ $code }}", remedy)
 
 
-def _readings(check: Check) -> str:
-    """Return a sentence for each reading that a check uses; those without a value are left out."""
-    fallbacks = {rule.inputs[1]: rule.fallback for rule in check.rules if rule.fallback}
-    is_of_xid = any(isinstance(rule, XidRule) for rule in check.rules)
-    said = {"xid_last_code"} if "{xid" in check.remedy else set(_PLACEHOLDER.findall(check.remedy))
-    texts = []
-    for name in check.inputs:
-        if name == "clocks_event_reasons":
-            texts.append(_clock_events(check))
-        elif name in QUANTITIES and name not in said and not (is_of_xid and name in CORROBORATION):
-            texts.append(_reading(name, name in fallbacks))
-    return "".join(texts)
+_GPU_CHECK = ("node", "uuid", "check")
+_OF_GPU = "{node=%q,uuid=%q,check=%q}"
 
 
-def _clock_events(check: Check) -> str:
-    """Return a sentence for each reason of reduced clocks that a check is about."""
-    bits = [rule.bits for rule in check.rules if isinstance(rule, Duty) and rule.bits]
-    reasons = "|".join(dict.fromkeys(REASONS.get(bit, UNNAMED) for bit in bits))
-    shares = of_board("pulsed_gpu_clock_event_ratio", f'reason=~"{reasons}"', more=" > 0")
-    text = "Clocks reduced by {{ .Labels.reason }} in {{ .Value | humanizePercentage }} of the last minute."
-    return f"{{{{ range {shares} }}}} {text}{{{{ end }}}}"
+def _of_gpu(name: str, expr: str, severity: Severity) -> Alert:
+    """Return an alert about a check of one GPU."""
+    found = lookup(f"pulsed_gpu_health_problem_info{_OF_GPU}", *_GPU_CHECK)
+    problem, remedy = (
+        f'{{{{ with {found} }}}}{{{{ . | first | label "{label}" }}}}{{{{ else }}}}{otherwise}{{{{ end }}}}'
+        for label, otherwise in (("problem", "check {{ $labels.check }}"), ("remedy", "It is no longer reported."))
+    )
+    reading = _list(lookup(f"pulsed_gpu_health_evidence{_OF_GPU}", *_GPU_CHECK), _VALUE)
+    began = since(f"pulsed_gpu_health_check_since_timestamp_seconds{_OF_GPU}", *_GPU_CHECK)
+    return _alert(name, expr, severity, f"{GPU}: {problem}{began}", (problem, remedy, reading), LAST_OWNER)
 
 
-UNNAMED = "hw_slowdown|board_limit|reliability"
-"""The reasons behind a hardware slowdown without one of its own."""
+def _of_node(name: str, expr: str, severity: Severity) -> Alert:
+    """Return an alert about a check of a node, or about checks of its GPUs, which it names."""
+    state = "=" if severity == "critical" else "!="
+    raised = '{{__name__=~"pulsed_{}_health_problem_info",node=%q,cause=%q,state' + f'{state}"crit"}}}}'
 
+    def each(by: str, text: str, before: str = "", between: str = " ", of: str = "(gpu|node)") -> str:
+        found = lookup(f"count by ({by}) ({raised.format(of)})", "node", "check")
+        return _list(f"{found} | sortByLabel `{by}`", text, before, between)
 
-def _reading(name: str, has_fallback: bool) -> str:
-    meaning = QUANTITIES[name].meaning
-    words, _, codes = re.sub("^1 (if|once|while) ", "", meaning).partition(": ")
-    words = f"{words[0].upper()}{re.split('[;,]', words)[0][1:]}"
-    suffix, form, unit, more = next(row for row in _FORMATS if name.endswith(row[0]))
-    if meaning.startswith("1 "):
-        form = 'printf "%.0f" | reReplaceAll "^1$" "yes" | reReplaceAll "^0$" "no"'
-    elif codes and suffix == "":
-        unit = f" ({codes})"
-    of_span = suffix == "_seconds_total"
-    query = of_board(f"{'rate(' if of_span else ''}pulsed_gpu_{name}", more=f"[10m]){more}" if of_span else more)
-    missing = f"{{{{ else }}}} {words}: not reported, that of the model counts." if has_fallback else ""
-    return f"{{{{ with {query} }}}} {words}: {{{{ . | first | value | {form} }}}}{unit}.{missing}{{{{ end }}}}"
-
-
-_FORMATS = (
-    ("_celsius", 'printf "%.0f"', " °C", ""),
-    ("bit_error_ratio", 'printf "%.2g"', "", ""),
-    ("_ratio", "humanizePercentage", "", ""),
-    ("_seconds_total", "humanizePercentage", " of the last 10 minutes", " > 0"),
-    ("_total", 'printf "%.0f"', "", " > 0"),
-    ("xid_last_code", 'printf "%.0f"', "", " > 0"),
-    ("", 'printf "%.0f"', "", ""),
-)
-"""By the end of a quantity's name, how its value is written, its unit, and a condition on it."""
+    problem = each("problem", "{{ $each.Labels.problem }}", between="; ")
+    remedy = each("remedy", "{{ $each.Labels.remedy }}")
+    evidence = '{__name__=~"pulsed_(gpu|node)_health_evidence",node=%q}'
+    readings = f"max by (gpu, reading) ({evidence} and on (node, uuid, check) {raised.format('(gpu|node)')})"
+    reading = _list(
+        f"{lookup(readings, 'node', 'node', 'check')} | sortByLabel `gpu`",
+        f"{{{{ with $each.Labels.gpu }}}}GPU {{{{ . }}}} {{{{ end }}}}{_VALUE}",
+    )
+    gpus = each("gpu", "{{ $each.Labels.gpu }}", " on GPU ", ", ", "gpu")
+    return _alert(name, expr, severity, f"{{{{ $labels.node }}}}: {problem}{gpus}", (problem, remedy, reading))

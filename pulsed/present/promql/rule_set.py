@@ -11,7 +11,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_totals import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
+from pulsed.present.promql.health_alerts import alerts_of_each_check, health_alerts
 from pulsed.present.promql.levels import INTERVAL, LEVEL_RECORDING, level_rules
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
 from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
@@ -46,6 +46,7 @@ class RuleSelection:
         runbook: URL of the document that alerts link to.
         scale_target: real utilization that scale hints of workloads aim at, 0..1.
         flat: whether no rule may use the result of another one.
+        per_check: whether each health check has alerts of its own.
     """
 
     kind: Kind = "all"
@@ -54,6 +55,7 @@ class RuleSelection:
     runbook: str = RUNBOOK
     scale_target: float = SCALE_TARGET
     flat: bool = False
+    per_check: bool = False
 
 
 def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
@@ -62,7 +64,7 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
     Raises:
         UsageError: a name of `exclude` is no alert or group of any selection; the message names the nearest.
     """
-    _check_names(settings, choice.exclude)
+    _check_names(settings, choice)
     chosen = (group for group in _groups(settings, choice) if group.name not in choice.exclude)
     left = [
         (group, [rule for rule in group.rules if not (isinstance(rule, Alert) and rule.name in choice.exclude)])
@@ -71,11 +73,11 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
     return [replace(group, rules=rules) for group, rules in left if rules]
 
 
-def _check_names(settings: ComputeSettings, names: tuple[str, ...]) -> None:
-    every = list(_groups(settings, RuleSelection()))
+def _check_names(settings: ComputeSettings, choice: RuleSelection) -> None:
+    every = list(_groups(settings, RuleSelection(per_check=choice.per_check)))
     alerts = [rule.name for group in every for rule in group.rules if isinstance(rule, Alert)]
     known = [*(group.name for group in every), *alerts]
-    for name in names:
+    for name in choice.exclude:
         if name not in known:
             near = nearest(name, known)
             hint = f"Did you mean {near}?" if near else f"Groups: {', '.join(group.name for group in every)}"
@@ -109,7 +111,7 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         )
         yield Group("pulsed-alerts-gone", gone_alerts(), "GPUs that are no longer reported.", SLOW_INTERVAL)
         yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
-        of_health = (*health_alerts(settings.health), *node_health_alerts(settings.health))
+        of_health = (alerts_of_each_check if choice.per_check else health_alerts)(settings.health)
         yield Group("pulsed-alerts-health", of_health, "The health checks of pulsed.")
 
 

@@ -37,7 +37,8 @@ class Alert:
         severity: `critical` (act now), `warning` (act today), `info` (no action).
         summary: who and what, a template of Prometheus.
         description: why and what to do, a template of Prometheus.
-        runbook: heading of the runbook, if it is not the alert's name.
+        runbook: anchor of the runbook, a template of Prometheus, if it is not the alert's name.
+        annotations: further ones, templates of Prometheus.
     """
 
     name: str
@@ -47,11 +48,12 @@ class Alert:
     summary: str
     description: str
     runbook: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def anchor(self) -> str:
         """The anchor of its heading in the runbook, as in rendered Markdown."""
-        return (self.runbook or self.name).lower()
+        return self.runbook or self.name.lower()
 
 
 Rule = Recording | Alert
@@ -160,7 +162,7 @@ def _alert(alert: Alert, runbook: str) -> Iterator[str]:
     yield from _text("expr", alert.expr)
     yield f"  for: {alert.hold}"
     yield from _pairs("labels", {"severity": alert.severity})
-    texts = {"summary": alert.summary, "description": alert.description}
+    texts = {"summary": alert.summary, "description": alert.description, **alert.annotations}
     yield from _pairs("annotations", texts | {"runbook_url": f"{runbook}#{alert.anchor}"})
 
 

@@ -100,13 +100,13 @@ async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check
         if number % 150 == 0 or number == 3599:
             found = [row for row in rows(page) if row.label("uuid")]
             by_check = Counter((row.label("gpu"), row.label("check")) for row in found if row.label("check"))
-            assert max(by_check.values(), default=0) <= 3
+            assert max(by_check.values(), default=0) <= 6, "severity, start, texts, two readings and a counter"
             every = Counter(row.label("gpu") for row in found)
             most_of_all |= every
             most |= Counter(row.label("gpu") for row in found if not row.label("check") and not row.label("xid"))
     assert len(most) == 8
     assert max(most.values()) <= 100
-    assert max(most_of_all.values()) <= 120
+    assert max(most_of_all.values()) <= 140
     assert min(most.values()) > 75, "inputs are missing"
     of_all = [row for row in rows(page) if not row.label("uuid") and not row.name.startswith(OWN_PREFIXES)]
     assert len(of_all) <= 60, "once per daemon"

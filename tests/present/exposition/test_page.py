@@ -75,7 +75,7 @@ def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetric
     page = parsed(text_of(made, openmetrics=openmetrics), openmetrics)
     reference = {family.name: family for family in ReferenceCollector(made, NOW).collect()}
     if not openmetrics:
-        reference = {"pulsed_gpu_info" if name == "pulsed_gpu" else name: each for name, each in reference.items()}
+        reference = {f"{name}_info" if each.type == "info" else name: each for name, each in reference.items()}
     assert page.keys() == reference.keys()
     for name, family in reference.items():
         assert samples_of(page[name]) == samples_of(family)

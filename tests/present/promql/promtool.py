@@ -116,7 +116,7 @@ def fired(
     output = check(folder, rules_of(rules, alerts), [world], empty, tests, interval)
     assert "expr:" not in output, output
     found: dict[str, list[Fired]] = {name: [] for name in alerts}
-    for name, got in re.findall(r"alertname: (\w+), time:.*?got:\[(.*?)\n *\]", output, re.DOTALL):
+    for name, got in re.findall(r"alertname: (\w+), time:.*?got:\[(?:\]|(.*?)\n *\])", output, re.DOTALL):
         for labels, texts in re.findall(r"Labels:\{(.*)\}\s+Annotations:\{(.*)\}", got):
             found[name].append({"labels": _pairs(labels), "annotations": _pairs(texts)})
     return found

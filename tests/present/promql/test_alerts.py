@@ -14,8 +14,9 @@ import yaml
 
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import SEVERITY, State
 from pulsed.present.promql.alert_text import RUNBOOK
-from pulsed.present.promql.health_alerts import health_alerts, node_health_alerts
+from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
 from pulsed.present.promql.rule_types import Alert
 from tests.present.promql.promtool import Fired, fired, rules_of, selector
@@ -27,7 +28,6 @@ TEXTS = Path(__file__).with_name("alert_texts.yaml")
 """The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
 
 HEALTH = {alert.name: alert for alert in health_alerts(HealthSettings())}
-OF_NODE = {alert.name: alert for alert in node_health_alerts(HealthSettings())}
 ALERTS = {
     rule.name: rule
     for group in groups(ComputeSettings(), RuleSelection("alerting"))
@@ -268,7 +268,7 @@ def identities(name: str) -> list[tuple[str, str]]:
 
 
 def test_every_alert_has_its_case() -> None:
-    assert set(ALERTS) - set(HEALTH) - set(OF_NODE) == set(CASES)
+    assert set(ALERTS) - set(HEALTH) == set(CASES)
     for alert in ALERTS.values():
         assert alert.name.startswith("Pulsed")
 
@@ -382,72 +382,66 @@ def test_an_owner_that_transcodes_uses_its_gpus(tmp_path: Path, name: str) -> No
     assert fired(tmp_path, OF_PULSED, world, {name: CASES[name].late})[name] == []
 
 
-def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:
-    """A GPU per alert, with all readings that a check can use; each fires for its own GPU only."""
-    world = []
-    for number, alert in enumerate(HEALTH.values()):
-        labels = {**gpu(str(number), "gpu-node-1"), "instance": "10.0.0.1:9401", "job": "pulsed"}
-        value = 4 if alert.severity == "critical" else 3
-        world += [
-            (selector("pulsed_gpu_health_check", {**labels, "check": alert.runbook}), f"{value}+0x20"),
-            (selector("pulsed_gpu_health_check", {**labels, "check": "ok", "gpu": "100"}), "0+0x20"),
-            (
-                selector("pulsed_gpu_health_check_since_timestamp_seconds", {**labels, "check": alert.runbook}),
-                "60+0x20",
-            ),
-            (selector("pulsed_gpu_info", {**labels, **MODEL}), "1+0x20"),
-            (selector("pulsed_gpu_owner_info", {**labels, **OWNERS[0]}), "1+0x20"),
-            *((selector(f"pulsed_gpu_{name}", {**labels, **own}), values) for name, own, values in READINGS),
-        ]
-    found = fired(tmp_path, OF_PULSED, world, dict.fromkeys(HEALTH, 15))
-    for number, (name, alerts) in enumerate(found.items()):
-        (sent,) = alerts
-        assert sent["labels"]["gpu"] == str(number)
-        assert_text(name, sent)
-
-
-def test_each_alert_of_a_node_fires_with_its_text(tmp_path: Path) -> None:
-    """A node per alert."""
-    world = [
-        (
-            selector("pulsed_node_health_check", {"node": f"gpu-node-{number}", "check": alert.runbook}),
-            f"{4 if alert.severity == 'critical' else 2}+0x20",
-        )
-        for number, alert in enumerate(OF_NODE.values())
+def raised(
+    labels: dict[str, str], check: str, state: State, cause: str = "", **readings: float
+) -> list[tuple[str, str]]:
+    """Return the series that a daemon has of a raised check of a GPU, or of a node."""
+    of = "gpu" if "gpu" in labels else "node"
+    labels = {**labels, "check": check}
+    texts = {"problem": f"Problem of {check}", "remedy": f"Remedy of {check}."}
+    info = {**labels, "state": state, "cause": cause or check, **texts}
+    return [
+        (selector(f"pulsed_{of}_health_check", labels), f"{SEVERITY[state]}+0x20"),
+        (selector(f"pulsed_{of}_health_problem_info", info), "1+0x20"),
+        (selector(f"pulsed_{of}_health_check_since_timestamp_seconds", labels), "60+0x20"),
+        *(
+            (selector(f"pulsed_{of}_health_evidence", {**labels, "reading": name}), f"{value:g}+0x20")
+            for name, value in readings.items()
+        ),
     ]
-    for number, (name, alerts) in enumerate(fired(tmp_path, OF_PULSED, world, dict.fromkeys(OF_NODE, 15)).items()):
-        (sent,) = alerts
-        assert sent["labels"]["node"] == f"gpu-node-{number}"
-        assert_text(name, sent)
 
 
-READINGS: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("recovery_action", {}, "2+0x20"),
-    ("xid_events_total", {"xid": "48"}, "1+0x20"),
-    ("xid_events_total", {"xid": "79"}, "2+0x20"),
-    ("xid_events_total", {"xid": "63"}, "1+0x20"),
-    ("xid_events_total", {"xid": "31"}, "0+0x20"),
-    ("xid_events_total", {"xid": "149"}, "1+0x20"),
-    ("nvlink_fault_timestamp_seconds", {"xid": "149", "link": "14", "origin": "true", "fabric": "c/1"}, "60+0x20"),
-    ("temperature_celsius", {}, "91+0x20"),
-    ("temperature_margin_celsius", {}, "-3+0x20"),
-    ("memory_temperature_celsius", {}, "97+0x20"),
-    ("memory_max_operating_temperature_celsius", {}, "95+0x20"),
-    ("clock_event_ratio", {"reason": "hw_thermal"}, "0.4+0x20"),
-    ("hardware_thermal_slowdown_seconds_total", {}, "0+15x20"),
-    ("ecc_sbe_volatile_total", {}, "120+0x20"),
-    ("ecc_dbe_volatile_total", {}, "2+0x20"),
-    ("remapped_rows_uncorrectable_total", {}, "3+0x20"),
-    ("retired_pages_dbe_total", {}, "0+0x20"),
-    ("pcie_replays_total", {}, "3000+10x20"),
-    ("pcie_link_width", {}, "8+0x20"),
-    ("pcie_link_width_max", {}, "16+0x20"),
-    ("nvlink_crc_errors_total", {}, "17+0x20"),
-    ("nvlink_effective_bit_error_ratio", {}, "0.000000000002+0x20"),
-    ("fabric_manager_status", {}, "4+0x20"),
-    ("power_smoothing_lifetime_remaining_ratio", {}, "0.08+0x20"),
-    ("ecc_mode", {}, "0+0x20"),
-)
+def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:
+    """Of a node with 8 GPUs: one has two checks, six are hot, one has an owner; and the node's own checks."""
+    gpus = [gpu(str(number), "node-1") for number in range(8)]
+    world = [(selector("pulsed_gpu_health_severity", each), "1+0x20") for each in gpus]
+    world += [(selector("pulsed_gpu_info", {**each, **MODEL}), "1+0x20") for each in gpus]
+    world += [(selector("pulsed_gpu_owner_info", {**gpus[3], **OWNERS[0]}), "1+0x20")]
+    world += raised(gpus[3], "xid_critical", "crit", xid=48, events=2)
+    world += raised(gpus[3], "row_remap_pending", "warn", row_remap_pending=1)
+    for each in gpus[1:7]:
+        world += raised(each, "thermal_hw", "crit", "cooling", hardware_thermal_ratio=0.75)
+        world += raised(each, "temp_gpu", "hot", "cooling", temperature_celsius=91)
+    world += raised({"node": "node-1"}, "driver_hung", "crit", stuck_processes=2)
+    found = fired(tmp_path, OF_PULSED, world, dict.fromkeys(HEALTH, 15))
+    checks = {name: [alert["labels"]["check"] for alert in alerts] for name, alerts in found.items()}
+    assert checks == {
+        "PulsedGpuHealthCritical": ["xid_critical"],
+        "PulsedGpuHealthWarning": ["row_remap_pending"],
+        "PulsedNodeHealthCritical": ["cooling", "driver_hung"],
+        "PulsedNodeHealthWarning": ["cooling"],
+    }
+    for name, alerts in found.items():
+        assert_text(name, alerts[0])
+
+
+@pytest.mark.parametrize(("gpus", "firing"), [(7, 7), (8, 1)])
+@pytest.mark.parametrize(("state", "severity"), [("warn", "Warning"), ("crit", "Critical")])
+def test_a_check_that_all_gpus_raise_is_one_alert(
+    tmp_path: Path, gpus: int, firing: int, state: State, severity: str
+) -> None:
+    every = [gpu(str(number), "node-1") for number in range(8)]
+    world = [(selector("pulsed_gpu_health_severity", each), "1+0x20") for each in every]
+    for each in every[:gpus]:
+        world += raised(each, "row_remap_growth", state)
+    found = fired(tmp_path, OF_PULSED, world, dict.fromkeys(HEALTH, 15))
+    alerts = [alert for each in found.values() for alert in each]
+    assert len(alerts) == firing
+    assert {alert["labels"]["alertname"] for alert in alerts} == {
+        f"Pulsed{'Node' if firing == 1 else 'Gpu'}Health{severity}"
+    }
+    if firing == 1:
+        assert alerts[0]["annotations"]["summary"].endswith("Problem of row_remap_growth on GPU 0, 1, 2, 3, 4, 5, 6, 7")
 
 
 @functools.cache
@@ -482,13 +476,14 @@ def test_one_alert_for_the_faults_of_a_rack_with_a_daemon_per_node(tmp_path: Pat
         own = {"xid": xid, "link": link, "origin": "true", "fabric": fabric}
         world.append((selector("pulsed_gpu_nvlink_fault_timestamp_seconds", {**labels, **own}), f"{began}+0x20"))
         checks = {"nvlink_fault", *(["nvlink_down"] if xid == "149" else [])}
-        world += [(selector("pulsed_gpu_health_check", {**labels, "check": each}), "4+0x20") for each in sorted(checks)]
-    alerts = ("PulsedGpuHealthNvlinkFaultCritical", "PulsedGpuHealthNvlinkDown")
-    critical, down = (fired(tmp_path, OF_PULSED, world, {name: 15})[name] for name in alerts)
+        for each in sorted(checks):
+            world += raised(labels, each, "crit")
+    found = fired(tmp_path, OF_PULSED, world, dict.fromkeys(HEALTH, 15))
+    critical = found.pop("PulsedGpuHealthCritical")
     assert {tuple(each["labels"][label] for label in ("node", "xid", "link")) for each in critical} == expected
     assert len(critical) == len(expected)
-    assert not down, "the same fault has another alert"
-    assert f"GPU 2 of {critical[0]['labels']['node']}: NVLink fault, link " in critical[0]["annotations"]["summary"]
+    assert not any(found.values()), "the same fault has another alert"
+    assert f"GPU 2 of {critical[0]['labels']['node']}: Problem of nvlink_fault" in critical[0]["annotations"]["summary"]
 
 
 def assert_text(name: str, alert: Fired) -> None:
@@ -512,13 +507,11 @@ def test_the_text_is_readable_and_complete(name: str) -> None:
     if "gpu" in alert["labels"]:
         assert MODEL["model"] in summary
     if name in HEALTH:
-        assert summary.endswith(" (since 1970-01-01 00:01 UTC)")
-        assert description.endswith("Details: `pulsed health` on gpu-node-1.")
-    if name in HEALTH or "Held" in name:
-        assert re.search(r"\d", text.replace(MODEL["model"], "")), "no number"
+        assert description.endswith("Details: `pulsed health` on node-1.")
+        assert all(alert["annotations"][each] in text for each in ("problem", "remedy", "reading"))
     if name.startswith(("PulsedJob", "PulsedPod")):
         assert "GPUs on node-1: 1." in description
-    elif name in HEALTH or re.search("Idle|Low", name):
+    elif name.startswith("PulsedGpuHealth") or re.search("Idle|Low", name):
         assert "Owner: pod train-0 in ml." in description
 
 
@@ -531,26 +524,13 @@ def test_the_runbook_has_the_anchor(name: str) -> None:
     assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_a_lost_gpu_of_the_page_has_a_text_too(tmp_path: Path) -> None:
-    """Neither model nor readings: the GPU is gone, or another program writes the page."""
+def test_a_check_without_texts_has_an_alert(tmp_path: Path) -> None:
+    """Another program writes the page, or the daemon is older."""
     labels = {"node": "n", "gpu": "3", "uuid": "GPU-3", "check": "gpu_lost"}
-    (alert,) = fired(
-        tmp_path, OF_PULSED, [(selector("pulsed_gpu_health_check", labels), "4+0x20")], {"PulsedGpuHealthGpuLost": 15}
-    )["PulsedGpuHealthGpuLost"]
-    assert alert["annotations"]["summary"] == "GPU 3 of n: the GPU does not answer"
-
-
-def test_a_limit_of_the_model_is_named_as_such(tmp_path: Path) -> None:
-    name, labels = "PulsedGpuHealthTempGpu", {**gpu("0", "n"), "check": "temp_gpu"}
-    world = [
-        (selector("pulsed_gpu_health_check", labels), "3+0x20"),
-        (selector("pulsed_gpu_temperature_celsius", gpu("0", "n")), "91+0x20"),
-        (selector("pulsed_gpu_max_operating_temperature_celsius", gpu("0", "n")), "85+0x20"),
-    ]
-    (own,) = fired(tmp_path, OF_PULSED, world, {name: 15})[name]
-    (of_model,) = fired(tmp_path, OF_PULSED, world[:2], {name: 15})[name]
-    assert "Highest die temperature for normal operation: 85 °C." in own["annotations"]["description"]
-    assert "normal operation: not reported, that of the model counts." in of_model["annotations"]["description"]
+    name = "PulsedGpuHealthCritical"
+    (alert,) = fired(tmp_path, OF_PULSED, [(selector("pulsed_gpu_health_check", labels), "4+0x20")], {name: 15})[name]
+    assert alert["annotations"]["summary"] == "GPU 3 of n: check gpu_lost"
+    assert alert["annotations"]["runbook_url"].endswith("#gpu_lost")
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,23 @@ def test_alerts_link_to_the_configured_runbook(capsys: pytest.CaptureFixture[str
         for rule in g["rules"]
         if "alert" in rule
     ]
-    assert "https://wiki/gpu#gpu_lost" in links
+    assert "https://wiki/gpu#{{ $labels.check }}" in links
     assert all(link.startswith("https://wiki/gpu#") for link in links)
+
+
+def test_each_check_can_have_alerts_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    grouped, long = (set(names_of(printed(capsys, *arguments))[1]) for arguments in ((), ("--per-check",)))
+    assert grouped - long == {
+        f"Pulsed{of}Health{severity}" for of in ("Gpu", "Node") for severity in ("Critical", "Warning")
+    }
+    assert {
+        "PulsedGpuHealthGpuLost",
+        "PulsedGpuHealthTempMemory",
+        "PulsedNodeHealthDriverHungCritical",
+    } < long - grouped
+    assert (
+        "PulsedGpuHealthGpuLost" not in names_of(printed(capsys, "--per-check", "--exclude=PulsedGpuHealthGpuLost"))[1]
+    )
 
 
 def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +158,7 @@ def test_yaml_says_what_the_rules_say() -> None:
                 assert isinstance(rule, Alert)
                 assert each["alert"] == rule.name
                 assert each["for"] == rule.hold
-                texts = {"summary": rule.summary, "description": rule.description}
+                texts = {"summary": rule.summary, "description": rule.description, **rule.annotations}
                 assert each["annotations"] == texts | {"runbook_url": f"{RUNBOOK}#{rule.anchor}"}
 
 

@@ -666,6 +666,8 @@ def test_alerts_and_groups_can_be_left_out() -> None:
     (name,) = set(every["pulsed-alerts-monitoring"]) - set(left["pulsed-alerts-monitoring"])
     assert name == "PulsedDaemonDown"
     assert left["pulsed-alerts-health"] == every["pulsed-alerts-health"]
+    assert "PulsedGpuHealthCritical" in every["pulsed-alerts-health"]
+    assert "PulsedGpuHealthGpuLost" in groups(perCheck=True)["pulsed-alerts-health"]
     with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-recording-gpus, "):
         groups(exclude=["PulsedDeamonDown"])
     values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}

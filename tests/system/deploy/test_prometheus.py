@@ -59,10 +59,10 @@ def test_alertmanager_takes_the_routes() -> None:
 @pytest.mark.parametrize(
     ("labels", "receiver"),
     [
-        (("alertname=PulsedGpuHealthXidCritical", "severity=critical"), "on-call"),
+        (("alertname=PulsedGpuHealthCritical", "severity=critical"), "on-call"),
         (("alertname=PulsedGpuIdleHeld", "severity=warning"), "capacity"),
         (("alertname=PulsedGpuLowRealUtilization", "severity=info"), "capacity"),
-        (("alertname=PulsedGpuHealthTempMemory", "severity=warning"), "team-chat"),
+        (("alertname=PulsedNodeHealthWarning", "severity=warning"), "team-chat"),
         (("alertname=HostOutOfMemory", "severity=critical"), "team-chat"),
     ],
 )
@@ -85,19 +85,18 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
         labels |= {"node": node, "gpu": gpu, "uuid": f"GPU-{node}-{gpu}"}
         return labels | {key: value for key, value in own.items() if value}
 
-    lost = alert("a", "0", "PulsedGpuHealthGpuLost", "critical", "gpu_lost")
-    xid = alert("a", "1", "PulsedGpuHealthXidCritical", "critical", "xid_critical")
+    lost = alert("a", "0", "PulsedGpuHealthCritical", "critical", "gpu_lost")
+    xid = alert("a", "1", "PulsedGpuHealthCritical", "critical", "xid_critical")
     silenced = [
-        alert("a", "0", "PulsedGpuHealthTempDie", "warning", "temp_die"),
+        alert("a", "0", "PulsedGpuHealthWarning", "warning", "pcie_link"),
         alert("a", "0", "PulsedGpuIdleHeld", "warning", mig_id="7"),
-        alert("a", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
+        alert("a", "1", "PulsedGpuHealthWarning", "warning", "xid_warning"),
         {"alertname": "PulsedNodeWithoutGpus", "severity": "warning", "job": "pulsed", "instance": "c", "node": "c"},
     ]
     loud = [
-        alert("a", "1", "PulsedGpuHealthTempDie", "warning", "temp_die"),
-        alert("b", "0", "PulsedGpuHealthTempDie", "warning", "temp_die"),
+        alert("b", "0", "PulsedGpuHealthWarning", "warning", "pcie_link"),
         alert("b", "0", "PulsedGpuIdleHeld", "warning"),
-        alert("b", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
+        alert("b", "1", "PulsedGpuHealthWarning", "warning", "xid_warning"),
         {"alertname": "PulsedNoData", "severity": "warning", "instance": "fleet:9401"},
         {"alertname": "PulsedDaemonDown", "severity": "warning", "job": "pulsed", "instance": "c"},
         {"alertname": "PulsedNodeWithoutGpus", "severity": "warning", "job": "pulsed", "instance": "d", "node": "d"},
@@ -105,9 +104,11 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
     with alertmanager(tmp_path, ALERTMANAGER) as server:
         server.send([lost, xid, *silenced, *loud])
         until(lambda: len(server.alerts()) == 2 + len(silenced) + len(loud))
-        key = operator.itemgetter("node", "alertname")
         until(lambda: len(inhibited(server)) >= len(silenced))
-        assert sorted(inhibited(server), key=key) == sorted(silenced, key=key)
+        key = operator.itemgetter("node", "alertname", "severity")
+        checks = operator.methodcaller("get", "check", "")
+        found = sorted(sorted(inhibited(server), key=checks), key=key)
+        assert found == sorted(sorted(silenced, key=checks), key=key)
 
 
 def test_an_idle_job_or_pod_replaces_the_alerts_on_its_gpus(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_an_idle_job_or_pod_replaces_the_alerts_on_its_gpus(tmp_path: Path) -> N
         held("a", "3", job_id="4711", cluster="other"),
         held("b", "2", namespace="ml", pod="train-1"),
         held("b", "3", namespace="other", pod="train-0"),
-        held("b", "4", job_id="4711") | {"alertname": "PulsedGpuHealthTempDie", "check": "temp_die"},
+        held("b", "4", job_id="4711") | {"alertname": "PulsedGpuHealthWarning", "check": "pcie_link"},
     ]
     with alertmanager(tmp_path, ALERTMANAGER) as server:
         server.send([*idle, *silenced, *loud])

@@ -64,7 +64,7 @@ def test_one_alert_for_a_link_that_fails_in_a_rack(tmp_path: Path) -> None:
             (alert,) = server.ask(firing)
             names = ("alertname", "severity", "node", "gpu", "link", "xid")
             assert {name: alert["metric"][name] for name in names} == {
-                "alertname": "PulsedGpuHealthNvlinkFaultCritical",
+                "alertname": "PulsedGpuHealthCritical",
                 "severity": "critical",
                 "node": CULPRIT,
                 "gpu": str(GPU),
