@@ -15,7 +15,9 @@ IMAGE = "registry.example/pulsed"
 """Registry and repository of the image: the only place to change it. Then run `make docs`."""
 
 REPOSITORY = "https://github.com/pulsed/pulsed"
-"""Where the sources and documents are, docs/health.md among them, to which alerts and dashboards link; as `IMAGE`."""
+"""Where the sources and documents are, docs/health.md among them, to which dashboards link; as `IMAGE`."""
+
+RUNBOOK = f"{REPOSITORY}/blob/main/docs/health.md"
 
 MAINTAINER = "pulsed <pulsed@localhost>"
 """Of the deb."""
@@ -39,7 +41,6 @@ REFERENCES = (
     ("pyproject.toml", r"^Issues = .*", 'Issues = "{repository}/issues"'),
     ("deploy/container/Dockerfile", r'image.source="[^"]*"', 'image.source="{repository}"'),
     ("deploy/container/Dockerfile", r'image.url="[^"]*"', 'image.url="{repository}"'),
-    ("pulsed/present/promql/alert_text.py", r"^RUNBOOK = .*", 'RUNBOOK = "{repository}/blob/main/docs/health.md"'),
     ("deploy/container/compose.yaml", r"^  image: .*", "  image: {image}:{version}"),
 )
 """File, what to replace in it, and the replacement."""

@@ -1,8 +1,8 @@
 // The rules and dashboards of pulsed as a mixin. The .json files and dashboards/ are those of `make mixin`.
 {
   _config+:: {
-    // Document with a heading per alert.
-    runbookUrl: 'https://github.com/pulsed/pulsed/blob/main/docs/health.md',
+    // Document with a heading per alert; a daemon serves it: 'https://EXTERNAL_URL/docs/health'.
+    runbookUrl: 'docs/health.md',
     // Whether each health check has alerts of its own, in place of one per severity with a label `check`.
     perCheck: false,
     // Names of alerts and groups to leave out.

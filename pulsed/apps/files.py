@@ -30,7 +30,7 @@ def run_rules(options: argparse.Namespace) -> int:
         options.kind,
         KubernetesObject(**given) if options.format == "kubernetes" else None,
         exclude=tuple(options.exclude),
-        runbook=options.runbook_url or RUNBOOK,
+        runbook=options.runbook_url or _runbook(config),
         scale_target=config.publish.scale_target,
         flat=options.flat,
         per_check=options.per_check,
@@ -44,6 +44,11 @@ def run_rules(options: argparse.Namespace) -> int:
     except OSError as error:
         raise RulesNotWritten(f"cannot write {options.output}: {error.strerror}", "Name another file") from None
     return 0
+
+
+def _runbook(config: Config) -> str:
+    """Return where alerts link to: the document that the daemon serves, if its URL is known."""
+    return f"{config.web.external_url.rstrip('/')}/docs/health" if config.web.external_url else RUNBOOK
 
 
 def run_check_config(options: argparse.Namespace) -> int:

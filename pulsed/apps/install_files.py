@@ -17,7 +17,7 @@ PACKAGED = Path(__file__).parents[1] / "files"
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCES = ("config.example.yaml", "systemd", "deploy/constraints.txt", "deploy/dcgm-exporter", "deploy/grafana",
-           "deploy/health", "deploy/prometheus", "deploy/slurm")  # fmt: skip
+           "deploy/health", "deploy/prometheus", "deploy/slurm", "docs")  # fmt: skip
 """The same in a checkout, where the package is installed as editable."""
 
 

@@ -28,6 +28,7 @@ def test_the_files_are_those_of_the_checkout(files: Path) -> None:
         ("health/check_pulsed.sh", "deploy/health/check_pulsed.sh"),
         ("prometheus/rules/pulsed.yaml", "deploy/prometheus/rules/pulsed.yaml"),
         ("grafana/fleet.json", "deploy/grafana/fleet.json"),
+        ("docs/health.md", "docs/health.md"),
         ("constraints.txt", "deploy/constraints.txt"),
         ("config.example.yaml", "config.example.yaml"),
     ):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pulsed.present.promql.alert_text import RUNBOOK
 from tools.dashboards.model import Kind, Panel, Query, State
 from tools.dashboards.units import CELSIUS, COUNT, RATIO
+from tools.references import RUNBOOK
 
 Json = dict[str, Any]
 

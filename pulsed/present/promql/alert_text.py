@@ -6,8 +6,8 @@ such a look-up: a join that finds nothing would drop the alert.
 
 from __future__ import annotations
 
-RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/docs/health.md"
-"""The document that `runbook_url` leads to, unless another is configured."""
+RUNBOOK = "docs/health.md"
+"""The document that `runbook_url` leads to, where no URL is known."""
 
 
 def lookup(promql: str, *labels: str) -> str:

@@ -111,6 +111,19 @@ def test_alerts_link_to_the_configured_runbook(capsys: pytest.CaptureFixture[str
     assert all(link.startswith("https://wiki/gpu#") for link in links)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "document"),
+    [
+        ((), "docs/health.md"),
+        (("--set", "web.external_url=https://gpu.example/pulsed/"), "https://gpu.example/pulsed/docs/health"),
+    ],
+)
+def test_alerts_link_to_the_document_of_the_daemon(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], document: str
+) -> None:
+    assert f'runbook_url: "{document}#pulseddaemondown"' in printed(capsys, *arguments)
+
+
 def test_each_check_can_have_alerts_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     grouped, long = (set(names_of(printed(capsys, *arguments))[1]) for arguments in ((), ("--per-check",)))
     assert grouped - long == {

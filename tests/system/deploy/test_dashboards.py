@@ -17,7 +17,6 @@ import yaml
 
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.exposition.catalog import NAMES, form_of
-from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, selector
 from tests.support.daemon import serving
@@ -25,6 +24,7 @@ from tests.support.dashboards import Json, Viewer, boards, demo_with_users, fill
 from tests.support.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
 from tools.generate_dashboards import DASHBOARDS, FOLDER, files
+from tools.references import RUNBOOK
 
 NODES = ("gpu01", "gpu02", "gpu03")
 PLAYED_SECONDS = 45

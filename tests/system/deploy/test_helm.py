@@ -674,6 +674,8 @@ def test_alerts_and_groups_can_be_left_out() -> None:
     rules = only(render(values), "PrometheusRule")["spec"]["groups"]
     (idle,) = [rule for group in rules for rule in group["rules"] if rule.get("alert") == "PulsedGpuIdleHeld"]
     assert idle["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
+    values = {"prometheusRule": {"enabled": True}, "config": {"web": {"external_url": "https://gpu.example/"}}}
+    assert "https://gpu.example/docs/health#pulsedgpuidleheld" in str(only(render(values), "PrometheusRule"))
 
 
 def test_the_rules_and_dashboards_of_this_chart_render() -> None:

@@ -114,7 +114,7 @@ def test_one_daemon_is_killed(cluster: Cluster) -> None:
     assert re.match(
         r"Its 8 GPUs are not monitored\. Last seen 20[-\d]+ [:\d]+ UTC\. Check that the node is up,", description
     )
-    assert down["annotations"]["runbook_url"].endswith("/docs/health.md#pulseddaemondown")
+    assert down["annotations"]["runbook_url"].endswith("docs/health.md#pulseddaemondown")
     assert empty["annotations"]["summary"] == "node-b reports no GPU (8 before)"
     until(lambda: cluster.firing()["PulsedNodeWithoutGpus"][0]["status"]["inhibitedBy"] == [down["fingerprint"]])
     inhibited = [name for name, alerts in cluster.firing().items() for each in alerts if each["status"]["inhibitedBy"]]

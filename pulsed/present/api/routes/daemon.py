@@ -216,7 +216,7 @@ _DOCS_POLICY = (
 
 
 def page_router(parts: ApiParts) -> APIRouter:
-    """Return the routes `/`, `/static/` and `/docs`."""
+    """Return the routes `/`, `/static/`, `/docs` and `/docs/NAME`."""
     router = APIRouter()
 
     @cache
@@ -260,6 +260,16 @@ def page_router(parts: ApiParts) -> APIRouter:
         )
         page.headers["content-security-policy"] = _DOCS_POLICY
         return page
+
+    @router.get("/docs/{name}", include_in_schema=False)
+    async def document(request: Request, name: str) -> Response:
+        from pulsed.present.web.documents import DOCUMENT_POLICY, documents
+
+        found = (await asyncio.to_thread(documents)).get(name)
+        if found is None:
+            raise HTTPException(404, "Not Found")
+        headers = {"cache-control": "no-cache", "content-security-policy": DOCUMENT_POLICY, "vary": "Accept-Encoding"}
+        return _file(request, found, headers | {"referrer-policy": "no-referrer"})
 
     return router
 

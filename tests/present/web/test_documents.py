@@ -1,0 +1,47 @@
+"""The documents that the daemon serves: every link and every runbook of an alert leads to a heading."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from pulsed.model.target_store import TargetStore
+from pulsed.present.web.documents import documents, page
+from tests.present.api.client import application
+from tools.generate_docs import ROOT
+
+TEXTS = {name: asset.body.decode() for name, asset in documents().items()}
+
+
+def test_every_document_is_a_page() -> None:
+    assert set(TEXTS) == {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert '<h3 id="gpu_lost">gpu_lost</h3>' in TEXTS["health"]
+    assert '<h3 id="pulseddaemondown">PulsedDaemonDown</h3>' in TEXTS["health"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for link in re.findall(r'<a href="([^"]*)"', TEXTS[name]):
+        document, _, anchor = link.partition("#")
+        if not document.startswith("https://"):
+            assert f'id="{anchor}"' in TEXTS[document or name] if anchor else document in TEXTS, link
+
+
+def test_markup_of_a_text_is_text_and_links_out_of_the_folder_are_none() -> None:
+    text = page("# A\n\n<script>x</script> [out](../systemd/README.md) [in](b.md#c) `<i>`\n", {"b": ""})
+    assert "<script>" not in text
+    assert ' out <a href="b#c">in</a> <code>&lt;i&gt;</code>' in text
+
+
+async def test_the_daemon_serves_them_without_anything_from_elsewhere() -> None:
+    app = application(TargetStore("here", []))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
+        answer = await client.get("/docs/health")
+        assert answer.text == TEXTS["health"]
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+        assert (await client.get("/docs/nothing")).status_code == 404
+        assert (await client.get("/docs/..%2fREADME")).status_code == 404
+        assert "swagger" in (await client.get("/docs")).text
