@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "errors": "",
     "json_text": "",
     "printable": "",
+    "revision": "",
     "regular_file": "",
     "pauses": "",
     "background_tasks": "pauses",
@@ -47,9 +48,9 @@ MAY_IMPORT = {
     "present.terminal": "printable",
     "present.otlp": "config.settings http model",
     "present": (
-        "errors json_text printable durations background_tasks config.settings http kubernetes model translate.units "
-        "translate.fields owners.attribution host translate compute owners.accounting owners.findings present.terminal "
-        "present.otlp"
+        "errors json_text printable revision durations background_tasks config.settings http kubernetes model "
+        "translate.units translate.fields owners.attribution host translate compute owners.accounting "
+        "owners.findings present.terminal present.otlp"
     ),
     "server.settings": "config.settings",
     "server": "errors regular_file config.settings config present server.settings",
@@ -61,7 +62,7 @@ MAY_IMPORT = {
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
     ),
-    "cli": "errors printable durations log translate.fields config.configuration",
+    "cli": "errors printable revision durations log translate.fields config.configuration",
     "apps": (
         "errors json_text printable background_tasks die_with_parent http kubernetes model translate.fields reader "
         "owners.attribution compute present.terminal present server apps.adapter.settings config.configuration "

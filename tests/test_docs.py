@@ -35,6 +35,7 @@ CONDITIONAL = {
     "pulsed_feature_failures_total",
     "pulsed_task_failures_total",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
+    "pulsed_gpu_health_evidence",
     "pulsed_gpu_nvlink_link_transmit_waits_total",
     "pulsed_gpu_hang_suspected",
     "pulsed_gpu_leaked_memory",
@@ -141,7 +142,7 @@ def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
     table = re.findall(r"^\| ((?:`/[^`]*` ?)+)\|", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
     documented = {path for cell in table for path in re.findall(r"`([^`]+)`", cell)}
     described = set(daemon.get("/openapi.json").json()["paths"])
-    assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs"}
+    assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs", "/docs/health"}
     job = quote(daemon.get("/jobs").json()["jobs"][0]["owner"]["id"])
     workload = {"{how}": "sum", "{namespace}": "demo", "{kind}": "Pod", "{name}": "any", "{metric}": "real_utilization"}
     parts = {"{number}": "0", "{node}": quote(daemon.get("/gpus").json()["gpus"][0]["node"])}

@@ -62,8 +62,8 @@ PATHS = """
 """What is requested of a daemon, with errors."""
 
 _OF_THIS_RUN = re.compile(
-    r"^(?:# (?:HELP|TYPE) )?(?:process_|pulsed_build|pulsed_tick_duration|pulsed_http_|pulsed_process|pulsed_history|"
-    r"pulsed_source_read|\w+_age_seconds|pulsed_\w*last_).*\n",
+    r"^(?:# (?:HELP|TYPE|UNIT) )?(?:process_|pulsed_build|pulsed_tick_duration|pulsed_http_|pulsed_process|"
+    r"pulsed_history|pulsed_source_read|\w+_age_seconds|pulsed_\w*last_).*\n",
     re.MULTILINE,
 )
 """Lines of pages about the process and the time of the run."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TextIO, cast
 
-from pulsed import __version__
 from pulsed.cli import options
 from pulsed.cli.arguments import CommandParser
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.printable import clean_lines
+from pulsed.revision import version_text
 
 
 class Command(NamedTuple):
@@ -138,7 +138,7 @@ def _main(given: Sequence[str]) -> int:
 def argument_parser(complete: Sequence[str] = tuple(COMMANDS)) -> CommandParser:
     """Return the parser; only `complete` commands have their options."""
     parser = CommandParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
+    parser.add_argument("--version", action="version", version=version_text())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=CommandParser)
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.help, description=command.description)

@@ -8,6 +8,7 @@ and the time that scrapes need.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -37,8 +38,8 @@ from pulsed.present.asgi import (
     respond,
     route_of,
 )
-from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.text_format import accepts_gzip, choose_format
+from pulsed.present.exposition.page import Pages, compress
+from pulsed.present.exposition.text_format import accepts_gzip, choose_format, only_named
 from pulsed.server.fair_queue import FairQueue, QueueFull
 
 MAX_WAITING, PATIENCE_SECONDS = 128, 5.0
@@ -121,17 +122,28 @@ class FrontRoutes:
         """Return the metrics page."""
         if not _reads(scope):
             return _ONLY_READS
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if "collect[]" in query:
+            return _text(400, "collect[] is not supported: every page has all collectors; name[]=FAMILY selects series")
         if self._max_requests and self._running >= self._max_requests:
             return _text(503, "too many requests at the same time", (b"retry-after", b"1"))
         self._running += 1
         try:
             accept, encoding = (header_of(scope["headers"], name) for name in (b"accept", b"accept-encoding"))
             chosen, gzip = choose_format(accept), accepts_gzip(encoding)
-            body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
+            body = await self._page(query.get("name[]", ()), openmetrics=chosen.openmetrics, gzip=gzip)
         finally:
             self._running -= 1
         headers = ((b"vary", b"Accept, Accept-Encoding"), *(((b"content-encoding", b"gzip"),) if gzip else ()))
         return WholeAnswer(200, body, headers, chosen.content_type.encode())
+
+    async def _page(self, names: Collection[str], *, openmetrics: bool, gzip: bool) -> bytes:
+        """Return the page, or the part of it with samples of these names, as client_python's `name[]` selects them."""
+        page = await self._pages.serve(time.monotonic(), openmetrics=openmetrics, gzip=gzip and not names)
+        if not names:
+            return page
+        part = await asyncio.to_thread(only_named, page, frozenset(names))
+        return compress(part) if gzip else part
 
     async def _probe(self, scope: Scope) -> WholeAnswer:
         if not _reads(scope):

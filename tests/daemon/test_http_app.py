@@ -67,6 +67,7 @@ def daemon_app(api: App, pages: object = None, max_requests: int = 1) -> DaemonA
 async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None = None) -> Answer:
     """Return the answer to a request of a client, which reads nothing before the event is set."""
     said: list[Message] = []
+    path, _, query = path.partition("?")
 
     async def send(message: Message) -> None:
         if reads is not None and message["type"] == "http.response.body":
@@ -78,13 +79,31 @@ async def ask(app: App, path: str, client: str = "", reads: asyncio.Event | None
 
     scope = {
         "type": "http",
-        "path": path,
         "method": "GET",
         "headers": [(b"host", b"a:1")],
-        "query_string": b"",
+        "query_string": query.encode(),
     }
-    await app({**scope, "raw_path": path.encode(), "state": {CLIENT: Client(client)}}, receive, send)
+    await app({**scope, "path": path, "raw_path": path.encode(), "state": {CLIENT: Client(client)}}, receive, send)
     return said[0]["status"], dict(said[0]["headers"]), b"".join(each["body"] for each in said[1:])
+
+
+async def test_a_page_is_selected_by_names_and_not_by_collectors() -> None:
+    app = daemon_app(Api())
+    names = "name[]=pulsed_build_info&name[]=pulsed_tick_duration_seconds_count&name[]=pulsed_nothing"
+    status, _, body = await ask(app, f"/metrics?{names}")
+    assert status == 200
+    assert [line.split("{")[0] for line in body.decode().splitlines()] == [
+        "# HELP pulsed_build_info Version and revision of pulsed, and version of Python",
+        "# TYPE pulsed_build_info gauge",
+        "pulsed_build_info",
+        "# HELP pulsed_tick_duration_seconds Time of a layer for one tick of one source",
+        "# TYPE pulsed_tick_duration_seconds histogram",
+        *["pulsed_tick_duration_seconds_count"] * 4,
+    ]
+    assert (await ask(app, "/metrics?name[]=pulsed_nothing"))[::2] == (200, b"")
+    status, _, body = await ask(app, "/metrics?collect[]=cpu")
+    assert status == 400
+    assert b"name[]" in body
 
 
 async def test_more_pages_at_a_time_than_allowed_are_a_503() -> None:

@@ -18,7 +18,10 @@ def openmetrics_of(text: str) -> str:
         keyword, name, rest = match.groups()
         suffix = {"counter": "_total", "info": "_info"}.get(types[name], "")
         rest = types[name] if keyword == "TYPE" else rest.replace('"', r"\"")
-        return f"# {keyword} {name.removesuffix(suffix)} {rest}\n"
+        family = name.removesuffix(suffix)
+        unit = re.search(r"_(seconds|bytes|celsius|joules|watts|volts|hertz|ratio)$", family)
+        measured = f"# UNIT {family} {unit[1]}\n" if unit and keyword == "TYPE" else ""
+        return f"# {keyword} {family} {rest}\n{measured}"
 
     return _COMMENT.sub(comment, text) + "# EOF\n"
 

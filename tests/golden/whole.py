@@ -70,4 +70,4 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
 def _lasting(page: bytes) -> str:
     """The page without the families that differ from run to run."""
     lines = page.decode().splitlines(keepends=True)
-    return "".join(line for line in lines if not _OF_THIS_RUN.match(re.sub(r"^# (?:HELP|TYPE) ", "", line)))
+    return "".join(line for line in lines if not _OF_THIS_RUN.match(re.sub(r"^# (?:HELP|TYPE|UNIT) ", "", line)))

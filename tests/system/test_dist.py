@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -39,6 +40,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dist"
 
 
+PLATFORM = f"linux/{platform.machine()}, Python {platform.python_version()}"
+
+
 def only(paths: Sequence[Path]) -> Path:
     (path,) = paths
     return path
@@ -51,10 +55,11 @@ def test_it_installs_and_runs_elsewhere(dist: Path, tmp_path: Path) -> None:
     install = (python, "-m", "pip", "install", "--quiet")
     run(*install, "--require-hashes", "--requirement", CONSTRAINTS, folder=tmp_path)
     pulsed = tmp_path / "venv" / "bin" / "pulsed"
+    revision = run("git", "rev-parse", "HEAD", folder=ROOT).strip()
     for kind in ("*.whl", "*.tar.gz"):
         package = only(list(dist.glob(kind)))
         run(*install, "--no-deps", "--force-reinstall", package, folder=tmp_path)
-        assert run(pulsed, "--version", folder=tmp_path) == f"pulsed {__version__}\n"
+        assert run(pulsed, "--version", folder=tmp_path) == f"pulsed {__version__} (revision {revision}, {PLATFORM})\n"
         found = json.loads(run(pulsed, "snapshot", "--source", "demo", "--format", "json", folder=tmp_path))
         assert len(found["gpus"]) == 8
     run(python, "-m", "pip", "check", folder=tmp_path)

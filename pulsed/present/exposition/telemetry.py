@@ -26,6 +26,7 @@ from pulsed.background_tasks import FAILURES
 from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
+from pulsed.revision import revision
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
@@ -166,8 +167,8 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
 
 def build_info(name: str) -> Metric:
     """Return the family of the versions; its name without `_info`."""
-    labels = {"version": __version__, "python": platform.python_version()}
-    return InfoMetricFamily(name, "Version of pulsed and Python", value=labels)
+    labels = {"version": __version__, "revision": revision(), "python": platform.python_version()}
+    return InfoMetricFamily(name, "Version and revision of pulsed, and version of Python", value=labels)
 
 
 class RequestCounts:

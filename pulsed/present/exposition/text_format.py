@@ -8,7 +8,8 @@ fail a scrape: the answer is text. This module must not depend on GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
@@ -22,6 +23,9 @@ END = b"# EOF\n"
 """The last line of an OpenMetrics page."""
 
 _TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}
+UNITS = frozenset({"bytes", "celsius", "hertz", "joules", "ratio", "seconds", "volts", "watts"})
+"""Base units, which names of families end with."""
+
 SUFFIXES = {"counter": "_total", "info": "_info"}
 """What the samples of a family have behind its name, by type."""
 
@@ -47,7 +51,7 @@ def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
 
 
 def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
-    """Return the HELP and TYPE lines of a family, without HELP if it is empty.
+    """Return the HELP and TYPE lines of a family, without HELP if it is empty; in OpenMetrics also its UNIT.
 
     The name is that of the samples (`_total`, `_info`), which OpenMetrics cuts.
     """
@@ -57,7 +61,10 @@ def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
     else:
         help = help.translate(_HELP)
     declared = type if openmetrics else _TEXT_TYPES.get(type, type)
-    return f"# HELP {name} {help}\n# TYPE {name} {declared}\n" if help else f"# TYPE {name} {declared}\n"
+    described = f"# HELP {name} {help}\n" if help else ""
+    unit = name.rpartition("_")[2]
+    measured = f"# UNIT {name} {unit}\n" if openmetrics and unit in UNITS else ""
+    return f"{described}# TYPE {name} {declared}\n{measured}"
 
 
 def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
@@ -79,6 +86,23 @@ def encoded(texts: Iterable[str]) -> bytes:
     """Return lines as a part of a page."""
     # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
     return "".join(texts).encode("utf-8", "replace")
+
+
+def only_named(page: bytes, names: Container[str]) -> bytes:
+    """Return the samples of a page that have these names, with the comments of their families."""
+    kept: list[bytes] = []
+    comments: list[bytes] = []
+    family = b""
+    for line in page.splitlines(keepends=True):
+        if line == END:
+            kept.append(line)
+        elif line.startswith((b"# HELP ", b"# TYPE ", b"# UNIT ")):
+            comments = [*comments, line] if line.split(maxsplit=3)[2] == family else [line]
+            family = line.split(maxsplit=3)[2]
+        elif re.split(rb"[{ ]", line, maxsplit=1)[0].decode() in names:
+            kept += [*comments, line]
+            comments = []
+    return b"".join(kept)
 
 
 LONGEST = 2048

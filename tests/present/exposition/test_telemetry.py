@@ -71,7 +71,7 @@ def test_the_page_says_what_prometheus_client_would_write(openmetrics: bool) -> 
 def test_it_says_which_pulsed_this_is_and_what_it_reads() -> None:
     found = values(busy()[1])
     (build,) = [name for name in found if name.startswith("pulsed_build_info")]
-    assert f'version="{__version__}"' in build
+    assert f'version="{__version__}",revision="unknown"' in build
     assert found['pulsed_source_info{kind="replay",target="silent"}'] == 1
 
 

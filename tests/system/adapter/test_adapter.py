@@ -202,7 +202,7 @@ def test_its_own_metrics(running: Running) -> None:
     documented = re.findall(r"^\|`(pulsed_adapter_\w+)", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE)
     assert names == {*documented, "pulsed_http_requests_total"}
     assert "pulsed_build_info" not in names, "it identifies daemons"
-    assert f'pulsed_adapter_build_info{{version="{__version__}",python=' in page
+    assert f'pulsed_adapter_build_info{{version="{__version__}",revision="unknown",python=' in page
 
 
 def test_only_reading_is_allowed(running: Running) -> None:

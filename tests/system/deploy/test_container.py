@@ -102,7 +102,7 @@ def everything_here() -> Iterator[str]:
 def test_the_build_is_sent_the_package_and_nothing_else() -> None:
     sent = set(context())
     assert {name.split("/")[0] for name in sent} == {
-        *("pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy", "systemd", "config.example.yaml")
+        *("pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy", "docs", "systemd", "config.example.yaml")
     }
     assert {"deploy/build-constraints.txt", "deploy/constraints.txt"} <= sent
     assert "pulsed/cli/__init__.py" in sent
