@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class RevisionHook(BuildHookInterface):  # type: ignore[type-arg] # the configuration of the builder is not used
+class RevisionHook(BuildHookInterface):
     """Adds `pulsed/REVISION`, from the variable REVISION or git; a wheel that is built from an sdist has that one."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

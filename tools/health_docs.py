@@ -19,6 +19,7 @@ from pulsed.present.promql.health_alerts import HOLDS
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
 from tools.metric_rows import joined_meaning
+from tools.runbook import runbook
 
 HEAD = """# Health
 
@@ -74,8 +75,9 @@ The event `removal` and the log then have the reason. If the GPU returns, its co
 
 ## Checks
 
-Each check has its problem, what to do, its rules, and inputs, one of which is enough. `XIDs` are {xids}. On vGPU guests
-only these checks apply: {guest}.
+Each check has its problem, what to do, how to verify it without pulsed, its rules, and inputs, one of which is enough.
+Where it says to give up, a repair is due: [what to send to the vendor](gpu-is-sick.md#what-to-send-to-the-vendor).
+`XIDs` are {xids}. On vGPU guests only these checks apply: {guest}.
 
 A rule ends with the measure that it compares with thresholds: an input, or computed from the inputs. Change thresholds
 by measure and state, or by state where only one rule has it; 5 % is 0.05:
@@ -158,7 +160,7 @@ def health() -> str:
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{_problem_and_action(check)}\n\n"
+        yield f"\n### {check.id}\n\n{_problem_and_action(check)}\n\n{runbook(check.id)}\n"
         for rule in check.rules:
             yield f"* {rule.sentence}{f': `{rule.name}`' if rule.levels else ''}\n"
         if check.note:
@@ -170,7 +172,7 @@ def _checks() -> Iterator[str]:
 def _node_checks() -> Iterator[str]:
     for check in NODE_CHECKS:
         critical = f" At `crit`: {check.critical[0].lower()}{check.critical[1:]}" if check.critical else ""
-        yield f"\n### {check.id}\n\n{check.title}. {check.remedy}{critical}\n\n"
+        yield f"\n### {check.id}\n\n{check.title}. {check.remedy}{critical}\n\n{runbook(check.id)}\n"
         looks = "; after two looks" if check.looks > 1 else ""
         yield f"* {check.rule}{looks}\n* from {check.source}\n"
 
