@@ -371,8 +371,8 @@ CHECKS: tuple[Check, ...] = (
             enter=10.0,
             clear=3.0,
         ),
-        remedy="The GPU is close to its own temperature limit (negative margin: beyond it): check fans, airflow and "
-        "coolant, or reduce the load.",
+        remedy="The margin to the GPU's own temperature limit is {temperature_margin_celsius:g} °C (negative: "
+        "exceeded): check fans, airflow and coolant, or reduce the load.",
         source="NVML's T.Limit: slowdown at -2 °C on H100, H200, Ada and Blackwell",
         unless=("slowdown_temperature_celsius", "max_operating_temperature_celsius"),
         cause="cooling",

@@ -197,7 +197,8 @@ def _of_gpu(name: str, expr: str, severity: Severity) -> Alert:
         f'{{{{ with {found} }}}}{{{{ . | first | label "{label}" }}}}{{{{ else }}}}{otherwise}{{{{ end }}}}'
         for label, otherwise in (("problem", "check {{ $labels.check }}"), ("remedy", "It is no longer reported."))
     )
-    reading = _list(lookup(f"pulsed_gpu_health_evidence{_OF_GPU}", *_GPU_CHECK), _VALUE)
+    readings = lookup(f"pulsed_gpu_health_evidence{_OF_GPU}", *_GPU_CHECK)
+    reading = _list(f"{readings} | sortByLabel `reading`", _VALUE)
     began = since(f"pulsed_gpu_health_check_since_timestamp_seconds{_OF_GPU}", *_GPU_CHECK)
     return _alert(name, expr, severity, f"{GPU}: {problem}{began}", (problem, remedy, reading), LAST_OWNER)
 
