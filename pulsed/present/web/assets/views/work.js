@@ -151,16 +151,16 @@ export class WorkView {
   }
 
   elements(row) {
-    if (row.members) return [h("tr", { class: "group" }, h("th", { scope: "rowgroup" }, row.name, h("small", { class: "muted" }, ` ${row.members.length} owners`)), row.texts.slice(1).map((text, i) => h("td", { class: i < COLUMNS.length - 2 ? "number" : null }, text)))];
+    if (row.members) return [h("tr", { class: "group" }, h("th", { scope: "rowgroup" }, row.name, h("small", { class: "muted" }, ` ${row.members.length} owners`)), row.texts.slice(1).map((text, i) => h("td", { class: i < COLUMNS.length - 2 ? "number" : null, "data-label": COLUMNS[i + 1][1] }, text)))];
     const { router } = this.context;
     const { job, name, who, texts, isRunning, idleNow, longest } = row;
     const isOpen = this.opened.has(row.id);
-    const cells = texts.slice(2, -1).map((text, i) => h("td", { class: i === 4 && idleNow ? "number held" : "number" }, i === 4 && idleNow && longest ? `${text} for ${span(longest)}` : text));
+    const cells = texts.slice(2, -1).map((text, i) => h("td", { class: i === 4 && idleNow ? "number held" : "number", "data-label": COLUMNS[i + 2][1] }, i === 4 && idleNow && longest ? `${text} for ${span(longest)}` : text));
     const line = h(
       "tr",
       { "data-held": idleNow > 0, class: isRunning ? null : "ended" },
       h("th", { scope: "row" }, h("a", { href: router.to(...ownerPage(row.owner)), "data-row": true, "data-id": `link ${row.id}` }, name), who ? h("small", { class: "muted" }, ` ${who}`) : null),
-      h("td", { class: "number" }, texts[1], " ", h("small", {}, "(", gpuLinks(this.context, job.gpus, MOST_LINKS), ")")),
+      h("td", { class: "number", "data-label": "GPUs" }, texts[1], " ", h("small", {}, "(", gpuLinks(this.context, job.gpus, MOST_LINKS), ")")),
       cells,
       h("td", {}, this.findings(row, isOpen)),
     );
