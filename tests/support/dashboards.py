@@ -88,6 +88,8 @@ class Viewer:
             name = variable["name"]
             if name in given:
                 values[name] = given[name]
+            elif variable["type"] == "textbox":
+                values[name] = variable["query"]
             elif variable["includeAll"]:
                 values[name] = variable["allValue"] or "|".join(self.choices(variable, values))
             else:

@@ -5,8 +5,9 @@ With 100,000 GPUs a query that reads a series of each takes 0.3 s, and over a ra
 
 from __future__ import annotations
 
+from pulsed.model.health import SEVERITY
 from pulsed.present.promql.levels import BOARDS, UTILIZATION
-from tools.dashboards.model import Dashboard, Found, Panel, Query, Row
+from tools.dashboards.model import Annotation, Dashboard, Found, Panel, Query, Row
 from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (
     BOARD,
@@ -640,12 +641,31 @@ SELF = Row(
     ),
 )
 
+_EVENTS, _XID_CHECKS = "pulsed_gpu_health_events_total", 'check=~"xid_(critical|warning)"'
+"""Series of GPUs with XIDs alone, whereas all have one for each code."""
+
+_IS_CRITICAL = f" == {SEVERITY['crit']}"
+
 FLEET = Dashboard(
     "pulsed-fleet",
     "pulsed / Fleet",
     "All GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.",
     chained_variables(several=True),
     (OVERVIEW, ATTENTION, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
+    (
+        Annotation(
+            "XIDs",
+            f"topk(20, {total('node, gpu, check', _EVENTS, RATE, _XID_CHECKS, function='increase')} > 0)",
+            "{{check}} of {{node}} / {{gpu}}",
+            "orange",
+        ),
+        Annotation(
+            "Critical health",
+            f"topk(20, max by (node, gpu, check) {selected('pulsed_gpu_health_check', where=_IS_CRITICAL)})",
+            "{{check}} of {{node}} / {{gpu}}",
+            "red",
+        ),
+    ),
     points=120,  # rates are averages over a point, so that none is missed
     found=(RECORDED, *RANKINGS),
 )

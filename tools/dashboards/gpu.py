@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tools.dashboards.model import Dashboard, Limits, Panel, Query, Row, State, Variable
+from pulsed.model.health import SEVERITY
+from tools.dashboards.model import Annotation, Dashboard, Limits, Panel, Query, Row, State, Variable
 from tools.dashboards.panel_kinds import chart
 from tools.dashboards.promql import HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
 from tools.dashboards.units import BYTE_RATE, BYTES, CELSIUS, COUNT, HERTZ, HOURS, KWH, RATIO, SECONDS, WATT
@@ -636,4 +637,24 @@ GPU = Dashboard(
         ),
     ),
     (NOW, UTILIZATION, SATURATION, ACTIVITY, TRAFFIC, POWER, ERRORS, ACCOUNT, TRUST),
+    (
+        Annotation(
+            "XIDs",
+            f"sum by (xid) (increase(pulsed_gpu_xid_events_total{{{BOARD}}}[{RATE}])) > 0",
+            "XID {{xid}}",
+            "orange",
+        ),
+        Annotation(
+            "Health",
+            f"max by (check) (pulsed_gpu_health_check{{{BOARD}}}) >= {SEVERITY['warn']}",
+            "{{check}}",
+            "red",
+        ),
+        Annotation(
+            "Owners",
+            f"max by (job_id, user, namespace, pod) (pulsed_gpu_owner_info{{{IT}}})",
+            "{{job_id}}{{pod}} {{user}}{{namespace}}",
+            "blue",
+        ),
+    ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tools.dashboards.model import Dashboard, Found, Row, Variable
+from tools.dashboards.model import Annotation, Dashboard, Found, Row, TextBox, Variable
 from tools.dashboards.panels import SOURCE, Json, panel_json
 
 COLUMNS = 24
@@ -25,13 +25,14 @@ def _dashboard(dashboard: Dashboard) -> Json:
         if dashboard.points and panel["type"] in ("timeseries", "heatmap"):
             panel["maxDataPoints"] = dashboard.points
     types = sorted({panel["type"] for panel in panels} - {"row"})
+    queried = (*map(_variable, dashboard.variables), *map(_found, dashboard.found))
     return {
         "__requires": [
             {"type": "grafana", "id": "grafana", "name": "Grafana", "version": "10.0.0"},
             {"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"},
             *({"type": "panel", "id": each, "name": each, "version": ""} for each in types),
         ],
-        "annotations": {"list": []},
+        "annotations": {"list": [_annotation(each) for each in dashboard.annotations]},
         "description": dashboard.description,
         "editable": True,
         "fiscalYearStartMonth": 0,
@@ -56,7 +57,7 @@ def _dashboard(dashboard: Dashboard) -> Json:
         "refresh": "30s",
         "schemaVersion": 38,
         "tags": ["pulsed", "gpu"],
-        "templating": {"list": [_DATASOURCE, *map(_variable, dashboard.variables), *map(_found, dashboard.found)]},
+        "templating": {"list": [_DATASOURCE, *queried, *map(_text_box, dashboard.texts)]},
         "time": {"from": "now-1h", "to": "now"},
         "timepicker": {},
         "timezone": "browser",
@@ -82,6 +83,37 @@ _DATASOURCE: Json = {
     "regex": "",
     "skipUrlSync": False,
 }
+
+
+def _annotation(annotation: Annotation) -> Json:
+    """Return an annotation; `target` and the fields next to it are for newer and older versions of Grafana."""
+    return {
+        "name": annotation.name,
+        "datasource": SOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": annotation.color,
+        "expr": annotation.expr,
+        "target": {"refId": "Anno", "datasource": SOURCE, "expr": annotation.expr, "interval": ""},
+        "titleFormat": annotation.name,
+        "textFormat": annotation.text,
+        "tagKeys": "",
+        "useValueForTime": False,
+    }
+
+
+def _text_box(variable: TextBox) -> Json:
+    return {
+        "name": variable.name,
+        "label": variable.label,
+        "description": variable.description,
+        "type": "textbox",
+        "query": variable.text,
+        "current": {"text": variable.text, "value": variable.text},
+        "hide": 0,
+        "options": [],
+        "skipUrlSync": False,
+    }
 
 
 def _variable(variable: Variable) -> Json:

@@ -61,6 +61,7 @@ class Panel:
         states: how numbers read, where they stand for words.
         band: whether the first two queries are the upper and the lower edge of a band.
         runbook: heading of docs/health.md that its values link to.
+        links_to_daemon: whether owners in a table link to the page of their daemon, which the label `instance` names.
     """
 
     title: str
@@ -76,6 +77,7 @@ class Panel:
     states: tuple[State, ...] = ()
     band: bool = False
     runbook: str = ""
+    links_to_daemon: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,41 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class TextBox:
+    """A text that the viewer can edit."""
+
+    name: str
+    label: str
+    text: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Marks over all charts, where a query has values above 0; adjacent ones are one region.
+
+    Attributes:
+        name: of the switch at the top.
+        expr: PromQL, with Grafana's variables.
+        text: as a legend: `{{label}}` is the value of a label.
+        color: of the marks.
+    """
+
+    name: str
+    expr: str
+    text: str
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dashboard:
     """A dashboard; `uid` is its address in Grafana and the name of its file.
 
     Attributes:
+        annotations: marks over the charts.
         points: most points of a line; 0 for as many as there are pixels.
         found: variables that are not shown, after the others.
+        texts: variables with a text, after the others.
     """
 
     uid: str
@@ -140,8 +171,10 @@ class Dashboard:
     description: str
     variables: tuple[Variable, ...]
     rows: tuple[Row, ...]
+    annotations: tuple[Annotation, ...]
     points: int = 0
     found: tuple[Found, ...] = ()
+    texts: tuple[TextBox, ...] = ()
 
     @property
     def panels(self) -> tuple[Panel, ...]:

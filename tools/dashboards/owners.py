@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pulsed.model.health import SEVERITY
 from pulsed.present.promql.rule_types import GPU_KEY
-from tools.dashboards.model import Dashboard, Limits, Panel, Query, Row, State, Variable
+from tools.dashboards.model import Annotation, Dashboard, Limits, Panel, Query, Row, State, TextBox, Variable
 from tools.dashboards.panel_kinds import chart, number
 from tools.dashboards.promql import GPU, HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
 from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, WATT
@@ -303,7 +304,8 @@ DEPTH = Row(
         Panel(
             "GPUs of the jobs and pods",
             "table",
-            "Up to 64 GPUs with their owners. The node and the GPU link to the GPU dashboard.",
+            "Up to 64 GPUs with their owners. The node and the GPU link to the GPU dashboard, the job and the pod to"
+            " their report on the page of pulsed.",
             (
                 Query(
                     f"{_SHOWN} * {ON_GPU} group_left () pulsed_gpu_real_utilization_ratio{{{SCOPE}}}",
@@ -327,6 +329,7 @@ DEPTH = Row(
                 ),
             ),
             width=24,
+            links_to_daemon=True,
         ),
         Panel(
             "Raised health checks",
@@ -371,11 +374,39 @@ def _variables() -> tuple[Variable, ...]:
     )
 
 
+_FEW_OWNERS = f"count(group by ({OWNER}) (last_over_time({OWNED}[{RANGE}] @ end()))) <= 8"
+"""True where the chosen owners can be told apart as regions of a chart."""
+
 OWNERS = Dashboard(
     "pulsed-owners",
     "pulsed / Owners",
     "GPU hours and waste by user, account and namespace, the worst jobs and pods now, and one of them in depth.",
     _variables(),
     (OVERVIEW, SUMS, WORST, DEPTH),
+    (
+        Annotation(
+            "XIDs",
+            f"topk(20, sum by (node, gpu, xid) (increase(pulsed_gpu_xid_events_total{{{SCOPE}}}[{RATE}])"
+            f" and on (cluster, node, uuid) {OWNED}) > 0)",
+            "XID {{xid}} of {{node}} / {{gpu}}",
+            "orange",
+        ),
+        Annotation(
+            "Health",
+            f"topk(20, max by (node, gpu, check) (pulsed_gpu_health_check{{{SCOPE}}} >= {SEVERITY['warn']}"
+            f" and on (cluster, node, uuid) {OWNED}))",
+            "{{check}} of {{node}} / {{gpu}}",
+            "red",
+        ),
+        Annotation("Owners", f"max by ({OWNER}) ({OWNED}) and on () {_FEW_OWNERS}", LEGEND, "blue"),
+    ),
     points=120,  # rates are averages over a point, so that none is missed
+    texts=(
+        TextBox(
+            "page",
+            "Pages of pulsed",
+            "http://",
+            "What precedes the address of a daemon (the label instance) in links to its page: https://, or a proxy.",
+        ),
+    ),
 )

@@ -20,8 +20,14 @@ TO_GPU = "/d/pulsed-gpu?${datasource:queryparam}&${cluster:queryparam}&${job:que
 TO_OWNERS = TO_GPU.replace("pulsed-gpu", "pulsed-owners")
 """The dashboard of owners, without an owner."""
 
+TO_DAEMON = "${page:raw}${__data.fields.instance}/#/%s"
+"""A view of the page of the daemon of a row."""
+
 OF_ROW, OF_SERIES = "${__data.fields.%s}", "${__field.labels.%s}"
 """A label of a row of a table, and of a series."""
+
+_OWNER_VIEWS = {"job_id": f"job/{OF_ROW % 'job_id'}", "pod": f"pod/{OF_ROW % 'namespace'}/{OF_ROW % 'pod'}"}
+"""Views of the page for an owner, by the column of its name."""
 
 INSTANT: frozenset[Kind] = frozenset({"stat", "table", "bargauge"})
 """Panels that show the last value only."""
@@ -96,8 +102,8 @@ def _defaults(panel: Panel) -> Json:
     return defaults
 
 
-def _link(title: str, url: str) -> Json:
-    return {"title": title, "url": url, "targetBlank": url.startswith("http")}
+def _link(title: str, url: str, *, is_external: bool = False) -> Json:
+    return {"title": title, "url": url, "targetBlank": is_external}
 
 
 def _to_gpu(of: str) -> Json:
@@ -110,7 +116,7 @@ def _links(panel: Panel) -> Iterator[Json]:
     if panel.kind != "table" and any("{{gpu}}" in query.legend for query in panel.queries):
         yield _to_gpu(OF_SERIES)
     if panel.runbook:
-        yield _link("Runbook", f"{RUNBOOK}#{panel.runbook}")
+        yield _link("Runbook", f"{RUNBOOK}#{panel.runbook}", is_external=True)
 
 
 def _custom(panel: Panel) -> Json:
@@ -162,9 +168,12 @@ def _overrides(panel: Panel) -> Iterator[Json]:
                 yield _override(query.legend, unit=query.unit)
         for column in ("node", "gpu"):
             yield _override(column, links=[_to_gpu(OF_ROW)])
-        for column in ("job_id", "pod"):
-            yield _override(column, links=[_link("This owner in depth", f"{TO_OWNERS}&var-{column}={OF_ROW % column}")])
-        yield _override("check", links=[_link("Runbook", f"{RUNBOOK}#{OF_ROW % 'check'}")])
+        for column, view in _OWNER_VIEWS.items():
+            links = [_link("This owner in depth", f"{TO_OWNERS}&var-{column}={OF_ROW % column}")]
+            if panel.links_to_daemon:
+                links.append(_link("Its report on the page of pulsed", TO_DAEMON % view, is_external=True))
+            yield _override(column, links=links)
+        yield _override("check", links=[_link("Runbook", f"{RUNBOOK}#{OF_ROW % 'check'}", is_external=True)])
     if panel.band:
         upper, lower = (query.legend for query in panel.queries[:2])
         faint = {"mode": "fixed", "fixedColor": "#8e8e8e"}

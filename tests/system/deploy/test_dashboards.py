@@ -81,7 +81,7 @@ def test_every_panel_explains_itself_and_asks_the_chosen_datasource(name: str, b
     source = {"type": "prometheus", "uid": "${datasource}"}
     assert board["templating"]["list"][0]["name"] == "datasource"
     for variable in board["templating"]["list"][1:]:
-        assert variable["datasource"] == source
+        assert variable["type"] == "textbox" or variable["datasource"] == source
     titles = []
     for panel in panels(board):
         titles.append(panel["title"])
@@ -127,6 +127,68 @@ def test_links_between_the_dashboards_lead_somewhere(name: str, board: Json) -> 
     uids = {other["uid"] for other in boards().values()}
     assert set(re.findall(r"/d/([\w-]+)", json.dumps(board))) <= uids
     assert set(board["links"][0]["tags"]) <= set(board["tags"])
+
+
+def test_jobs_and_pods_link_to_their_report_on_the_page_of_their_daemon(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["owners.json"]
+    (panel,) = (each for each in panels(board) if each["title"] == "GPUs of the jobs and pods")
+    values = viewer.choose(board)
+    columns = {
+        override["matcher"]["options"]: override["properties"][0] for override in panel["fieldConfig"]["overrides"]
+    }
+    links = set()
+    for series in viewer.answer(panel["targets"][0], values):
+        column = "job_id" if "job_id" in series["metric"] else "pod"
+        _, page = columns[column]["value"]
+        url = page["url"].replace("${page:raw}", values["page"]).replace("${__data.fields.", "${")
+        links.add(string.Template(url).substitute(series["metric"]))
+    assert {link.rpartition("#")[2] for link in links} >= {"/job/5001", "/job/5002", "/pod/demo/demo-notebook-0"}
+    assert all(re.fullmatch(r"http://127\.0\.0\.1:\d+/#/.+", link) for link in links)
+
+
+def good_and_broken_gpu() -> Iterator[tuple[str, str]]:
+    """Yield two GPUs of a node: one has an owner from minute 3 on, and an XID in minute 5."""
+    for gpu, severity, xids in (("0", 4, "0+0x4 1+0x10"), ("1", 1, "0+0x15")):
+        labels = {"job": "pulsed", "node": "n", "gpu": gpu, "uuid": f"GPU-{gpu}"}
+        yield selector("pulsed_gpu_info", {**labels, "model": "H100"}), "1+0x15"
+        yield selector("pulsed_gpu_xid_events_total", {**labels, "xid": "79"}), xids
+        yield selector("pulsed_gpu_health_events_total", {**labels, "check": "xid_critical"}), xids
+        yield selector("pulsed_gpu_health_check", {**labels, "check": "xid_critical"}), f"_x5 {severity}+0x10"
+        if xids.endswith("1+0x10"):
+            yield selector("pulsed_gpu_owner_info", {**labels, "job_id": "4711"}), "_x3 1+0x12"
+
+
+CHECK, XID, JOB = ("check", "xid_critical"), ("xid", "79"), ("job_id", "4711")
+MARKS: Mapping[str, Mapping[str, Mapping[int, tuple[str, str] | None]]] = {
+    "fleet.json": {"XIDs": {4: None, 6: CHECK, 9: None}, "Critical health": {4: None, 6: CHECK}},
+    "gpu.json": {"XIDs": {4: None, 6: XID, 9: None}, "Health": {4: None, 6: CHECK}, "Owners": {2: None, 4: JOB}},
+    "owners.json": {"XIDs": {4: None, 6: XID, 9: None}, "Health": {4: None, 6: CHECK}, "Owners": {2: None, 4: JOB}},
+}
+"""A label of the only series of each annotation by minute, None where there is no mark."""
+
+
+@each
+def test_annotations_mark_what_happens_to_the_chosen_gpus(name: str, board: Json, tmp_path: Path) -> None:
+    annotations = board["annotations"]["list"]
+    assert [annotation["name"] for annotation in annotations] == list(MARKS[name])
+    values = {variable["name"]: ".*" for variable in board["templating"]["list"]}
+    values |= {"__rate_interval": "2m", "__range": "15m"}
+    if name == "gpu.json":
+        values |= {"node": "n", "gpu": "0", "mig_id": ""}
+    must_be_empty: dict[int, list[str]] = {}
+    for annotation in annotations:
+        assert annotation["expr"] == annotation["target"]["expr"]
+        query = filled(annotation["expr"], values)
+        for minute, mark in MARKS[name][annotation["name"]].items():
+            if mark is None:
+                must_be_empty.setdefault(minute, []).append(query)
+                continue
+            label, value = mark
+            assert f"{{{{{label}}}}}" in annotation["textFormat"]
+            expected = f'label_replace(vector(1), "{label}", "{value}", "", "")'
+            wrong = [f"absent({query})", f"count({query}) > 1", f"({query}) unless on ({label}) {expected}"]
+            must_be_empty.setdefault(minute, []).extend(wrong)
+    assert check(tmp_path, "groups: []", [good_and_broken_gpu()], must_be_empty) == ""
 
 
 @contextlib.contextmanager
@@ -197,7 +259,8 @@ def test_variables_chain(name: str, watched: tuple[Viewer, str]) -> None:
 def test_owners_are_chosen_by_user_job_and_pod(watched: tuple[Viewer, str]) -> None:
     viewer, board = watched[0], boards()["owners.json"]
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
-    assert list(variables) == ["datasource", "cluster", "job", "account", "user", "namespace", "job_id", "pod"]
+    names = ["datasource", "cluster", "job", "account", "user", "namespace", "job_id", "pod", "page"]
+    assert list(variables) == names
 
     def offered(of: str, **given: str) -> list[str]:
         return viewer.choices(variables[of], viewer.choose(board, **given))
