@@ -23,7 +23,7 @@ from textual.geometry import Region
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from pulsed.apps.top.session import TopSession, WrongCommand
-from pulsed.present.terminal.fleet import CARD_HEIGHT, card_columns, gpu_columns, has_cards
+from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_columns, has_cards
 from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
 from pulsed.present.terminal.model import GpuRow, Model
@@ -168,6 +168,7 @@ class TopApp(App[None]):
             FleetTable(cell_padding=0, cursor_type="row"),
         )
         self._scroll, self._prompt = VerticalScroll(can_focus=False), Input(compact=True, select_on_focus=False)
+        self._below = Lines()
         self._tabs = Tabs(*(Tab(f"{number} {name}", id=name) for number, name in enumerate(VIEWS, 1)))
         self._tabs.can_focus = False
         self._drawn, self._is_changed, self._selected = 0.0, False, ""
@@ -180,6 +181,7 @@ class TopApp(App[None]):
             yield self._table
             with self._scroll:
                 yield self._body
+        yield self._below
         yield self._prompt
         yield Footer(compact=True)
 
@@ -224,11 +226,14 @@ class TopApp(App[None]):
         has_rows = view.view == "fleet" and not has_cards(view, gpus, width, height - BARS)
         is_beside = view.view == "focus" and has_mini_fleet(gpus, width)
         self._table.display = has_rows or is_beside
-        self._scroll.display = not has_rows
+        self._scroll.display, self._below.display = not has_rows, has_rows
         if self._table.display:
             columns = gpu_columns(model, MINI_FLEET_WIDTH if is_beside else width - 2)
             self._table.styles.width = MINI_FLEET_WIDTH + 3 if is_beside else "1fr"
             self._table.show(columns, gpus, view.place(gpus))
+        if has_rows:
+            room = height - BARS - len(gpus) - 1
+            self._below.show(body(lambda: below_gpus(model, view, gpus, width, room), width))
         if is_beside and current is not None:
             self._body.show(body(lambda: gpu_lines(current, width - MINI_FLEET_WIDTH - 4), width))
         elif not has_rows:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from pulsed.apps.top.feed import Feed, HistoryWanted, Wanted
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.charts import PLOT_FIELDS
+from pulsed.present.terminal.charts import PLOTS, SMALL_PLOTS, plot_fields
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.frame import VIEWS, printed
 from pulsed.present.terminal.model import Gpu, GpuRow, Model, model_of
@@ -69,10 +69,11 @@ class TopSession:
         if view.view == "focus" and current in gpus:
             detail = Gpu(current.node, current.name)
             history = HistoryWanted((detail,), ("workload_class", *HISTORY_FIELDS), view.window)
-        if view.view == "plot" and gpus:
+        plots = {"fleet": SMALL_PLOTS, "plot": PLOTS}.get(view.view)
+        if plots and gpus:
             gpus.sort(key=lambda gpu: gpu is not current)
             plotted = sorted({Gpu(gpu.node, gpu.name) for gpu in gpus[:PLOTTED_GPUS]})
-            history = HistoryWanted(tuple(plotted), PLOT_FIELDS, view.window)
+            history = HistoryWanted(tuple(plotted), plot_fields(plots), view.window)
         return Wanted(detail, history, view.view == "events", view.view == "job")
 
     def _cost(self) -> tuple[float, int]:

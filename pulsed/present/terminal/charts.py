@@ -120,18 +120,45 @@ PLOTS: tuple[Plot, ...] = (
 )
 """In rows of three."""
 
-PLOT_FIELDS: tuple[str, ...] = tuple(name for each in PLOTS for name in each.fields)
+SMALL_PLOTS: tuple[Plot, ...] = tuple(PLOTS[at] for at in (0, 3, 6))
+"""Real utilization, SM and DRAM."""
+
+
+def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
+    """Return the fields whose history charts need."""
+    return tuple(name for each in plots for name in each.fields)
 
 
 def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
     """Return nine charts with a shared legend."""
-    chart_width, chart_height = (width - 2) // COLUMNS, max((height - 1) // COLUMNS - 1, 1)
-    selected = view.current(gpus)
-    lines: list[Text] = []
-    for row in range(0, len(PLOTS), COLUMNS):
-        charts = [_chart(each, gpus, selected, chart_width, chart_height) for each in PLOTS[row : row + COLUMNS]]
-        lines += [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
-    return [*lines[: height - 1], _legend(model, gpus, selected, view, width)]
+    chart_height = max((height - 2) // COLUMNS - 1, 1)
+    rows = [PLOTS[at : at + COLUMNS] for at in range(0, len(PLOTS), COLUMNS)]
+    lines = [each for row in rows for each in _side_by_side(row, view, gpus, width, chart_height)]
+    axis = _time_axis(view, (width - COLUMNS + 1) // COLUMNS)
+    return [*lines[: height - 2], axis, _legend(model, gpus, view.current(gpus), width)]
+
+
+def small_plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return the three charts of `SMALL_PLOTS` with a time axis and a legend."""
+    axis = _time_axis(view, (width - COLUMNS + 1) // COLUMNS)
+    charts = _side_by_side(SMALL_PLOTS, view, gpus, width, height - 3)
+    return [*charts, axis, _legend(model, gpus, view.current(gpus), width)]
+
+
+def _side_by_side(
+    plots: Sequence[Plot], view: ViewState, gpus: Sequence[GpuRow], width: int, height: int
+) -> list[Text]:
+    """Return charts of `height` lines and a title."""
+    selected, chart_width = view.current(gpus), (width - COLUMNS + 1) // COLUMNS
+    charts = [_chart(each, gpus, selected, chart_width, height) for each in plots]
+    return [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
+
+
+def _time_axis(view: ViewState, width: int) -> Text:
+    """Return the line below charts: the window, whatever part of it has samples."""
+    begin = f"-{duration(view.window)} "
+    axis = line((f"{begin}{'─' * max(width - len(begin) - 4, 0)} now", "dim"))
+    return line(Text(" ").join([fixed(axis, width)] * COLUMNS))
 
 
 def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Text]:
@@ -164,11 +191,11 @@ def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:
     return [ratio(value, None if link is None else 2 * link) for value in values]
 
 
-def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, view: ViewState, width: int) -> Text:
+def _legend(model: Model, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int) -> Text:
     if len(gpus) <= COLOURS:
         items = [(5, line((f"━ {model.label(gpu)}", f"series{number}"))) for number, gpu in enumerate(gpus)]
     else:
         items = [(5, line((f"━ lowest and highest of {len(gpus)} GPUs", "dim")))]
         if selected is not None:
             items.append((6, line((f"━ GPU {model.label(selected)}", "select"))))
-    return fitting([*items, (9, line(f"last {duration(view.window)}"))], width)
+    return fitting(items, width)

@@ -6,15 +6,35 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from pulsed.present.terminal.charts import bar
+from pulsed.present.terminal.charts import bar, small_plot
 from pulsed.present.terminal.model import GpuRow, Model
 from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
-from pulsed.present.terminal.text import Part, TableColumn, fitting_columns, fixed, line, row_line, titles, wrapped
+from pulsed.present.terminal.text import (
+    Part,
+    TableColumn,
+    fitting,
+    fitting_columns,
+    fixed,
+    line,
+    row_line,
+    titles,
+    wrapped,
+)
 from pulsed.present.terminal.view_state import ViewState
-from pulsed.present.terminal.words import bottleneck_style, class_words, health_words, owner_words, real_words
+from pulsed.present.terminal.words import (
+    ABBREVIATIONS,
+    bottleneck_style,
+    class_words,
+    health_words,
+    owner_words,
+    real_words,
+)
 
 CARD_WIDTH, CARD_HEIGHT = 38, 11
 WIDEST_CARD = 60
+
+MIN_CHART_LINES = 7
+"""Title, four lines of dots, time axis and legend."""
 
 DRIVER = "gpu_utilization_ratio"
 """What the driver calls GPU utilization."""
@@ -24,7 +44,23 @@ _BESIDE_BAR = 15
 
 
 def fleet(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return the view of all GPUs."""
+    """Return the view of all GPUs, with what fits below them."""
+    lines = gpu_list(model, view, gpus, width, height)
+    return [*lines, *below_gpus(model, view, gpus, width, height - len(lines))]
+
+
+def below_gpus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return charts and the meanings of abbreviations in `height` lines, as far as they fit."""
+    if not gpus or height < 1:
+        return []
+    meanings = [(-at, line((f"{name} {text}", "dim"))) for at, (name, text) in enumerate(ABBREVIATIONS)]
+    legend = fitting([(1, line(("? help", "dim"))), *meanings], width)
+    has_charts = height > MIN_CHART_LINES and any(gpu.history.times for gpu in gpus)
+    return [*(small_plot(model, view, gpus, width, height - 1) if has_charts else []), legend]
+
+
+def gpu_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
+    """Return all GPUs as cards or rows; `height` decides which."""
     if not gpus:
         return _without_gpus(model, width)
     if has_cards(view, gpus, width, height):

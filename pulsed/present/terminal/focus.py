@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from pulsed.present.terminal.charts import bar
-from pulsed.present.terminal.fleet import DRIVER, fleet
+from pulsed.present.terminal.fleet import DRIVER, gpu_list
 from pulsed.present.terminal.model import DERIVED, Document, GpuRow, Model, ratio
 from pulsed.present.terminal.numbers import (
     MISSING,
@@ -117,7 +117,7 @@ def focus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, hei
         return [line(("no GPU", "dim"))]
     if not has_mini_fleet(gpus, width):
         return gpu_lines(gpu, width)
-    others = fleet(model, view, gpus, MINI_FLEET_WIDTH, height)
+    others = gpu_list(model, view, gpus, MINI_FLEET_WIDTH, height)
     pairs = zip_longest(others, gpu_lines(gpu, width - MINI_FLEET_WIDTH - 3), fillvalue=line())
     return [line(fixed(other, MINI_FLEET_WIDTH), (" │ ", "dim"), one) for other, one in pairs]
 

@@ -22,7 +22,7 @@ from pulsed.present.terminal.text import (
     wrapped,
 )
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
-from pulsed.present.terminal.words import HEALTH_MARKS, bottleneck_style, real_words, words
+from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words
 
 NODE_CELLS = 6
 """Cells of the name of a node, of several, before that of its GPU."""
@@ -47,9 +47,13 @@ def _status(row: JobGpu) -> str:
     return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
 
 
+def _idle_seconds(row: JobGpu) -> float:
+    by_kind: Mapping[str, float] = row.part["counters"]["idle_seconds"] or {}
+    return sum(by_kind.values())
+
+
 def _idle(row: JobGpu) -> str:
-    counters = row.part["counters"]
-    share = ratio(sum((counters["idle_seconds"] or {}).values()), counters["observed_seconds"])
+    share = ratio(_idle_seconds(row), row.part["counters"]["observed_seconds"])
     return "--" if share is None else f"{percent(share)} %"
 
 
@@ -83,13 +87,13 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 
 
 def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return owners that have a GPU; `view.filter` is looked for in their rows."""
+    """Return owners that have a GPU, those with the most idle GPU time first; `view.filter` is looked for in rows."""
     held = _held(model)
     columns = fitting_columns(COLUMNS, [row for rows in held.values() for row in rows], width)
-    rows = [row for row in _rows(model, held, columns) if view.filter.lower() in row.plain.lower()]
+    rows = [row for row in _rows(model, held, columns, width) if view.filter.lower() in row.plain.lower()]
     count = sum(len(daemon.jobs) for daemon in model.daemons)
     owners = "1 owner" if count == 1 else f"{count} owners"
-    note = f"{owners}. * of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
+    note = f"{owners}, most idle time first. * of the GPU, for all its owners. TIME: with the GPU; IDLE, ENERGY: in it."
     if not count:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
@@ -98,7 +102,7 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
 
 
 def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
-    """Return the GPUs of owners, by the positions of daemon and owner."""
+    """Return the GPUs of owners by the positions of daemon and owner, the most idle GPU time first."""
     known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
     nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
     held: dict[tuple[int, int], list[JobGpu]] = {}
@@ -110,16 +114,21 @@ def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
                 name = part["gpu"] if gpu is None else gpu.name
                 node = nodes.get(part["node"])
                 rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
-    return held
+    return dict(sorted(held.items(), key=lambda item: -sum(map(_idle_seconds, item[1]))))
 
 
 def _rows(
-    model: Model, held: Mapping[tuple[int, int], Sequence[JobGpu]], columns: Sequence[TableColumn[JobGpu]]
+    model: Model,
+    held: Mapping[tuple[int, int], Sequence[JobGpu]],
+    columns: Sequence[TableColumn[JobGpu]],
+    width: int,
 ) -> Iterator[Text]:
     for (source, number), rows in held.items():
         yield from (line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows)
         daemon = model.daemons[source]
         owner = daemon.jobs[number]["owner"]
+        for each in daemon.jobs[number].get("advice", ())[:1]:
+            yield from wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
         for each in daemon.jobs[number].get("not_judged", ()):  # absent in answers of older daemons
             yield line((f"  {each['finding']} not judged: {each['missing']}", "dim"))
         yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
@@ -155,6 +164,13 @@ def _process(process: Document) -> Text:
     return line(("  " + "  ".join(parts), "dim"))
 
 
+def _abbreviations() -> str:
+    text = ", ".join(f"{name} {meaning}" for name, meaning in ABBREVIATIONS)
+    return "\n".join(row.plain for row in wrapped(text, HELP_WIDTH, "  "))
+
+
+HELP_WIDTH = 116
+
 _HELP = f"""\
 Views
   1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then end; ^C ends
@@ -168,9 +184,9 @@ Filter
   numbers: {" ".join(NUMBERS)}
   texts: {" ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
-Cards
-  in %: SM active/occupancy, TC tensor, GR graphics engine, cp memory utilization (copies), util GPU utilization
-  temperatures GPU|memory, clocks SM|memory, PCIe received/sent, NVL NVLink, lim the resource nearest to its limit
+Cards and columns
+{_abbreviations()}
+  percentages of SM are active/occupancy, temperatures GPU|memory, clocks SM|memory, PCIe received/sent
 Marks
   [████··|··]  a known value; | is what the driver calls GPU utilization
   [██▒▒▒····]  bounds: at least what is solid, at most what is hatched, because inputs are missing

@@ -26,6 +26,18 @@ BOTTLENECKS: Mapping[str, str] = {
 }
 """Bottleneck of each workload class."""
 
+ABBREVIATIONS = (
+    ("RU", "real utilization"),
+    ("TC", "tensor"),
+    ("util", "GPU utilization of the driver"),
+    ("occ", "SM occupancy"),
+    ("GR", "graphics engine"),
+    ("cp", "memory utilization (copies)"),
+    ("NVL", "NVLink"),
+    ("lim", "resource nearest to its limit"),
+)
+"""Abbreviations of cards and columns with their meanings, the most important first."""
+
 BOTTLENECK_MARKS = {"compute": "C", "memory": "M", "io": "I", "mixed": "X", "idle": "-"}
 HEALTH_MARKS = {"ok": " ", "info": "i", "warn": "!", "hot": "^", "crit": "x"}
 

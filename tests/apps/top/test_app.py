@@ -44,6 +44,14 @@ async def test_the_mouse_selects_and_opens() -> None:
         await top.shows("Saturation")
 
 
+@pytest.mark.parametrize("size", [(200, 60), (80, 24)])
+async def test_charts_fill_the_screen_below_the_gpus(size: tuple[int, int]) -> None:
+    async with running(size) as top:
+        await top.shows("-10 min ─")
+        assert top.lines[-2].startswith("? help  RU real utilization")
+        assert any(path.startswith("/history?") for path in top.daemon.paths)
+
+
 async def test_resizing_and_small_terminals() -> None:
     async with running((41, 23)) as top:
         await top.shows("GPUs 9")

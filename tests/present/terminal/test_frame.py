@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, frame, printed
-from pulsed.present.terminal.model import Model
+from pulsed.present.terminal.model import NO_HISTORY, Model
 from pulsed.present.terminal.text import Theme, styles
 from pulsed.present.terminal.view_state import ViewState
 from tests.present.terminal.fleet_model import model
@@ -122,3 +122,14 @@ def test_every_view_has_a_frame_without_any_data() -> None:
     for view in VIEWS:
         for size in SIZES:
             assert text_of(Model(0.0), ViewState(view=view), *size).startswith("pulsed")
+
+
+def test_charts_and_abbreviations_fill_what_is_left_below_the_gpus(shown: Model) -> None:
+    for view in (ViewState(), ViewState(layout="rows")):
+        lines = frame(shown, view, 120, 60)
+        assert len(lines) == 60
+        assert lines[-1].plain.startswith("? help  RU real utilization")
+        assert lines[-3].plain.startswith("-10 min ─")
+    without = replace(shown, gpus=tuple(replace(gpu, history=NO_HISTORY) for gpu in shown.gpus))
+    lines = frame(without, ViewState(layout="rows"), 120, 60)
+    assert len(lines) == 2 + 1 + len(shown.gpus) + 1
