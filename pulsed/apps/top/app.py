@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.console import Group
 from rich.segment import Segment
@@ -20,12 +20,15 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.coordinate import Coordinate
 from textual.filter import LineFilter
 from textual.geometry import Region
+from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from pulsed.apps.top.session import TopSession, WrongCommand
+from pulsed.present.job_report import job_report
 from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_columns, has_cards
 from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
+from pulsed.present.terminal.lists import selected_job
 from pulsed.present.terminal.model import GpuRow, Model
 from pulsed.present.terminal.numbers import duration
 from pulsed.present.terminal.text import Part, TableColumn, Theme, ascii_text, line, styles, titles
@@ -37,7 +40,7 @@ MIN_PAUSE_SECONDS = 0.25
 BARS = 4
 """Lines of the header, the tabs and the footer."""
 
-WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0)
+WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
 """Seconds of history to choose from."""
 
 CHOICES: Mapping[str, Sequence[object]] = {
@@ -262,9 +265,11 @@ class TopApp(App[None]):
         self.draw()
 
     def action_enter(self) -> None:
-        """Open the selected GPU."""
+        """Open the selected GPU, or the report of the selected owner."""
         if self._view.view in ("fleet", "plot"):
             self.action_open("focus")
+        elif self._view.view == "job" and (job := selected_job(self._session.model, self._view)) is not None:
+            self.push_screen(ReportScreen(job))
 
     def action_leave(self) -> None:
         """Close the prompt, or leave the view or the program."""
@@ -295,7 +300,7 @@ class TopApp(App[None]):
         """Select another GPU or change, or scroll."""
         if not VIEWS[self._view.view].is_list:
             self._session.step(count)
-        elif self._view.view == "events":
+        elif self._view.view in ("job", "events"):
             self._view.event = max(self._view.event + count, 0)
         else:
             self._scroll.scroll_relative(y=count, animate=False)
@@ -343,6 +348,23 @@ class TopApp(App[None]):
     def _close_prompt(self) -> None:
         self._prompt.display, self.query_one(Footer).display = False, True
         self.set_focus(None)
+
+
+class ReportScreen(ModalScreen[None]):
+    """The report of an owner, as `pulsed job` prints it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._job = job
+
+    def compose(self) -> ComposeResult:
+        """Yield the text."""
+        with VerticalScroll():
+            lines = Lines()
+            lines.show(body(lambda: [Text(each) for each in job_report(self._job).splitlines()], self.app.size.width))
+            yield lines
 
 
 def _more(model: Model, selected: GpuRow | None) -> list[tuple[int, Text]]:

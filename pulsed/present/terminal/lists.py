@@ -87,10 +87,11 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 
 
 def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return owners that have a GPU, those with the most idle GPU time first; `view.filter` is looked for in rows."""
+    """Return owners that have a GPU from the selected one on, those with the most idle GPU time first; `view.filter` is
+    looked for in rows."""
     held = _held(model)
     columns = fitting_columns(COLUMNS, [row for rows in held.values() for row in rows], width)
-    rows = [row for row in _rows(model, held, columns, width) if view.filter.lower() in row.plain.lower()]
+    groups = [rows for _, rows in _shown_groups(model, view, columns, width)]
     count = sum(len(daemon.jobs) for daemon in model.daemons)
     owners = "1 owner" if count == 1 else f"{count} owners"
     note = f"{owners}, most idle time first. * of the GPU, for all its owners. TIME: with the GPU; IDLE, ENERGY: in it."
@@ -98,7 +99,30 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
         note += " Processes: attribution.processes.enabled of the daemon."
+    shown = groups[min(view.event, len(groups) - 1) :] if groups else []
+    rows = [row for group in shown for row in group]
+    if rows and view.event:
+        rows[0] = fixed((rows[0].plain, "select"), width)
     return [row_line(titles(columns)), *rows, line((note, "dim"))]
+
+
+def selected_job(model: Model, view: ViewState) -> Document | None:
+    """Return the document of the first owner that `jobs` shows; None if there is none."""
+    groups = list(_shown_groups(model, view, COLUMNS, MAX_COLUMNS))
+    return groups[min(view.event, len(groups) - 1)][0] if groups else None
+
+
+MAX_COLUMNS = 400
+"""Width at which no row is cut, so that a filter finds what a narrow terminal does not show."""
+
+
+def _shown_groups(
+    model: Model, view: ViewState, columns: Sequence[TableColumn[JobGpu]], width: int
+) -> Iterator[tuple[Document | None, list[Text]]]:
+    """Yield each owner with its rows that have the text of the filter, and what has no owner."""
+    for job, rows in _groups(model, columns, width):
+        if found := [row for row in rows if view.filter.lower() in row.plain.lower()]:
+            yield job, found
 
 
 def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
@@ -117,27 +141,24 @@ def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
     return dict(sorted(held.items(), key=lambda item: -sum(map(_idle_seconds, item[1]))))
 
 
-def _rows(
-    model: Model,
-    held: Mapping[tuple[int, int], Sequence[JobGpu]],
-    columns: Sequence[TableColumn[JobGpu]],
-    width: int,
-) -> Iterator[Text]:
-    for (source, number), rows in held.items():
-        yield from (line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows)
+def _groups(
+    model: Model, columns: Sequence[TableColumn[JobGpu]], width: int
+) -> Iterator[tuple[Document | None, list[Text]]]:
+    """Yield each owner with its rows, and the processes without a known owner."""
+    for (source, number), rows in _held(model).items():
         daemon = model.daemons[source]
-        owner = daemon.jobs[number]["owner"]
-        for each in daemon.jobs[number].get("advice", ())[:1]:
-            yield from wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
-        for each in daemon.jobs[number].get("not_judged", ()):  # absent in answers of older daemons
-            yield line((f"  {each['finding']} not judged: {each['missing']}", "dim"))
-        yield from (_process(each) for each in daemon.processes or () if _is_of(each, owner))
+        job = daemon.jobs[number]
+        lines = [line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows]
+        for each in job.get("advice", ())[:1]:
+            lines += wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
+        for each in job.get("not_judged", ()):  # absent in answers of older daemons
+            lines.append(line((f"  {each['finding']} not judged: {each['missing']}", "dim")))
+        yield job, [*lines, *(_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))]
     for daemon in model.daemons:
         owners = [job["owner"] for job in daemon.jobs]
         processes = [each for each in daemon.processes or () if each["gpus"]]
         if others := [each for each in processes if not any(_is_of(each, owner) for owner in owners)]:
-            yield line(("processes without a known owner", "title"))
-            yield from map(_process, others)
+            yield None, [line(("processes without a known owner", "title")), *map(_process, others)]
 
 
 def _style(gpu: GpuRow | None) -> str:
@@ -174,7 +195,7 @@ HELP_WIDTH = 116
 _HELP = f"""\
 Views
   1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then end; ^C ends
-  Enter opens the selected GPU; j k and arrows select; PgUp PgDn scroll; the mouse selects, a second click opens
+  Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; mouse: click, again to open
 Keys
   / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
 Commands

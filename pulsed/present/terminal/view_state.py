@@ -199,7 +199,7 @@ class ViewState:
         view: a name in `frame.VIEWS`.
         selected: key of the selected GPU; empty for the first.
         filter: as in `gpu_filter`.
-        event: index of the selected change.
+        event: index of the selected change, or owner.
         window: seconds of history.
         gpus: names of the GPUs that are shown; empty for all.
     """

@@ -7,8 +7,10 @@ import signal
 import pytest
 from rich.cells import cell_len
 
+from pulsed.model.owner import pod
 from pulsed.present.terminal.text import THEMES
 from tests.apps.top.running_top import running
+from tests.present.accounts import document, gpu_account
 from tests.support.waiting import eventually
 
 
@@ -33,6 +35,23 @@ async def test_keys_lead_through_all_views() -> None:
         await top.shows("GPUs 1/9")
         await top.press("colon", *"exit", "enter")
         await eventually(lambda: not top.app.is_running)
+
+
+async def test_enter_opens_the_report_of_the_selected_owner() -> None:
+    async with running((120, 50)) as top:
+        jobs = [document(gpu_account(0)), document(gpu_account(1, idle=4.0), owner=pod("ml", "web"))]
+        top.daemon.documents["/jobs"] = {"jobs": jobs}
+        await top.press("4")
+        await top.shows("ml/web")
+        await top.press("j", "enter")
+        await top.shows("Job 4711 (ann, lab)  train")  # the other one has more idle time
+        await top.shows("What to do")
+        await top.press("escape")
+        await top.shows("most idle time first")
+        await top.press("k", "enter")
+        await top.shows("Pod ml/web")
+        await top.press("escape", "slash", *"no such owner", "enter", "enter")
+        await top.shows("most idle time first")
 
 
 async def test_the_mouse_selects_and_opens() -> None:
