@@ -37,6 +37,9 @@ NO_SERIES = Layout("exporter", ())
 MIN_LOG_SECONDS = 1.0
 """Shortest time between two reads of the kernel log of a source that delivers nothing."""
 
+NO_LOG_SECONDS = 60.0
+"""Time between two looks whether a reload has added a kernel log."""
+
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
 
@@ -132,6 +135,11 @@ class Pipeline:
             NoGpus: it has no GPU, and none that it had before is known to be lost.
         """
         return self._process(raw, self._kernel_events(raw.time - 2.0 * raw.interval))
+
+    @property
+    def has_kernel_log(self) -> bool:
+        """Whether a kernel log is read with the samples."""
+        return self._kernel_log is not None
 
     def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> ComputedTick | None:
         """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
@@ -247,9 +255,12 @@ class Collector:
             following.cancel()
 
     async def _follow_kernel_log(self) -> None:
-        """Read the kernel log also while the source delivers nothing: it is the machine's."""
+        """Read the kernel log, where there is one, also while the source delivers nothing: it is the machine's."""
         while True:
-            await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS))
+            has_log = self._pipeline.has_kernel_log
+            await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
+            if not has_log:
+                continue
             if not self._target.fresh(time.monotonic()) or self._target.tick is self._log_tick:
                 self._take_kernel_log()
 

@@ -218,7 +218,7 @@ class Notify(Feature):
                 "POST",
                 body,
             )
-            client = HttpClient(0.0)
+            client = HttpClient(0.0, uses_proxies=True)
             try:
                 answer = await client.fetch(request, ANSWER_BYTES, RECEIVER_SECONDS)
             finally:

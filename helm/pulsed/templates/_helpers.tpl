@@ -175,8 +175,13 @@ the node's network, so that the exporters' usual number is beside it. */}}
 {{- $ports = concat $ports .Values.networkPolicy.apiServerPorts }}
 {{- end }}
 {{- $exporter := (.Values.config.source | default dict).exporter | default dict }}
-{{- range compact (list ($exporter.http | default dict).url ((.Values.config.publish | default dict).otlp | default dict).url) }}
+{{- $otlp := (.Values.config.publish | default dict).otlp | default dict }}
+{{- $webhook := (.Values.config.notify | default dict).webhook | default dict }}
+{{- range compact (list ($exporter.http | default dict).url $otlp.url $webhook.url) }}
 {{- $ports = append $ports (include "pulsed.urlPort" . | int) }}
+{{- end }}
+{{- if $webhook.url_file }}
+{{- $ports = append $ports 443 }}
 {{- end }}
 {{- $ports | uniq | toYaml }}
 {{- end }}

@@ -199,11 +199,12 @@ def test_credentials_come_from_a_secret_and_the_pods_survive_what_they_would_blo
 def test_the_daemons_may_reach_the_urls_of_their_configuration() -> None:
     config = {
         "publish": {"otlp": {"url": "http://collector.monitoring:4318/v1/metrics"}},
-        "source": {"exporter": {"http": {"url": "https://lists.example.org/gpus"}}},
+        "source": {"exporter": {"http": {"url": "https://lists.example.org:8443/gpus"}}},
+        "notify": {"webhook": {"url": "http://hooks.example.org:8080/pulsed"}},
     }
     daemons = named(render({"config": config}), "NetworkPolicy", "gpu-pulsed")["spec"]
     ports = {port["port"] for rule in daemons["egress"] for port in rule["ports"]}
-    assert ports >= {4318, 443}
+    assert ports >= {4318, 8443, 8080}
 
 
 def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None:
