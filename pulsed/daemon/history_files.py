@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
 from pulsed.present.api.day_history import DayMinute
-from pulsed.regular_file import FOLDER_MODE, append_lines, lines_from_end
+from pulsed.regular_file import FOLDER_MODE, append_lines, open_regular
 
 log = logging.getLogger(__name__)
 
 MAX_GPUS = 64
 """Minutes of more are not written: some 60 MB a day."""
+
+_MAX_LINE_BYTES = 4 * 2**20
 
 WAITING = 100
 """Minutes that wait to be written; the oldest is dropped."""
@@ -61,18 +65,18 @@ class HistoryFiles:
         else:
             self.status.succeeded()
 
-    def read(self) -> list[DayMinute]:
-        """Return the minutes of the last day, the oldest first; what cannot be read is left out."""
-        oldest, found = (time.time() - DAY) / MINUTE, list[DayMinute]()
-        for path in reversed(self._days()[-2:]):
+    def read(self) -> Iterator[DayMinute]:
+        """Yield the minutes of the last day, the oldest first; what cannot be read is left out."""
+        oldest = (time.time() - DAY) / MINUTE
+        for path in self._days()[-2:]:
             try:
-                for line in filter(None, lines_from_end(path)):
-                    minute = _minute_of(line)
-                    if minute is not None and minute.minute >= oldest:
-                        found.append(minute)
+                with open(open_regular(path, follow_links=False), "rb") as file:
+                    for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b""):
+                        minute = _minute_of(line)
+                        if minute is not None and minute.minute >= oldest:
+                            yield minute
             except OSError as error:
                 log.warning("minutes of the history cannot be read", extra={"path": str(path), "error": str(error)})
-        return sorted(found, key=lambda minute: minute.minute)
 
     def _days(self) -> list[Path]:
         return sorted(self._folder.glob("history-????-??-??.ndjson"))
@@ -80,7 +84,7 @@ class HistoryFiles:
 
 def _minute_of(line: bytes) -> DayMinute | None:
     try:
-        saved: Any = json.loads(line)
+        saved: Any = orjson.loads(line)
         return DayMinute.load(saved)
     except (ValueError, RecursionError):  # torn by a power cut
         return None

@@ -33,7 +33,7 @@ def test_the_minutes_of_the_last_day_are_read_in_order(tmp_path: Path) -> None:
     (file,) = (tmp_path / "state").iterdir()
     with file.open("a") as torn:
         torn.write('{"minute": 12')
-    assert HistoryFiles(tmp_path / "state").read() == kept
+    assert list(HistoryFiles(tmp_path / "state").read()) == kept
     assert not first.status.is_failing
     assert file.stat().st_mode & 0o777 == 0o640
 
@@ -56,7 +56,7 @@ def test_a_disk_that_refuses_loses_nothing_while_it_waits(tmp_path: Path) -> Non
         assert files.status.is_failing
     (tmp_path / "state").unlink()
     files.write()
-    assert files.read() == [minute(3), minute(2)]
+    assert list(files.read()) == [minute(3), minute(2)]
 
 
 def test_a_fleet_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_a_fleet_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     files.add(minute(3, gpus=2))
     files.add(minute(3, gpus=2, target="other"))
     files.write()
-    assert files.read() == [minute(3, gpus=2)]
+    assert list(files.read()) == [minute(3, gpus=2)]

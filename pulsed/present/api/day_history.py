@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf, nan
 from typing import Any, NamedTuple
@@ -60,7 +60,10 @@ class DayMinute(NamedTuple):
         """Return it from JSON; raises `ValueError` if it is something else."""
         try:
             gpus = [(load_device(device), list(values)) for device, values in saved["gpus"]]
-            return cls(int(saved["minute"]), str(saved["target"]), list(map(str, saved["fields"])), gpus)
+            found = cls(int(saved["minute"]), str(saved["target"]), list(map(str, saved["fields"])), gpus)
+            if any(len(values) != sum(map(_size, found.fields)) for _, values in gpus):
+                raise TypeError
+            return found
         except (KeyError, TypeError, AttributeError):
             raise ValueError("not a minute of the history") from None
 
@@ -115,7 +118,7 @@ class DayHistory:
             del gpu.rows[: max(0, len(gpu.rows) - size * self._most)]
         self._forget(ended.minute)
 
-    def earlier(self, minutes: Sequence[DayMinute]) -> DayHistory:
+    def earlier(self, minutes: Iterable[DayMinute]) -> DayHistory:
         """Return the minutes of an earlier run, the oldest first, for `continue_from`; may run in another thread."""
         found = DayHistory(self._history, self._max_bytes)
         for minute in minutes:
@@ -161,8 +164,7 @@ class DayHistory:
         found: dict[str, Sequence[float | str | None]] = {}
         at = 0
         for name in fields:
-            size = 1 if name in WORDS else 3
-            found[name], at = values[at : at + size], at + size
+            found[name], at = values[at : at + _size(name)], at + _size(name)
         return [
             value
             for name in self.fields
@@ -203,6 +205,11 @@ class DayHistory:
         first = 1 + words + 3 * (at - words)
         lowest, mean, highest = ([row[first + part] for row in rows] for part in range(3))
         return merged_numbers(lowest, mean, highest, places, size)
+
+
+def _size(name: str) -> int:
+    """Return how many values a field has in a minute."""
+    return 1 if name in WORDS else 3
 
 
 def _flat(points: Points) -> Iterator[float | str | None]:

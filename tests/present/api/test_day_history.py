@@ -109,8 +109,19 @@ def test_minutes_outlive_a_restart_also_with_other_fields() -> None:
     assert found["gpus"][0]["fields"]["power_watts"]["max"][minute[START + 1260]] is not None
 
 
+GPU = {"kind": "gpu", "gpu": "0"}
+
+
 @pytest.mark.parametrize(
-    "wrong", [None, [], {}, {"minute": 1, "target": "x", "fields": [], "gpus": [[{}, []]]}, {"minute": "x"}]
+    "wrong",
+    [
+        None,
+        [],
+        {},
+        {"minute": 1, "target": "x", "fields": [], "gpus": [[{}, []]]},
+        {"minute": "x"},
+        {"minute": 1, "target": "x", "fields": ["power_watts", "health_state"], "gpus": [[GPU, [1.0, 1.0, 1.0]]]},
+    ],
 )
 def test_what_is_no_minute_is_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match="not a minute"):
