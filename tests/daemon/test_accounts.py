@@ -467,6 +467,7 @@ async def test_what_is_no_longer_in_memory_is_found_in_its_file(tmp_path: Path) 
     assert ids(await found("/jobs?state=ended&since=1&limit=2&offset=3")) == ["2", "1"]
     assert (await found("/jobs/0"))["total"]["gpu_seconds"] == 2.0
     assert await found("/jobs/6") == 404
+    assert [each["owner"]["id"] for each in await found("/jobs/1?all=true")] == ["1"]
     rows = {row["user"]: row for row in (await found("/report?by=user&since=1"))["rows"]}
     assert {user: (row["jobs"], row["gpu_seconds"]) for user, row in rows.items()} == {
         "ann": (4, 8.0),

@@ -93,16 +93,20 @@ def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], known: set[Accoun
                 yield account
 
 
-def accounts_named(accounts: Accounts, name: str) -> Iterator[OwnerAccount]:
-    """Return the accounts of an owner, in no order; may be used in another thread.
+def accounts_named(accounts: Accounts, name: str, *, all_kept: bool = False) -> Iterator[OwnerAccount]:
+    """Return the accounts of an owner that are in memory, in no order; may be used in another thread.
+
+    Those in files follow if there is none in memory, or all are wanted.
 
     Args:
         name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
     """
-    running = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
-    ended = accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
+    found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
+    if found and not all_kept:
+        return iter(found)
     kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"))
-    return chain(running, ended, (each for each in kept if name in names_of_owner(each.owner)))
+    return chain(found, (each for each in kept if name in names_of_owner(each.owner)))
 
 
 def newest_first(accounts: Iterable[OwnerAccount]) -> list[OwnerAccount]:

@@ -117,10 +117,10 @@ def owner_router(
     router = APIRouter()
     reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
-    async def found_accounts(id: str) -> list[OwnerAccount]:
+    async def found_accounts(id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
         """Return the accounts of an id, the newest begin first."""
         async with reading_files:
-            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id)))
+            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id, all_kept=all_kept)))
         if not found:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
         return found
@@ -172,7 +172,7 @@ def owner_router(
         report: Annotated[bool, Query(description="also the texts of `pulsed job`, unless `all`")] = False,
         other: Annotated[str, Query(alias="with", description="id of a job to compare with, unless `all`")] = "",
     ) -> Response:
-        found = await found_accounts(id)
+        found = await found_accounts(id, all_kept=all)
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in found])
         document = newest_document(found, store.node, accounts.prices())
