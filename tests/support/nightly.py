@@ -9,8 +9,10 @@ from _pytest.mark import ParameterSet
 
 
 def nightly_after(count: int, values: Iterable[object]) -> list[ParameterSet]:
-    """Return values of a parameter; those after the first ones are for `make nightly`."""
+    """Return values of a parameter, or tuples of several; those after the first ones are for `make nightly`."""
     return [
-        pytest.param(value, marks=[pytest.mark.nightly] if number >= count else [])
+        pytest.param(
+            *(value if type(value) is tuple else (value,)), marks=[pytest.mark.nightly] if number >= count else []
+        )
         for number, value in enumerate(values)
     ]

@@ -235,6 +235,7 @@ def test_a_key_that_users_cannot_verify_with_is_refused(
     assert secret.splitlines()[1] not in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_a_key_with_a_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = clone.parent / "secret.key"
     words: list[str | Path] = [tool("minisign", "minisign"), "-G", "-p", clone / "minisign.pub", "-s", secret]

@@ -15,6 +15,7 @@ import pytest
 from tests.support.daemon import Answer, Daemon, free_port, serving
 from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.gpu_cluster import gpu_cluster
+from tests.support.nightly import nightly_after
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
 
@@ -130,43 +131,46 @@ TEST_NODE = Row({"DEV_GPU_UTIL": 85.0}, 0, "test-node")
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    [
-        ([Row({"DEV_VGPU_LICENSE_STATUS": 1})], [{"gpu_utilization": 0}]),
-        (
-            [Row({"DEV_VGPU_LICENSE_STATUS": 1, "PROF_GR_ENGINE_ACTIVE": 1.0})],
-            [{"graphics_engine_active": 1, "node_name": "node-1"}],
-        ),
-        ([TEST_NODE], [{"node_name": "test-node", "device": "nvidia0", "gpu_utilization": 85}]),
-        (
-            [TEST_NODE._replace(values={"DEV_GPU_UTIL": 85, "DEV_GPU_TEMP": 72})],
-            [{"gpu_utilization": 85, "temperature": 72}],
-        ),
-        (
-            [Row({"DEV_GPU_TEMP": 55, "DEV_POWER_USAGE": 72.5}, model="Tesla T4")],
-            [{"temperature": 55, "power_usage": 72.5, "model_name": "Tesla T4"}],
-        ),
-        (
-            [Row({"DEV_GPU_UTIL": 9223372036854775794, "DEV_GPU_TEMP": 40})],
-            [{"gpu_utilization": 0, "temperature": 40}],
-        ),
-        (
-            [
-                Row({"DEV_GPU_UTIL": 7}, 0, pod="a", namespace="n", container="c"),
-                Row({"DEV_GPU_UTIL": 7}, 0, pod="b", namespace="n", container="c"),
-            ],
-            [{"pod": "a", "gpu_utilization": 7}, {"pod": "b", "gpu_utilization": 7}],
-        ),
-        (
-            [
-                Row({"PROF_SM_ACTIVE": 0.5, "DEV_FB_USED": 100, "DEV_GPU_TEMP": 40}, mig=("8", "1g.5gb"), pod="a"),
-                Row({"PROF_SM_ACTIVE": 0.25, "DEV_FB_USED": 200, "DEV_GPU_TEMP": 40}, mig=("9", "3g.20gb")),
-            ],
-            [
-                {"mig_profile": "1g.5gb", "mig_instance_id": "8", "pod": "a", "sm_active": 0.5, "temperature": 40},
-                {"mig_profile": "3g.20gb", "mig_instance_id": "9", "pod": "", "sm_active": 0.25, "temperature": 40},
-            ],
-        ),
-    ],
+    nightly_after(
+        3,
+        [
+            ([Row({"DEV_VGPU_LICENSE_STATUS": 1})], [{"gpu_utilization": 0}]),
+            (
+                [Row({"DEV_VGPU_LICENSE_STATUS": 1, "PROF_GR_ENGINE_ACTIVE": 1.0})],
+                [{"graphics_engine_active": 1, "node_name": "node-1"}],
+            ),
+            ([TEST_NODE], [{"node_name": "test-node", "device": "nvidia0", "gpu_utilization": 85}]),
+            (
+                [TEST_NODE._replace(values={"DEV_GPU_UTIL": 85, "DEV_GPU_TEMP": 72})],
+                [{"gpu_utilization": 85, "temperature": 72}],
+            ),
+            (
+                [Row({"DEV_GPU_TEMP": 55, "DEV_POWER_USAGE": 72.5}, model="Tesla T4")],
+                [{"temperature": 55, "power_usage": 72.5, "model_name": "Tesla T4"}],
+            ),
+            (
+                [Row({"DEV_GPU_UTIL": 9223372036854775794, "DEV_GPU_TEMP": 40})],
+                [{"gpu_utilization": 0, "temperature": 40}],
+            ),
+            (
+                [
+                    Row({"DEV_GPU_UTIL": 7}, 0, pod="a", namespace="n", container="c"),
+                    Row({"DEV_GPU_UTIL": 7}, 0, pod="b", namespace="n", container="c"),
+                ],
+                [{"pod": "a", "gpu_utilization": 7}, {"pod": "b", "gpu_utilization": 7}],
+            ),
+            (
+                [
+                    Row({"PROF_SM_ACTIVE": 0.5, "DEV_FB_USED": 100, "DEV_GPU_TEMP": 40}, mig=("8", "1g.5gb"), pod="a"),
+                    Row({"PROF_SM_ACTIVE": 0.25, "DEV_FB_USED": 200, "DEV_GPU_TEMP": 40}, mig=("9", "3g.20gb")),
+                ],
+                [
+                    {"mig_profile": "1g.5gb", "mig_instance_id": "8", "pod": "a", "sm_active": 0.5, "temperature": 40},
+                    {"mig_profile": "3g.20gb", "mig_instance_id": "9", "pod": "", "sm_active": 0.25, "temperature": 40},
+                ],
+            ),
+        ],
+    ),
     ids=[
         "nothing that is mapped",
         "one of two families",
@@ -303,12 +307,15 @@ EIGHT = [
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    [
-        ([whole(0, 40, 10000)], (1, 1, 0, 40, 40, 10000)),
-        ([whole(0, 87, 1), whole(1, 0, 1)], (2, 2, 0, 43.5, 87, 2)),
-        ([whole(0, 92, 5), part(1, 8, "1g.5gb", 6), part(1, 9, "3g.20gb", 7)], (2, 3, 2, 92, 92, 18)),
-        (EIGHT, (8, 22, 19, 35, 90, 75190)),
-    ],
+    nightly_after(
+        3,
+        [
+            ([whole(0, 40, 10000)], (1, 1, 0, 40, 40, 10000)),
+            ([whole(0, 87, 1), whole(1, 0, 1)], (2, 2, 0, 43.5, 87, 2)),
+            ([whole(0, 92, 5), part(1, 8, "1g.5gb", 6), part(1, 9, "3g.20gb", 7)], (2, 3, 2, 92, 92, 18)),
+            (EIGHT, (8, 22, 19, 35, 90, 75190)),
+        ],
+    ),
     ids=["one", "two", "a board in two instances", "eight boards with 22 rows"],
 )
 def test_summary(tmp_path: Path, rows: Sequence[Row], expected: Sequence[float]) -> None:

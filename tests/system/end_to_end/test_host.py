@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.daemon import Daemon, pulsed, serving
 from tests.support.host_tree import HostTree
+from tests.support.nightly import nightly_after
 from tests.support.standin.install import Standin
 from tests.support.standin.scenario import Gpu, Scenario
 from tests.support.standin.signals import Constant
@@ -95,7 +96,7 @@ def test_a_gpu_that_was_never_there_is_named_with_the_reason_of_the_kernel(
         assert [row["state"] for row in daemon.get("/health/gpus?checks=gpu_missing").json()] == ["ok"]
 
 
-@pytest.mark.parametrize("code", [62, 79, 119, 120])
+@pytest.mark.parametrize("code", nightly_after(1, [62, 79, 119, 120]))
 def test_a_gpu_that_failed_before_the_start_is_named_with_its_xid(
     tmp_path: Path, standin: Standin, tree: HostTree, code: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cuda_standin.library import SOURCE, CudaStandin
 from tests.support.daemon import environment
+from tests.support.nightly import nightly_after
 from tests.support.tools import tool
 from tests.support.waiting import SECONDS
 from tests.system.deploy.tools import fetched
@@ -29,7 +30,7 @@ def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CudaStandin:
     return CudaStandin(tmp_path / "lib", tmp_path / "report", monkeypatch)
 
 
-@pytest.mark.parametrize("name", [kernel.name for kernel in KERNELS])
+@pytest.mark.parametrize("name", nightly_after(4, [kernel.name for kernel in KERNELS]))
 def test_a_kernel_counts_its_work_and_frees_everything(cuda: CudaStandin, name: str) -> None:
     kernel = next(each for each in KERNELS if each.name == name)
     cuda.set(round_ns=1000)
