@@ -35,7 +35,7 @@ GROUP = {
     "targets": ["127.0.0.1:1", f"{WITH_LOGIN}/metrics", f"u:{SECRET}@127.0.0.1:1", f"http://u:{SECRET}@[x"],
     "labels": {"__param_token": SECRET},
 }
-REFUSED = {"web.external_url", "kubernetes.server"}
+REFUSED = {"web.external_url", "kubernetes.server", "publish.grafana_url"}
 """URLs that must not have a login."""
 
 

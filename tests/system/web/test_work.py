@@ -31,8 +31,8 @@ def test_totals_count_all_owners_and_the_list_goes_on(browser: Browser, tmp_path
         assert opened.violations() == []
 
 
-def test_owners_are_sorted_and_grouped(browser: Browser, demo: Daemon) -> None:
-    with tab(browser, url(demo)) as opened:
+def test_owners_are_sorted_and_grouped(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, "--source=demo") as daemon, tab(browser, url(daemon)) as opened:  # its jobs end later
         page = opened.open("#/work")
         links = page.locator("table.work tbody th a")
         expect(links).to_have_count(6)
