@@ -24,7 +24,6 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from pulsed.apps.top.session import TopSession, WrongCommand
-from pulsed.present.job_report import job_report
 from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_columns, has_cards
 from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
@@ -361,6 +360,8 @@ class ReportScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the text."""
+        from pulsed.present.job_report import job_report  # with its imports, which no other view needs
+
         with VerticalScroll():
             lines = Lines()
             lines.show(body(lambda: [Text(each) for each in job_report(self._job).splitlines()], self.app.size.width))
