@@ -23,9 +23,7 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.durations import HOUR
-from pulsed.http.client import HttpClient, Request
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
-from pulsed.http.failure import HttpRequestFailed
 from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
@@ -205,6 +203,9 @@ class Notify(Feature):
             raise NotDelivered(f"{self._settings.exec[0]} ended with {process.returncode}")
 
     async def _post(self, document: Document) -> None:
+        from pulsed.http.client import HttpClient, Request  # takes 9 MB
+        from pulsed.http.failure import HttpRequestFailed
+
         webhook = self._settings.webhook
         if not webhook.is_on:
             return
