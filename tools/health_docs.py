@@ -76,7 +76,7 @@ The event `removal` and the log then have the reason. If the GPU returns, its co
 ## Checks
 
 Each check has its problem, what to do, how to verify it without pulsed, its rules, and inputs, one of which is enough.
-Where it says to give up, a repair is due: [what to send to the vendor](gpu-is-sick.md#what-to-send-to-the-vendor).
+To give up means to have the GPU repaired: [what to send to the vendor](gpu-is-sick.md#what-to-send-to-the-vendor).
 `XIDs` are {xids}. On vGPU guests only these checks apply: {guest}.
 
 A rule ends with the measure that it compares with thresholds: an input, or computed from the inputs. Change thresholds

@@ -257,30 +257,30 @@ PAGE = 1000
 """The most that a daemon gives in one answer."""
 
 
-def with_all_running(ask: Callable[[str], Document], query: str = "") -> Document:
+def with_all_running(get: Callable[[str], Document], query: str = "") -> Document:
     """Return an answer of `/jobs` that has every running owner; ended ones follow as far as the last page has them.
 
     Args:
-        ask: returns the document of a path.
+        get: returns the document of a path.
         query: further parameters, each with a leading `&`.
     """
-    answer = ask(f"/jobs?limit={PAGE}{query}")
+    answer = get(f"/jobs?limit={PAGE}{query}")
     while len(answer["jobs"]) < answer.get("running", 0):  # daemons of old have no `running`
-        following = ask(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        following = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
         if not following["jobs"]:
             break  # owners have ended meanwhile
         answer = {**following, "jobs": [*answer["jobs"], *following["jobs"]]}
     return answer
 
 
-def all_since(ask: Callable[[str], Document], query: str) -> Document:
+def all_since(get: Callable[[str], Document], query: str) -> Document:
     """Return an answer of `/jobs` that has every owner that matches, also ended ones.
 
     Args:
-        ask, query: as for `with_all_running`; the query has `since`.
+        get, query: as for `with_all_running`; the query has `since`.
     """
-    answer = page = ask(f"/jobs?limit={PAGE}{query}")
+    answer = page = get(f"/jobs?limit={PAGE}{query}")
     while len(page["jobs"]) == PAGE:
-        page = ask(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        page = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
         answer = {**page, "jobs": [*answer["jobs"], *page["jobs"]]}
     return answer

@@ -73,7 +73,7 @@ def compare(clients: Mapping[str, DaemonClient], ids: Sequence[str], format: str
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    found, errors = all_answers(clients, lambda ask: ask(path), has="gpus")
+    found, errors = all_answers(clients, lambda get: get(path), has="gpus")
     if not found:
         raise _error(id, clients, list(errors.values()))
     newest = max(found.values(), key=lambda account: account["begin"])

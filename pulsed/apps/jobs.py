@@ -45,7 +45,7 @@ def jobs(
     """
     query = f"&{filters}" if filters else ""
     read = all_since if "since=" in query else with_all_running
-    answers = all_answers(clients, lambda ask: read(ask, query), has="jobs").checked()
+    answers = all_answers(clients, lambda get: read(get, query), has="jobs").checked()
     accounts = [account for answer in answers.documents.values() for account in answer["jobs"]]
     accounts.sort(key=lambda account: account["begin"], reverse=True)
     accounts.sort(key=lambda account: account["end"] or "~", reverse=True)

@@ -13,7 +13,7 @@ REQUESTS = 64
 """Concurrent requests."""
 
 Document = dict[str, Any]
-Ask = Callable[[str], Document]
+Get = Callable[[str], Document]
 """Returns the document of a path."""
 
 
@@ -39,7 +39,7 @@ class DaemonAnswers(NamedTuple):
         return self
 
 
-def all_answers(clients: Mapping[str, DaemonClient], request: Callable[[Ask], Document], has: str) -> DaemonAnswers:
+def all_answers(clients: Mapping[str, DaemonClient], request: Callable[[Get], Document], has: str) -> DaemonAnswers:
     """Return what is requested of each daemon, or its error.
 
     Args:
@@ -49,14 +49,14 @@ def all_answers(clients: Mapping[str, DaemonClient], request: Callable[[Ask], Do
     """
 
     def answer(client: DaemonClient) -> Document | PulsedError:
-        def ask(path: str) -> Document:
+        def get(path: str) -> Document:
             found: Document = client.json(path)
             if not isinstance(found, dict) or has not in found:
                 raise DaemonUnreachable(f"{client.address}{path}: the answer has no {has}", "Check that it is a pulsed")
             return found
 
         try:
-            return request(ask)
+            return request(get)
         except (DaemonUnreachable, RequestRefused) as error:
             return error
 

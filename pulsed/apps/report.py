@@ -38,7 +38,7 @@ def report(
         RequestRefused: no daemon answered without an error.
     """
     path = f"/report?by={by}&since={time.time() - seconds:.0f}"
-    answers = all_answers(clients, lambda ask: ask(path), has="rows").checked()
+    answers = all_answers(clients, lambda get: get(path), has="rows").checked()
     found: Mapping[str, Any] = {
         "by": by,
         "seconds": seconds,

@@ -237,7 +237,6 @@ class Collector:
         self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._log = SourceLog(is_logged=is_logged)
         self._restarts = target.restarts
-        self._log_tick: ComputedTick | None = None
 
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
@@ -261,21 +260,19 @@ class Collector:
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
             if not has_log:
                 continue
-            if not self._target.fresh(time.monotonic()) or self._target.tick is self._log_tick:
+            if not self._target.delivers(time.monotonic()):
                 self._take_kernel_log()
 
     def _take_kernel_log(self) -> None:
         """Show the GPUs of a source without samples that the kernel log names, with their health."""
         target = self._target
-        is_shown = target.tick is not None and target.tick is self._log_tick
         try:
-            tick = self._pipeline.process_kernel_log(target.name, target.interval, is_shown=is_shown)
+            tick = self._pipeline.process_kernel_log(target.name, target.interval, is_shown=not target.is_sampled)
         except Exception as error:  # noqa: BLE001 (logged with its traceback)
             internal_error(error, target.name)
             return
         self._note_kernel_log(self._pipeline.kernel_log_error)
         if tick is not None:
-            self._log_tick = tick
             target.show(tick, time.monotonic())
             self._on_tick(tick)
 

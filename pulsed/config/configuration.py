@@ -89,7 +89,7 @@ class Config(Settings):
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
     accounts: AccountsSettings = setting(AccountsSettings(), "Accounts of owners that have ended, in `state_dir`.")
-    notify: NotifySettings = setting(NotifySettings(), "Findings that their owners are told.")
+    notify: NotifySettings = setting(NotifySettings(), "Notifications of the owners of GPUs about findings.")
     prices: Prices = setting(Prices(), "Prices of GPU time and energy.")
     publish: PublishSettings = setting(PublishSettings(), "What is published.")
     history: HistorySettings = setting(HistorySettings(), "Recent samples in memory, for `/gpus/{gpu}/history`.")

@@ -27,6 +27,8 @@ from pulsed.present.owner_totals import WorkloadTotals
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from pulsed.daemon.state_file import WriteStatus
+
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
@@ -110,6 +112,11 @@ class AccountsFeature(Feature):
         """Write the accounts that have ended."""
         if self.ended_files is not None:
             self.ended_files.write()
+
+    def statuses(self) -> Iterator[WriteStatus]:
+        """Yield whether accounts are written."""
+        if self.ended_files is not None:
+            yield self.ended_files.status
 
     def sections(self) -> Iterator[Section]:
         """Yield the accounts of owners that have not ended, and those of ended ones that are in no file yet."""

@@ -5,20 +5,18 @@ Accounts that wait to be written take bounded memory.
 
 from __future__ import annotations
 
-import calendar
 import logging
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.state_file import WriteStatus
-from pulsed.durations import DAY
 from pulsed.owners.accounting.settings import AccountsSettings
-from pulsed.regular_file import FOLDER_MODE, append_lines, lines_from_end
+from pulsed.regular_file import lines_from_end
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +40,14 @@ class EndedFiles:
     """
 
     def __init__(self, folder: Path, settings: AccountsSettings) -> None:
-        self._folder, self.settings = folder, settings
+        self._folder, self._files, self.settings = folder, DayFiles(folder, "jobs"), settings
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._being_written: Sequence[bytes] = ()
         self._waiting_bytes = 0
         self._logged_drops = 0
-        self._unremovable: set[Path] = set()
-        self.status = WriteStatus(folder / "jobs-DAY.ndjson", "accounts of ended owners")
+        self.status = WriteStatus(self._files.pattern, "accounts of ended owners")
         self.added = self.dropped = 0
 
     @property
@@ -73,17 +70,15 @@ class EndedFiles:
             lines = self._take()
             if not lines:
                 return
-            path = self._folder / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime())
             try:
-                self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                append_lines(path, b"\n".join(lines) + b"\n")
+                self._files.append(lines)
             except OSError as error:
                 self.status.failed(error)
                 self._put_back(lines)
                 return
             self._being_written = ()
             self.status.succeeded()
-            self._remove_old()
+            self._files.remove_old(self.settings.keep, self.settings.max_bytes)
 
     def last_lines(self, most: int) -> list[bytes]:
         """Return at most this number of the newest accounts, the oldest first."""
@@ -97,8 +92,8 @@ class EndedFiles:
 
     def lines(self, since: float) -> Iterator[bytes]:
         """Yield the accounts that have ended since a Unix time, and some older ones, the newest first."""
-        for path in reversed(self._days()):
-            if _end_of_day(path) < since:
+        for path in reversed(self._files.paths()):
+            if self._files.end_of(path) < since:
                 return
             try:
                 yield from filter(None, lines_from_end(path))
@@ -128,32 +123,3 @@ class EndedFiles:
         while self._waiting_bytes > WAITING_BYTES:
             self._waiting_bytes -= len(self._waiting.popleft())
             self.dropped += 1
-
-    def _days(self) -> list[Path]:
-        """Return the files, the oldest first."""
-        try:
-            return sorted(self._folder.glob("jobs-????-??-??.ndjson"))
-        except OSError as error:
-            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
-            return []
-
-    def _remove_old(self) -> None:
-        """Remove the oldest files beyond the limits. What cannot be removed is logged once."""
-        room, oldest = self.settings.max_bytes, time.time() - self.settings.keep
-        for number, path in enumerate(reversed(self._days())):
-            try:
-                room -= path.lstat().st_size
-                if number and (_end_of_day(path) < oldest or room < 0):
-                    path.unlink()
-            except OSError as error:
-                if path not in self._unremovable:
-                    log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
-                self._unremovable.add(path)
-
-
-def _end_of_day(path: Path) -> float:
-    """Return the Unix time until which accounts were written to a file; infinity of a name without a date."""
-    try:
-        return calendar.timegm(time.strptime(path.stem, "jobs-%Y-%m-%d")) + DAY
-    except ValueError:
-        return math.inf

@@ -16,6 +16,8 @@ from pulsed.owners.attribution.attribution import Attribution
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from pulsed.daemon.state_file import WriteStatus
+
 _F = TypeVar("_F", bound="Feature")
 
 
@@ -72,6 +74,10 @@ class Feature:
 
     async def run(self) -> None:
         """Do background work until cancelled. An error is logged, and this is called again after a pause."""
+
+    def statuses(self) -> Iterable[WriteStatus]:
+        """Return whether files of its own in `state_dir` are written."""
+        return ()
 
     def sections(self) -> Iterable[Section]:
         """Return its sections of the state file."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.daemon.history_files import HistoryFiles
+from pulsed.daemon.history_files import MAX_GPUS, HistoryFiles
 from pulsed.durations import MINUTE
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.pauses import aligned_sleep
@@ -17,6 +17,8 @@ from pulsed.present.api.history import History
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+
+    from pulsed.daemon.state_file import WriteStatus
 
 
 class HistoryFeature(Feature):
@@ -37,7 +39,7 @@ class HistoryFeature(Feature):
     def take_tick(self, tick: ComputedTick) -> None:
         """Keep the samples of a tick, and the minute that it ends."""
         minute = self._day.add(tick)
-        if minute is not None and self.files is not None:
+        if minute is not None and self.files is not None and self._day.gpus <= MAX_GPUS:
             self.files.add(minute)
         self._history.add(tick)
 
@@ -60,6 +62,11 @@ class HistoryFeature(Feature):
         """Write the minutes that wait."""
         if self.files is not None:
             self.files.write()
+
+    def statuses(self) -> Iterator[WriteStatus]:
+        """Yield whether minutes are written."""
+        if self.files is not None:
+            yield self.files.status
 
     def routes(self) -> Iterator[APIRouter]:
         """Yield the routes of samples."""

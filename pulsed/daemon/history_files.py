@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 
+from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
 from pulsed.present.api.day_history import DayMinute
-from pulsed.regular_file import FOLDER_MODE, append_lines, open_regular
+from pulsed.regular_file import open_regular
 
 log = logging.getLogger(__name__)
 
@@ -29,23 +30,20 @@ WAITING = 100
 
 
 class HistoryFiles:
-    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; the newest two days are kept.
+    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; those of the last day are kept.
 
     Attributes:
         status: whether minutes are written.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._files = DayFiles(folder, "history")
         self._waiting: deque[bytes] = deque(maxlen=WAITING)
-        self._gpus: dict[str, int] = {}
-        self.status = WriteStatus(folder / "history-DAY.ndjson", "minutes of the history")
+        self.status = WriteStatus(self._files.pattern, "minutes of the history")
 
     def add(self, minute: DayMinute) -> None:
-        """Let a minute wait to be written, unless there are too many GPUs."""
-        self._gpus[minute.target] = len(minute.gpus)
-        if sum(self._gpus.values()) <= MAX_GPUS:
-            self._waiting.append(json_bytes(minute.dump()))
+        """Let a minute wait to be written."""
+        self._waiting.append(json_bytes(minute.dump()))
 
     def write(self) -> None:
         """Write what waits; if that fails, it goes on waiting."""
@@ -53,22 +51,18 @@ class HistoryFiles:
         if not lines:
             return
         try:
-            self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            append_lines(
-                self._folder / time.strftime("history-%Y-%m-%d.ndjson", time.gmtime()), b"\n".join(lines) + b"\n"
-            )
-            for path in self._days()[:-2]:
-                path.unlink()
+            self._files.append(lines)
         except OSError as error:
             self._waiting.extendleft(reversed(lines))
             self.status.failed(error)
-        else:
-            self.status.succeeded()
+            return
+        self.status.succeeded()
+        self._files.remove_old(DAY)
 
     def read(self) -> Iterator[DayMinute]:
         """Yield the minutes of the last day, the oldest first; what cannot be read is left out."""
         oldest = (time.time() - DAY) / MINUTE
-        for path in self._days()[-2:]:
+        for path in self._files.paths():
             try:
                 with open(open_regular(path, follow_links=False), "rb") as file:
                     for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b""):
@@ -77,9 +71,6 @@ class HistoryFiles:
                             yield minute
             except OSError as error:
                 log.warning("minutes of the history cannot be read", extra={"path": str(path), "error": str(error)})
-
-    def _days(self) -> list[Path]:
-        return sorted(self._folder.glob("history-????-??-??.ndjson"))
 
 
 def _minute_of(line: bytes) -> DayMinute | None:

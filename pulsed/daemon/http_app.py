@@ -151,7 +151,7 @@ class FrontRoutes:
         if route_of(scope, scope["root_path"]) != READY:
             return _text(200, "pulsed is healthy")
         now, targets = time.monotonic(), self._store.targets
-        if any(target.fresh(now) for target in targets):
+        if any(target.delivers(now) for target in targets):
             return _text(200, "pulsed is ready")
         why = [f"{target.name}: {target.error or 'no data yet'}" for target in targets]
         return _text(503, "\n".join(("no fresh data", *why)), (b"retry-after", b"5"))

@@ -1,7 +1,7 @@
-"""Tells the owners of GPUs what is wrong: a program or a webhook gets each finding once.
+"""Notifies owners of GPUs of findings: a program or a webhook receives each of them once.
 
-A receiver that fails costs nothing else: what is told waits in a bounded list, is tried again for some minutes, and is
-counted when it is dropped.
+A receiver that fails has no other effect: notifications wait in a bounded list, are sent again for some minutes, and
+are counted when they are dropped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import signal
 import time
 from collections import Counter, deque
@@ -27,7 +28,7 @@ from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
-from pulsed.pauses import aligned_sleep
+from pulsed.pauses import Backoff, aligned_sleep
 from pulsed.present.notification import OwnerFinding, notification, owner_findings, slack_message
 from pulsed.present.notify_settings import NotifySettings
 
@@ -40,8 +41,8 @@ RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS = 20.0
-"""Pause after the first attempt that failed; it doubles with each."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 20.0, 600.0
+"""Pauses after attempts that failed."""
 
 WAITING = 100
 """What waits for its receiver; the oldest is dropped."""
@@ -62,11 +63,12 @@ class _Delivery:
     receiver: str
     document: Document
     due: float
+    backoff: Backoff
     attempts: int = 0
 
 
 class Notify(Feature):
-    """Tells each finding of an owner once while the configuration has a receiver.
+    """Sends a notification for each finding of an owner while the configuration has a receiver.
 
     Attributes:
         results: deliveries by receiver and result: `sent`, `failed`, `dropped`.
@@ -77,7 +79,7 @@ class Notify(Feature):
     def __init__(self, parts: FeatureParts) -> None:
         self._store, self._config = parts.store, parts.config
         self._accounts = parts.feature(AccountsFeature)
-        self._told: dict[AccountKey, set[str]] = {}
+        self._notified: dict[AccountKey, set[str]] = {}
         self._times: deque[float] = deque()
         self._waiting: deque[_Delivery] = deque()
         self._send: Mapping[str, Callable[[Document], Awaitable[None]]] = {
@@ -91,20 +93,20 @@ class Notify(Feature):
         return self._config.notify
 
     def apply(self, config: Config) -> None:
-        """Tell by a configuration from now on."""
+        """Send by a configuration from now on."""
         self._config = config
 
     def sections(self) -> Iterator[Section]:
-        """Yield what was told, so that a restart does not tell it again."""
-        yield Section("notified", lambda: sum(map(len, self._told.values())), self._dump, self._load)
+        """Yield which findings have a notification, so that a restart sends none again."""
+        yield Section("notified", lambda: sum(map(len, self._notified.values())), self._dump, self._load)
 
     def metrics(self, now: float) -> Iterator[Metric]:
-        """Yield the family of what was told."""
+        """Yield the family of notifications."""
         if self._settings.is_on or self.results:
             yield notification_family(self.results)
 
     async def run(self) -> None:
-        """Look for findings and tell them until cancelled."""
+        """Look for findings, and send notifications, until cancelled."""
         while True:
             await aligned_sleep(LOOK_SECONDS)
             if self._settings.is_on:
@@ -112,19 +114,19 @@ class Notify(Feature):
                 await self._deliver()
 
     def _look(self, now: float) -> None:
-        """Tell each finding that is new."""
+        """Queue a notification for each finding that is new."""
         running = self._accounts.accounting.running
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}
-        self._told = {key: kinds for key, kinds in self._told.items() if key in keys}
+        self._notified = {key: kinds for key, kinds in self._notified.items() if key in keys}
         for account in running:
-            told = self._told.get(account_key(account), set())
+            notified = self._notified.get(account_key(account), set())
             for finding in owner_findings(account, self._settings.idle_after):
-                if finding.kind in self._settings.findings and finding.kind not in told:
-                    self._told.setdefault(account_key(account), set()).add(finding.kind)
-                    self._tell(account, finding, now)
+                if finding.kind in self._settings.findings and finding.kind not in notified:
+                    self._notified.setdefault(account_key(account), set()).add(finding.kind)
+                    self._queue(account, finding, now)
 
-    def _tell(self, account: OwnerAccount, finding: OwnerFinding, now: float) -> None:
-        """Let a finding wait for its receivers."""
+    def _queue(self, account: OwnerAccount, finding: OwnerFinding, now: float) -> None:
+        """Queue the notification of a finding for each receiver."""
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
         receivers = [name for name, is_on in self._receivers() if is_on]
@@ -140,7 +142,8 @@ class Notify(Feature):
         for receiver in receivers:
             if len(self._waiting) >= WAITING:
                 self._drop([self._waiting.popleft().receiver], "too many wait")
-            self._waiting.append(_Delivery(receiver, document, now))
+            backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random)
+            self._waiting.append(_Delivery(receiver, document, now, backoff))
 
     def _receivers(self) -> Iterator[tuple[str, bool]]:
         yield "exec", bool(self._settings.exec)
@@ -149,7 +152,7 @@ class Notify(Feature):
     def _drop(self, receivers: list[str], reason: str) -> None:
         for receiver in receivers:
             if not self.results[receiver, "dropped"]:
-                log.warning("findings are not told to owners", extra={"receiver": receiver, "reason": reason})
+                log.warning("notifications of owners are dropped", extra={"receiver": receiver, "reason": reason})
             self.results[receiver, "dropped"] += 1
 
     async def _deliver(self) -> None:
@@ -165,13 +168,13 @@ class Notify(Feature):
                 self.results[each.receiver, "failed"] += 1
                 is_last = each.attempts >= ATTEMPTS
                 log.warning(
-                    "a finding could not be told to its owner",
+                    "a notification of an owner could not be delivered",
                     extra={"receiver": each.receiver, "error": str(error), "attempt": each.attempts, "last": is_last},
                 )
                 if is_last:
                     self.results[each.receiver, "dropped"] += 1
                 else:
-                    each.due = now + FIRST_PAUSE_SECONDS * 2 ** (each.attempts - 1)
+                    each.due = now + each.backoff.next()
                     self._waiting.append(each)
             else:
                 self.results[each.receiver, "sent"] += 1
@@ -230,13 +233,13 @@ class Notify(Feature):
             raise NotDelivered(f"the webhook answered {answer.status} {answer.reason}".rstrip())
 
     def _dump(self) -> object:
-        return [[*key, sorted(kinds)] for key, kinds in self._told.items()]
+        return [[*key, sorted(kinds)] for key, kinds in self._notified.items()]
 
     def _load(self, saved: object) -> None:
         try:
             if not isinstance(saved, list):
                 raise TypeError
-            self._told = {
+            self._notified = {
                 (str(kind), str(id), float(begin)): {str(each) for each in kinds} for kind, id, begin, kinds in saved
             }
         except (TypeError, ValueError):
@@ -244,10 +247,10 @@ class Notify(Feature):
 
 
 def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:
-    """Return the family of what was told."""
+    """Return the family of notifications."""
     family = CounterMetricFamily(
         "pulsed_notifications",
-        "Findings told to owners, by receiver (exec, webhook) and result: sent, failed (and tried again), dropped",
+        "Notifications of owners, by receiver (exec, webhook) and result: sent, failed attempts, dropped",
         labels=["receiver", "result"],
     )
     for (receiver, result), count in sorted(results.items()):

@@ -12,7 +12,6 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
-from pulsed.daemon.history import HistoryFeature
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
 from pulsed.pauses import aligned_sleep
 
@@ -71,9 +70,8 @@ class StateFolder(Feature):
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of the files; none without `state_dir`."""
         if self._file is not None and (ended := self._accounts.ended_files) is not None:
-            history = self._features.get(HistoryFeature)
-            more = [history.files.status] if isinstance(history, HistoryFeature) and history.files is not None else []
-            yield from state_families((self._file.status, ended.status, *more), ended.dropped)
+            statuses = [status for feature in self._features.values() for status in feature.statuses()]
+            yield from state_families((self._file.status, *statuses), ended.dropped)
 
     def _sections(self) -> Iterator[Section]:
         for feature in self._features.values():

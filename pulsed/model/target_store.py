@@ -45,6 +45,7 @@ class Target:
         error: the error of the last attempt, with the remedy; empty while up.
         tick: the last tick, None before the first.
         arrived: when it arrived, in seconds of the monotonic clock.
+        is_sampled: whether it is of the source; False of one that only has what the kernel log names.
         restarts: restarts of the source's child process.
         kernel_log_error: why the kernel log cannot be used; empty while it is read, None where it is not to be read.
         version: grows with every change of this target.
@@ -58,6 +59,7 @@ class Target:
     error: str = ""
     tick: ComputedTick | None = None
     arrived: float = 0.0
+    is_sampled: bool = True
     samples: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class Target:
     def continue_from(self, before: Target) -> None:
         """Copy the state of a target of the same source, whose configuration has changed."""
         self.kind, self.name, self.tick, self.arrived = before.kind, before.name, before.tick, before.arrived
-        self.up, self.error, self.ended = before.up, before.error, before.ended
+        self.up, self.error, self.ended, self.is_sampled = before.up, before.error, before.ended, before.is_sampled
         self.samples, self.restarts = before.samples, before.restarts
         self.rejected, self.errors = dict(before.rejected), self.errors | before.errors
         self.version = before.version + 1
@@ -88,9 +90,13 @@ class Target:
         """Return whether the last tick is recent enough to be served; `now` is monotonic seconds."""
         return self.tick is not None and now - self.arrived <= self.stale_after
 
+    def delivers(self, now: float) -> bool:
+        """Return whether the last tick is fresh and of the source, not of the kernel log alone."""
+        return self.is_sampled and self.fresh(now)
+
     def accept(self, tick: ComputedTick, now: float) -> None:
         """Store a new tick that arrived at the monotonic time `now`."""
-        self.tick, self.arrived, self.up, self.error = tick, now, True, ""
+        self.tick, self.arrived, self.up, self.error, self.is_sampled = tick, now, True, "", True
         self.samples += 1
         self.version += 1
         for reason, rows in tick.raw.rejected.items():
@@ -98,7 +104,7 @@ class Target:
 
     def show(self, tick: ComputedTick, now: float) -> None:
         """Store a tick that is not of the source, which delivers nothing, at the monotonic time `now`."""
-        self.tick, self.arrived = tick, now
+        self.tick, self.arrived, self.is_sampled = tick, now, False
         self.version += 1
 
     def correct(self, tick: ComputedTick) -> None:

@@ -97,6 +97,14 @@ class Prices(Settings):
     kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
     currency: Text = setting("EUR", "Currency of the prices.")
 
+    def of_time(self, gpu_seconds: float) -> float:
+        """Return what GPU time costs; 0 without a price."""
+        return (self.gpu_hour or 0.0) * gpu_seconds / 3600.0
+
+    def of_energy(self, joules: float) -> float:
+        """Return what energy costs; 0 without a price."""
+        return (self.kwh or 0.0) * joules / JOULES_PER_KWH
+
     def without_effect(self) -> Iterator[Problem]:
         """Yield the currency of no price."""
         if self.gpu_hour is None and self.kwh is None:
@@ -115,8 +123,8 @@ def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str
         return None
     lacking = without_energy(gpus)
     used = None if lacking else joules(total)
-    time = (prices.gpu_hour or 0.0) * total["gpu_seconds"] / 3600.0
-    energy = 0.0 if prices.kwh is None else None if used is None else prices.kwh * used / JOULES_PER_KWH
+    time = prices.of_time(total["gpu_seconds"])
+    energy = 0.0 if prices.kwh is None else None if used is None else prices.of_energy(used)
     return {
         "currency": prices.currency,
         "per_gpu_hour": prices.gpu_hour,

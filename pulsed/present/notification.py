@@ -1,9 +1,9 @@
-"""What the owner of GPUs is told about a finding: which one, where, what to do, and the report of the job."""
+"""The notification of an owner about a finding: which one, where, what to do, and the report of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from pulsed.json_text import duration_text, rfc3339
@@ -15,7 +15,7 @@ from pulsed.present.job_numbers import Account
 from pulsed.present.job_report import job_report, job_title
 
 FindingKind = Literal["held_idle", "leaked_memory", "hang", "gpu_lost"]
-FINDING_KINDS: tuple[FindingKind, ...] = ("held_idle", "leaked_memory", "hang", "gpu_lost")
+FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 class OwnerFinding(NamedTuple):

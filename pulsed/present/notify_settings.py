@@ -1,4 +1,4 @@
-"""The section `notify` of the configuration: who is told about findings of owners."""
+"""The section `notify` of the configuration: receivers of notifications about findings."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class WebhookSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings(Settings):
-    """Tells owners, by a program or a webhook, what is wrong with their jobs and pods, once for each finding.
+    """Notifies owners, by a program or a webhook, of what is wrong with their jobs and pods, once for each finding.
 
     Alerts of Prometheus are for operators; this is for owners. Off until a program or a URL is set.
     """
@@ -121,19 +121,21 @@ class NotifySettings(Settings):
     webhook: WebhookSettings = setting(WebhookSettings(), "A receiver of HTTP requests.")
     findings: Findings = setting(
         FINDING_KINDS,
-        "What is told: `held_idle` (a GPU is idle for `idle_after` and had worked before), `leaked_memory`, `hang`, "
-        "`gpu_lost`.",
+        "Findings with a notification: `held_idle` (a GPU has been idle for `idle_after` after it had worked), "
+        "`leaked_memory`, `hang`, `gpu_lost`.",
     )
-    idle_after: Duration = setting(HOUR, "How long a GPU that had worked must be idle.")
-    max_per_hour: PositiveCount = setting(20, "Most findings that are told in an hour; further ones are dropped.")
+    idle_after: Duration = setting(HOUR, "How long a GPU that had worked must have been idle.")
+    max_per_hour: PositiveCount = setting(
+        20, "Maximum number of findings with a notification per hour; further ones are dropped."
+    )
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is told."""
+        """Whether there is a receiver."""
         return bool(self.exec) or self.webhook.is_on
 
     def without_effect(self) -> Iterator[Problem]:
-        """Yield all other keys while nobody is told."""
+        """Yield all other keys without a receiver."""
         if not self.is_on:
             yield from ((key, "it needs exec or webhook.url") for key in ("findings", "idle_after", "max_per_hour"))
 

@@ -124,11 +124,7 @@ def totals_of(account: OwnerAccount) -> AccountTotals:
     """Return the counters of an account."""
     found = NO_TOTALS
     for each in account.gpus.values():
-        counters = each.estimate
-        joules = total(counters, "class_energy_joules")
-        if joules is not None or each.bridged_joules:
-            joules = (joules or 0.0) + each.bridged_joules
-        found = found.plus(AccountTotals(counters, each.observed, joules))
+        found = found.plus(AccountTotals(each.estimate, each.observed, each.joules))
     return found
 
 

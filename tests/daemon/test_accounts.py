@@ -187,7 +187,7 @@ def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pyte
         run.job_ends()
         run.stop()
     assert len(list(tmp_path.glob("jobs-2*"))) == 1 + 6 + 1
-    assert caplog.text.count("an old file of accounts cannot be removed") == 1
+    assert caplog.text.count("an old file in state_dir cannot be removed") == 1
 
 
 def test_days_beyond_the_size_are_removed(tmp_path: Path) -> None:

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.daemon import history_files
+from pulsed.config.configuration import Config
+from pulsed.daemon import history
+from pulsed.daemon.history import HistoryFeature
 from pulsed.daemon.history_files import HistoryFiles
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.day_history import DayMinute
+from tests.daemon.parts import feature_parts
+from tests.present.api.test_history_points import at
+from tests.present.boards import gpu
 
 NOW = int(time.time() // 60)
 
@@ -41,9 +47,14 @@ def test_the_minutes_of_the_last_day_are_read_in_order(tmp_path: Path) -> None:
 def test_old_days_are_removed(tmp_path: Path) -> None:
     for day in (1, 2, 3):
         (tmp_path / f"history-2026-01-0{day}.ndjson").write_text("")
+    (tmp_path / "history-2026-01-02.ndjson").unlink()
+    (tmp_path / "history-2026-01-02.ndjson").mkdir()  # cannot be removed, and keeps nothing else
     files = HistoryFiles(tmp_path)
-    files.add(minute(1))
-    files.write()
+    for ago in (2, 1):
+        files.add(minute(ago))
+        files.write()
+    assert not files.status.is_failing
+    assert [each.minute for each in files.read()] == [NOW - 2, NOW - 1]
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -60,9 +71,11 @@ def test_a_disk_that_refuses_loses_nothing_while_it_waits(tmp_path: Path) -> Non
 
 
 def test_a_fleet_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_files, "MAX_GPUS", 3)
-    files = HistoryFiles(tmp_path)
-    files.add(minute(3, gpus=2))
-    files.add(minute(3, gpus=2, target="other"))
-    files.write()
-    assert list(files.read()) == [minute(3, gpus=2)]
+    monkeypatch.setattr(history, "MAX_GPUS", 1)
+    feature = HistoryFeature(feature_parts(TargetStore("here"), Config(state_dir=str(tmp_path))))
+    assert feature.files is not None
+    for second in range(0, 400, 20):
+        feature.take_tick(at(second, [gpu(number) for number in range(1 if second < 200 else 2)]))
+    feature.save()
+    (file,) = tmp_path.iterdir()
+    assert len(file.read_text().splitlines()) == 3  # until the second GPU had a minute

@@ -138,7 +138,7 @@ def test_an_hour_has_a_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         told.works_and_stops(owner=Owner("slurm_job", str(number)))
         told.looks()
     assert told.results == {("exec", "sent"): 2, ("exec", "dropped"): 3}
-    assert caplog.text.count("findings are not told to owners") == 1
+    assert caplog.text.count("notifications of owners are dropped") == 1
 
 
 @pytest.mark.parametrize(

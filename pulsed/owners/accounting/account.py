@@ -16,7 +16,7 @@ from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.activity import Moments, Timeline
 from pulsed.owners.accounting.balance import Balance
-from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled
+from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total
 from pulsed.owners.accounting.extremes import Extremes
 
 LEAKED = Owner("nobody", "nobody")
@@ -136,6 +136,12 @@ class GpuAccount:
     def observed(self) -> float:
         """Seconds in which the GPU was observed while the owner had it."""
         return observed(self.alone) + observed(self.shared)
+
+    @property
+    def joules(self) -> Value:
+        """Energy, of a shared GPU a share, also of the time in which pulsed did not run; None if never known."""
+        known = total(self.estimate, "class_energy_joules")
+        return known if known is None and not self.bridged_joules else (known or 0.0) + self.bridged_joules
 
     def held_seconds(self, now: float) -> float:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""

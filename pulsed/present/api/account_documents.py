@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -14,11 +13,9 @@ from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccoun
 from pulsed.owners.accounting.balance import BALANCED, Balance
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
-from pulsed.present.account_totals import coverage, pod_account, with_totals
+from pulsed.present.account_totals import coverage, with_totals
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
-from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.job_report import job_head, report_of
 from pulsed.present.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
@@ -347,81 +344,9 @@ class AccountShape(_AccountHead):
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
-class EarlierAccountShape(DocumentModel):
-    """An earlier account of the same name, such as of a job that was requeued; all of it is in `?all=true`."""
-
-    begin: Time
-    end: TimeOrNull
-
-
-class JobReportShape(DocumentModel):
-    """The texts of `pulsed job`, as `JobReport`. Tables are rows of cells, the first one is the head."""
-
-    title: str
-    summary: str
-    facts: list[tuple[str, str]] = Field(description="title and text of each")
-    statistics: list[list[str]]
-    balance: list[list[str]]
-    advice: list[str]
-    unknown: list[str]
-
-
-class ComparisonShape(DocumentModel):
-    """The texts of `pulsed job --compare`."""
-
-    first: str
-    second: str
-    rows: list[list[str]] = Field(description="the table; the first row is the head")
-    notes: list[str] = Field(description="what differs beyond noise, and what is not judged")
-
-
-class NewestAccountShape(AccountShape):
-    """The newest account of a name."""
-
-    earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
-    report: JobReportShape | None = Field(None, description="with `?report=true`")
-    comparison: ComparisonShape | None = Field(None, description="with `?with=`")
-
-
-def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
-    """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
-
-    Args:
-        found: the accounts, the newest begin first.
-    """
-    newest = found[0]
-    containers = {newest.owner.id: newest}
-    if newest.owner.kind == "pod":
-        pod = (newest.owner.namespace, newest.owner.name)
-        for each in found[1:]:
-            is_of_pod = each.owner.kind == "pod" and (each.owner.namespace, each.owner.name) == pod
-            if is_of_pod and (each.end is None or each.end >= newest.begin):
-                containers.setdefault(each.owner.id, each)
-    documents = [account_document(each, here, prices) for each in containers.values()]
-    document = pod_account(documents) if len(documents) > 1 else documents[0]
-    earlier = [EarlierAccountShape.of(each) for each in found if each not in containers.values()]
-    return {**document, "earlier": earlier}
-
-
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     gpus = [
         GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()
     ]
     return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)
-
-
-def report_document(account: Document) -> Document:
-    """Return the texts about the newest account of a name, from its document."""
-    return report_of(account)._asdict()
-
-
-def comparison_document(first: Document, second: Document) -> Document:
-    """Return the texts of a comparison of two newest accounts, from their documents."""
-    quantities = compared_jobs(first, second)["quantities"]
-    return {
-        "first": job_head(first),
-        "second": job_head(second),
-        "rows": comparison_rows(quantities),
-        "notes": comparison_notes(quantities),
-    }

@@ -83,6 +83,11 @@ class DayHistory:
         self._open: dict[str, tuple[int, Sequence[Device]]] = {}
 
     @property
+    def gpus(self) -> int:
+        """How many GPUs have minutes."""
+        return len(self._gpus)
+
+    @property
     def seconds(self) -> float:
         """How long a minute is kept."""
         return DAY if self._max_bytes else 0.0

@@ -15,7 +15,7 @@ from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.present.api.account_documents import OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull
 from pulsed.present.demo_notice import has_demo
-from pulsed.present.job_numbers import JOULES_PER_KWH, Prices
+from pulsed.present.job_numbers import Prices
 from pulsed.present.job_table import first_finding
 from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
@@ -113,9 +113,8 @@ def _sums(gpu: GpuAccount, now: float) -> Iterator[tuple[str, float]]:
         yield f"{name}_unknown_seconds", seconds if unknown is None else unknown
     yield "real_utilization_seconds", value(counters, "real_utilization_seconds") or 0.0
     yield "held_idle_seconds", total(counters, "idle_seconds") or 0.0
-    joules = total(counters, "class_energy_joules")
-    if joules is not None or gpu.bridged_joules:
-        yield "energy_joules", (joules or 0.0) + gpu.bridged_joules
+    if (joules := gpu.joules) is not None:
+        yield "energy_joules", joules
 
 
 def _job(account: OwnerAccount, sums: Document, here: str, prices: Prices) -> Document:
@@ -128,7 +127,6 @@ def _job(account: OwnerAccount, sums: Document, here: str, prices: Prices) -> Do
 def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:
     if prices.gpu_hour is None and prices.kwh is None:
         return None
-    time = (prices.gpu_hour or 0.0) * row["gpu_seconds"] / 3600.0
-    energy = (prices.kwh or 0.0) * (row["energy_joules"] or 0.0) / JOULES_PER_KWH
+    total = prices.of_time(row["gpu_seconds"]) + prices.of_energy(row["energy_joules"] or 0.0)
     is_lower_bound = prices.kwh is not None and lacks_energy(dict(row))
-    return {"currency": prices.currency, "total": time + energy, "is_lower_bound": is_lower_bound}
+    return {"currency": prices.currency, "total": total, "is_lower_bound": is_lower_bound}

@@ -15,14 +15,7 @@ from pulsed.durations import DAY
 from pulsed.model.gpu import GpuKey
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.present.api.account_documents import (
-    AccountShape,
-    NewestAccountShape,
-    account_document,
-    comparison_document,
-    newest_document,
-    report_document,
-)
+from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (
     AccountFilter,
     Accounts,
@@ -32,6 +25,12 @@ from pulsed.present.api.account_lookup import (
     running_accounts,
 )
 from pulsed.present.api.event_documents import finite
+from pulsed.present.api.job_documents import (
+    NewestAccountShape,
+    comparison_document,
+    newest_document,
+    report_document,
+)
 from pulsed.present.api.json_response import ApiError, json_response
 from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
 from pulsed.present.api.schema import Document, DocumentModel
