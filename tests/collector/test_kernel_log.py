@@ -360,7 +360,7 @@ async def test_the_log_is_read_while_the_source_is_down(
         file.write(f"__REALTIME_TIMESTAMP={stamp}\n_TRANSPORT=kernel\nMESSAGE=NVRM: Xid (PCI:0000:1b:00): 48, x\n\n")
     await asyncio.sleep(1.5)  # more than the last tick stays fresh
     collecting.cancel()
-    assert (target.up, target.fresh(time.monotonic())) == (False, True)
+    assert (target.up, target.fresh(time.monotonic()), target.delivers(time.monotonic())) == (False, True, False)
     assert [(xid.code, xid.device.entity.uuid) for tick in ticks for xid in tick.xids] == [(48, "GPU-1")]
     (result,) = ticks[-1].results
     assert events(result.health, 48) == 1
