@@ -183,18 +183,21 @@ class Notify(Feature):
         """Run the program; its messages go where those of pulsed go."""
         if not self._settings.exec:
             return
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._settings.exec,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise NotDelivered(f"{self._settings.exec[0]} cannot be run: {error}") from None
+        with os.fdopen(os.memfd_create("notification"), "w+b") as given:  # a program need not read it
+            given.write(json_bytes(document) + b"\n")
+            given.seek(0)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._settings.exec,
+                    stdin=given,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                raise NotDelivered(f"{self._settings.exec[0]} cannot be run: {error}") from None
         try:
             async with asyncio.timeout(RECEIVER_SECONDS):
-                await process.communicate(json_bytes(document) + b"\n")
+                await process.wait()
         except TimeoutError:
             raise NotDelivered(f"{self._settings.exec[0]} took more than {RECEIVER_SECONDS:g} s") from None
         finally:
