@@ -9,10 +9,12 @@ from _pytest.mark import ParameterSet
 
 
 def nightly_after(count: int, values: Iterable[object]) -> list[ParameterSet]:
-    """Return values of a parameter, or tuples of several; those after the first ones are for `make nightly`."""
+    """Return values of one parameter; those after the first ones are for `make nightly`."""
+    return nightly_rows_after(count, ((value,) for value in values))
+
+
+def nightly_rows_after(count: int, rows: Iterable[tuple[object, ...]]) -> list[ParameterSet]:
+    """Return rows of values of several parameters; those after the first ones are for `make nightly`."""
     return [
-        pytest.param(
-            *(value if type(value) is tuple else (value,)), marks=[pytest.mark.nightly] if number >= count else []
-        )
-        for number, value in enumerate(values)
+        pytest.param(*row, marks=[pytest.mark.nightly] if number >= count else []) for number, row in enumerate(rows)
     ]

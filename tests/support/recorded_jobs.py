@@ -10,7 +10,7 @@ from pathlib import Path
 from pulsed.model.raw_tick import Layout, RawTick, Series
 from pulsed.reader.record_lines import RecordWriter, Session
 from tests.support.daemon import Daemon
-from tests.support.waiting import until
+from tests.support.waiting import SECONDS, until
 
 START = 1767225600.0
 """2026-01-01T00:00:00Z."""
@@ -88,5 +88,5 @@ def replay_arguments(path: Path) -> tuple[str, ...]:
 
 def wait_for_end(daemon: Daemon) -> None:
     """Wait until a replay is over."""
-    until(lambda: "is over" in daemon.get("/gpus?view=summary").text)
+    until(lambda: "is over" in daemon.get("/gpus?view=summary").text, 3 * SECONDS)
     time.sleep(0.1)

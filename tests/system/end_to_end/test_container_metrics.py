@@ -15,7 +15,7 @@ import pytest
 from tests.support.daemon import Answer, Daemon, free_port, serving
 from tests.support.exporters import Exporter, exporting
 from tests.support.kubernetes.gpu_cluster import gpu_cluster
-from tests.support.nightly import nightly_after
+from tests.support.nightly import nightly_rows_after
 from tests.support.waiting import until
 from tests.system.end_to_end.dcgm_pages import Row, dcgm_page
 
@@ -131,7 +131,7 @@ TEST_NODE = Row({"DEV_GPU_UTIL": 85.0}, 0, "test-node")
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    nightly_after(
+    nightly_rows_after(
         3,
         [
             ([Row({"DEV_VGPU_LICENSE_STATUS": 1})], [{"gpu_utilization": 0}]),
@@ -307,7 +307,7 @@ EIGHT = [
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    nightly_after(
+    nightly_rows_after(
         3,
         [
             ([whole(0, 40, 10000)], (1, 1, 0, 40, 40, 10000)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import Daemon, pulsed, serving
-from tests.support.nightly import nightly_after
+from tests.support.nightly import nightly_after, nightly_rows_after
 from tests.support.standin.install import Standin
 from tests.support.standin.scenario import Fault, Scenario, gpus, with_mig
 from tests.support.waiting import until
@@ -77,7 +77,7 @@ def test_every_layout_is_served_ten_times_a_second(tmp_path: Path, standin: Stan
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    nightly_after(
+    nightly_rows_after(
         3,
         [
             (Fault("hang", after=10, starts=1), "hung"),
