@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked import ForkedProcess, forked, is_forkable
 from tests.support.waiting import SECONDS
 
 
@@ -67,7 +68,7 @@ class Answer:
 class Daemon:
     """A running daemon."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | ForkedProcess
     port: int
     log_path: Path
     authority: Path | str = ""
@@ -128,14 +129,14 @@ def serving(
     """
     port = int(at) if at else free_port()
     log_path = folder / f"pulsed-{port}.log"
+    words = ["serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments]
+    process: subprocess.Popen[str] | ForkedProcess
     with log_path.open("w") as log:
-        process = subprocess.Popen(
-            [*within, sys.executable, "-m", "pulsed", "serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments],
-            stderr=log,
-            stdout=log,
-            text=True,
-            env=environment(**extra),
-        )
+        if not within and is_forkable(extra):
+            process = forked(words, environment(**extra), log)
+        else:
+            command = [*within, sys.executable, "-m", "pulsed", *words]
+            process = subprocess.Popen(command, stderr=log, stdout=log, text=True, env=environment(**extra))
     daemon = Daemon(process, port, log_path, authority)
     try:
         daemon.wait_for("/-/ready" if ready else "/-/healthy")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from pulsed import __version__
 from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
@@ -76,9 +78,23 @@ def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[
     app.router.routes.extend(front)
     for router in sorted((*(make(parts) for make in ROUTERS), *of_features), key=_place):
         app.include_router(router)
-    document = _openapi_document(app, parts.telemetry_path, parts.external_path)
-    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
+    document = functools.cache(lambda: _openapi_document(app, parts.telemetry_path, parts.external_path))
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
+    app.router.routes[0] = _openapi_route(app.router.routes[0], document)
     return app
+
+
+def _openapi_route(route: BaseRoute, document: Callable[[], object]) -> Route:
+    """Return FastAPI's route of the document, which is rendered in a thread by the first request: it takes 0.3 s."""
+    assert isinstance(route, Route)
+    answer = route.endpoint
+
+    async def openapi(request: Request) -> Response:
+        await asyncio.to_thread(document)
+        response: Response = await answer(request)
+        return response
+
+    return Route(route.path, openapi, include_in_schema=False)
 
 
 def _place(router: APIRouter) -> int:
