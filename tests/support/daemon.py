@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,14 +39,18 @@ def environment(**extra: str) -> dict[str, str]:
 
 def pulsed(*arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run one pulsed command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "pulsed", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=2 * SECONDS,
-        check=False,
-        env=environment(**extra),
-    )
+    command, variables = [sys.executable, "-m", "pulsed", *arguments], environment(**extra)
+    if not is_forkable(extra):
+        return subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False, env=variables)
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = forked(arguments, variables, output, errors)
+        try:
+            code = process.wait(2 * SECONDS)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, code, output.read(), errors.read())
 
 
 @dataclass
@@ -133,7 +138,7 @@ def serving(
     process: subprocess.Popen[str] | ForkedProcess
     with log_path.open("w") as log:
         if not within and is_forkable(extra):
-            process = forked(words, environment(**extra), log)
+            process = forked(words, environment(**extra), log, log)
         else:
             command = [*within, sys.executable, "-m", "pulsed", *words]
             process = subprocess.Popen(command, stderr=log, stdout=log, text=True, env=environment(**extra))

@@ -18,10 +18,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import IO, Any
 
 MESSAGE_BYTES = 2**18
-READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "COVERAGE_")
+READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ")
 """Beginnings of variables that have an effect only at the start of a process."""
 
 
@@ -80,11 +80,11 @@ def _server(_: int) -> _ForkServer:
     return _ForkServer()
 
 
-def forked(arguments: Sequence[str], variables: Mapping[str, str], log: TextIO) -> ForkedProcess:
-    """Run pulsed in a fork, with output and errors to a file."""
+def forked(arguments: Sequence[str], variables: Mapping[str, str], output: IO[str], errors: IO[str]) -> ForkedProcess:
+    """Run pulsed in a fork, with output and errors to files."""
     server = _server(os.getpid())
     message = {"arguments": arguments, "variables": dict(variables), "folder": os.getcwd()}
-    pid = server.request(message, [0, log.fileno(), log.fileno()])
+    pid = server.request(message, [0, output.fileno(), errors.fileno()])
     assert pid is not None
     return ForkedProcess(server, pid)
 
