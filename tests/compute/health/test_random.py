@@ -11,6 +11,7 @@ import pytest
 from pulsed.compute.health.xids import XIDS
 from tests.compute.health.degraded import GPUS, TICKS, broken_promises
 from tests.compute.health.sim import GPU, OTHER, Sim
+from tests.support.examples import SHARE
 
 SAMPLES = 100_000
 SEQUENCES = 200
@@ -125,5 +126,5 @@ def test_random_lives() -> None:
 
 @pytest.mark.slow
 def test_degraded_inputs_raise_nothing_and_are_never_ok() -> None:
-    lives = 20_000 // (TICKS * len(GPUS))
+    lives = 50_000 // SHARE // (TICKS * len(GPUS))
     assert [promise for seed in range(lives) for promise in broken_promises(seed)] == []
