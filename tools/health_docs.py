@@ -23,64 +23,36 @@ from tools.runbook import runbook
 
 HEAD = """# Health
 
-A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
-its checks; `hot` ranks above `warn`, as heat acts at once. A MIG instance has the health of its board.
-`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most inputs;
-the [counters files](../deploy/dcgm-exporter/README.md) add them.
+`pulsed health` lists what is wrong and what to do. Exit codes: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong
+usage. A sick GPU, step by step, and what the vendor needs: [gpu-is-sick.md](gpu-is-sick.md).
 
-* All checks are evaluated on the newest sample, at most once a second. Events and shares of time are taken from every
-  sample. Message, evidence and remedy of a raised check have the present numbers.
-* A *state* (a pending repair, a link that is down) is shown while it lasts.
-* An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
-  `state_dir` also over a restart of pulsed. A reset ends it, except `xid_repeat` and `retired_pages`: the driver was
-  reloaded, the node restarted, or the GPU's counters started again.
-* While its input is absent, as with a dying driver, an event is kept for its time, and a state that does not pass by
-  itself (errors, a pending repair, a defect) for a day.
-* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it. The XID of a host
-  engine that was restarted is a new event, also if its code is that of before: the engine has another process on this
-  machine, or has shown no last XID for two samples.
-* A GPU whose readings are not current is `unknown`, never `ok`. So it is while its *source* does not deliver, as during
-  an update of dcgm-exporter: then the source is what is wrong. Only what is kept without input stays as it is.
+| check | problem | do first |
+|---|---|---|
+{index}
+[XIDs](#xids) · [DCGM's codes](#dcgms-codes) · [alerts](#alerts) · [GPUs that are gone](#absent-gpus)
 
-Exit codes of `pulsed health`: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in `/gpus`,
-`/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`.
+## States
 
-`pulsed_gpu_health_seconds_total{{state}}`, in `/gpus` as `health.seconds`, is how long the GPU was in each state since
-its first sample, with `state_dir` also over restarts of pulsed: [availability and mean time between
-faults](operations.md#queries). A state lasts from the evaluation that enters it to the one that leaves it; time that no
-sample covers is `unknown`, so that all states add up to the time that has passed.
+A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has its worst state;
+`hot` ranks above `warn`. A MIG instance has the health of its board.
 
-## Absent GPUs
+* **Unknown is not ok, and not broken.** A GPU without current readings is `unknown`; so are all GPUs of a source that
+  does not deliver.
+* `pulsed_gpu_health_coverage_ratio` is the share of checks that have inputs. The [counters
+  files](../deploy/dcgm-exporter/README.md) add what dcgm-exporter's default page lacks.
+* A state, such as a pending repair, lasts as long as its cause. An event, such as an XID, is held for the time below,
+  with `state_dir` also over a restart of pulsed. A reset of the GPU ends it, except `xid_repeat` and `retired_pages`.
+* While an input is absent, events are kept for their time and defects for a day.
+* An XID older than pulsed's first sample is at most `warn` without other evidence.
+* vGPU guests have only {guest}.
 
-A GPU that its source no longer lists is `unknown`, with `telemetry` at warn, because exporters also leave out healthy
-GPUs: unclaimed ones with DRA, or those given away. It is `gpu_lost` only with evidence: XID 79 or `fallen off the bus`,
-NVML's error, its place on the PCI bus without a driver, or blank readings before. That lasts, with `state_dir` also
-after a restart of pulsed, until the GPU returns or is no longer expected:
+Health is also in `/health/gpus`, `/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the [alerts](#alerts).
+`pulsed_gpu_health_seconds_total{{state}}` gives [availability and mean time between faults](operations.md#queries).
 
-|reason|when|
-|-|-|
-|`replaced`|a board with a new UUID has its index and PCI address, or came when its node was restarted|
-|`moved`|another target of this pulsed has reported it since|
-|`expired`|it was absent for `health.forget_after` (never by default)|
-|`forgotten`|`pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle`|
+## Thresholds
 
-The event `removal` and the log then have the reason. If the GPU returns, its counters start at 0.
-
-* GPUs that the key `gpus` does not select are never missing, nor are those that another driver (`vfio-pci`) has.
-* A source without any GPU fails with `no_gpus`: that shows nothing about its GPUs.
-* After a restart of the node, as many absent boards are `replaced` as the first sample has new ones; the others stay
-  missing, as they may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a
-  loopback address or this host's name whose page names no other host.
-* Forget GPUs that were taken out, or that the exporter no longer shows (`dcgm-exporter -d`).
-
-## Checks
-
-Each check has its problem, what to do, how to verify it without pulsed, its rules, and inputs, one of which is enough.
-To give up means to have the GPU repaired: [what to send to the vendor](gpu-is-sick.md#what-to-send-to-the-vendor).
-`XIDs` are {xids}. On vGPU guests only these checks apply: {guest}.
-
-A rule ends with the measure that it compares with thresholds: an input, or computed from the inputs. Change thresholds
-by measure and state, or by state where only one rule has it; 5 % is 0.05:
+The measure at the end of a rule is the key of its thresholds. A state alone is enough where one rule has it. 5 % is
+0.05:
 
 ```yaml
 health:
@@ -90,47 +62,64 @@ health:
     temp_memory: {{warn: -5}}
   xids: {{109: warn}}
 ```
+
+## Absent GPUs
+
+A GPU that its source no longer lists is `unknown`, with `telemetry` at warn: exporters also leave out healthy GPUs. It
+is `gpu_lost` only with evidence: XID 79, `fallen off the bus`, NVML's error, a place on the PCI bus without a driver.
+It stays, with `state_dir` over restarts, until it returns or the event `removal` has a reason:
+
+|reason|when|
+|-|-|
+|`replaced`|another board has its index and PCI address, or came with a restart of the node|
+|`moved`|another target of this pulsed reports it|
+|`expired`|it was absent for `health.forget_after` (default: never)|
+|`forgotten`|`pulsed health --forget GPU`, or `POST /-/forget?gpu=GPU` with `--web.enable-lifecycle`|
+
+Forget a GPU that was taken out on purpose. If it returns, its counters start at 0. GPUs that the key `gpus` leaves out,
+or that `vfio-pci` has, are never missing. A source without any GPU fails with `no_gpus`.
+
+## Checks
+
+**Verify** works without pulsed. **Give up** means: open a case with [what the vendor
+needs](gpu-is-sick.md#what-to-send-to-the-vendor). One of the inputs is enough. `XIDs` are {xids}.
 """
 
 NODE_HEAD = """
 ## Checks of the node
 
-What is wrong with the host beside the samples of its GPUs. It is looked at every `host.interval` where pulsed reads the
-GPUs of its own host; a container needs the host's `sys`, `proc` and `dev` below `host.root` (chart:
-`hostFiles.enabled`). Results are in `/health/gpus` and `pulsed health` (a row without GPU), `pulsed_node_health_check`,
-`/host`, the log, and alerts.
+Evaluated every `host.interval` where pulsed reads the GPUs of its own host. A container needs the host's `sys`, `proc`
+and `dev` below `host.root` (chart: `hostFiles.enabled`). Results: a row without GPU in `pulsed health` and
+`/health/gpus`, `pulsed_node_health_check`, `/host`, the log, alerts.
 """
 
 XIDS_HEAD = """
 ## XIDs
 
-By severity and action. Codes of one row have their meanings (`a / b`) in the same order. Other codes are `warn`.
+Codes in one row have their meanings (`a / b`) in the same order. Other codes are `warn`.
 """
 
 DCGM_HEAD = """
 ## DCGM's codes
 
-Codes of DCGM's health watches, without `DCGM_FR_`, and what they raise in [`dcgm_health`](#dcgm_health) where none of
-the checks of the last column has inputs. For other codes the checks of the same part count.
+Codes of DCGM's health watches, without `DCGM_FR_`. They raise [`dcgm_health`](#dcgm_health) only where no check of the
+last column has inputs.
 
-|code|state|meaning|what to do|instead|
-|-|-|-|-|-|
+|code|state|what to do|instead|
+|-|-|-|-|
 """
 
 ALERTS_HEAD = """
 ## Alerts
 
-Health has one alert per severity: critical at `crit` after {critical}, a warning at `warn` or `hot` after {warning}.
-The label `check` has the check, the annotations `problem`, `remedy` and `reading` what pulsed has about it. `pulsed
-rules --per-check` writes alerts for each check (`PulsedGpuHealthGpuLost`) in their place.
-
 |alert|about|
 |-|-|
-|`PulsedGpuHealthCritical`, `PulsedGpuHealthWarning`|a check of one GPU|
-|`PulsedNodeHealthCritical`, `PulsedNodeHealthWarning`|a check of the node, or of its GPUs, which the alert names|
+|`PulsedGpuHealthCritical`, `PulsedGpuHealthWarning`|one GPU: `crit` for {critical}, `warn` or `hot` for {warning}|
+|`PulsedNodeHealthCritical`, `PulsedNodeHealthWarning`|the node, or several of its GPUs with one cause|
 
-The cause is the node's where all of its GPUs raise the same check (also `info` of `xid_warning`, for an XID that a
-program causes), and always for `telemetry`, `dcgm_diag`, and these groups of checks, which are then the label `check`:
+The label `check` names the check; the annotations `problem`, `remedy` and `reading` have the details. `pulsed rules
+--per-check` writes one alert per check instead (`PulsedGpuHealthGpuLost`). The node's alert fires when all of its GPUs
+raise the same check, and always for `telemetry`, `dcgm_diag` and these groups, whose name is then the label:
 """
 
 OTHER_ALERTS_HEAD = """
@@ -141,7 +130,7 @@ The other alerts of `pulsed rules`, with `…` for values:
 def health() -> str:
     """Return the text of docs/health.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
-    head = HEAD.format(guest=guest, xids=_names(XID_INPUTS))
+    head = HEAD.format(guest=guest, xids=_names(XID_INPUTS), index="".join(_index()))
     return (
         head
         + "".join(_checks())
@@ -158,9 +147,24 @@ def health() -> str:
     )
 
 
+def _index() -> Iterator[str]:
+    """Yield a row for each check: its problem, and what to do first."""
+    for check in CHECKS:
+        problem, action = _problem_and_action(check)
+        yield f"|[{check.id}](#{check.id})|{problem}|{action}|\n"
+    for node_check in NODE_CHECKS:
+        action = f"{node_check.remedy}{_at_crit(node_check.critical)}".replace("|", "\\|")
+        yield f"|[{node_check.id}](#{node_check.id})|{node_check.title}|{action}|\n"
+
+
+def _at_crit(critical: str) -> str:
+    """Return what to do at `crit`, without the problem that it begins with."""
+    return f" At `crit`: {critical.split(': ', 1)[-1]}" if critical else ""
+
+
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{_problem_and_action(check)}\n\n{runbook(check.id)}\n"
+        yield f"\n### {check.id}\n\n{runbook(check.id)}\n"
         for rule in check.rules:
             yield f"* {rule.sentence}{f': `{rule.name}`' if rule.levels else ''}\n"
         if check.note:
@@ -171,10 +175,8 @@ def _checks() -> Iterator[str]:
 
 def _node_checks() -> Iterator[str]:
     for check in NODE_CHECKS:
-        critical = f" At `crit`: {check.critical[0].lower()}{check.critical[1:]}" if check.critical else ""
-        yield f"\n### {check.id}\n\n{check.title}. {check.remedy}{critical}\n\n{runbook(check.id)}\n"
         looks = "; after two looks" if check.looks > 1 else ""
-        yield f"* {check.rule}{looks}\n* from {check.source}\n"
+        yield f"\n### {check.id}\n\n{runbook(check.id)}\n* {check.rule}{looks}\n"
 
 
 def _inputs(check: Check) -> str:
@@ -185,21 +187,18 @@ def _inputs(check: Check) -> str:
     parts = [f"Inputs: {_names(names)}"] if names else []
     if check.optional:
         parts.append("Only where present")
-    if without := check.unless or (check.superseded_by and (check.superseded_by,)):
-        parts.append(f"Not with {_names(without)}")
     return " ".join(f"{part}." for part in parts)
 
 
-def _problem_and_action(check: Check) -> str:
+def _problem_and_action(check: Check) -> tuple[str, str]:
     """Return the title, and the remedy without the problem that it begins with (`PROBLEM (details): action`)."""
     remedy = re.sub(r"{.*?}", "…", check.remedy.replace("{advice}", _advice(check)))
     begin = re.match(r"[^:(]*(\(.*?\))?: ", remedy)
     details = f" {begin[1]}" if begin and begin[1] else ""
     action = remedy[begin.end() :] if begin else remedy
     days = f"{HISTORY_SECONDS / DAY:g} days"
-    recurs = f" If raised before within {days}: {check.recurs[0].lower()}{check.recurs[1:]}" if check.recurs else ""
-    critical = f" At `crit`: {check.critical[0].lower()}{check.critical[1:]}" if check.critical else ""
-    return f"{check.title}{details}. {action[0].upper()}{action[1:]}{critical}{recurs}"
+    recurs = f" Again within {days}: {check.recurs.split(': ', 1)[-1]}" if check.recurs else ""
+    return f"{check.title}{details}", f"{action[0].upper()}{action[1:]}{_at_crit(check.critical)}{recurs}"
 
 
 def _advice(check: Check) -> str:
@@ -210,15 +209,15 @@ def _advice(check: Check) -> str:
 
 
 def _dcgm_codes() -> Iterator[str]:
-    """Yield a row for each meaning of DCGM's codes."""
+    """Yield a row for each state and remedy of DCGM's codes."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for code in DCGM_CODES.values():
         checks = _names(code.checks) or FALSE_ALARMS.get(code.false_alarm, "")
         if code.checks and code.false_alarm:
             checks += f"; {FALSE_ALARMS[code.false_alarm]}"
-        rows.setdefault((code.severity, code.meaning, code.remedy, checks), []).append(code.code)
-    for (severity, meaning, remedy, checks), codes in rows.items():
-        yield f"|{', '.join(name.removeprefix('DCGM_FR_') for name in codes)}|{severity}|{meaning}|{remedy}|{checks}|\n"
+        rows.setdefault((code.severity, code.remedy, checks), []).append(code.code)
+    for (severity, remedy, checks), codes in rows.items():
+        yield f"|{', '.join(name.removeprefix('DCGM_FR_') for name in codes)}|{severity}|{remedy}|{checks}|\n"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -243,7 +242,7 @@ def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:
     """
     rows: dict[str, list[Xid]] = {}
     for xid in xids:
-        rows.setdefault(re.sub(r"(?<= )\d+(?= exception)", "N", xid.description), []).append(xid)
+        rows.setdefault(re.sub(r"(?<= )\d+(?= exception)", "N", _short(xid)), []).append(xid)
     group: list[Xid] = []
     for meaning, alike in (*rows.items(), ("", [])):
         if group and (len(alike) != 1 or not _joined([*group, *alike])):
@@ -257,8 +256,13 @@ def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:
 
 def _joined(xids: list[Xid]) -> str:
     """Return the meaning of several codes; empty if it would join clauses."""
-    joined = joined_meaning([xid.description for xid in xids])
+    joined = joined_meaning([_short(xid) for xid in xids])
     return "" if re.search(r"[:;] /|,.* /", joined) else joined
+
+
+def _short(xid: Xid) -> str:
+    """Return the meaning of a code; without details that `pulsed health` has, where they do not decide what to do."""
+    return re.split("; " if xid.severity == "crit" else "[:;] ", xid.description)[0]
 
 
 def _causes() -> Iterator[str]:
@@ -283,19 +287,15 @@ def _alerts() -> Iterator[str]:
             continue
         headings = [alert.name, *([of_pods] if of_pods != alert.name and of_pods in names else [])]
         yield "".join(f"\n### {heading}\n" for heading in headings)
-        summary = _plain(alert.summary)
-        summary = summary.replace("A job", "A job or pod", 1) if len(headings) > 1 else summary
-        yield f"\n{summary}: {alert.severity} after {alert.hold}. {_plain(alert.description)}\n"
+        yield f"\nThe {alert.severity} fires after {alert.hold}. {_plain(alert.description)}\n"
 
 
 def _plain(template: str) -> str:
-    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values but the subject."""
+    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values."""
     before = ""
     while before != template:
         before, template = template, _OPTIONAL.sub("", template)
-    text = re.sub(r"{{.*?}}", "…", template).strip()
-    return re.sub(r"^(GPU|Pod|Job) …(?: (?:of|in) …)?", lambda found: "A " + _SUBJECTS.get(found[1], found[1]), text)
+    return re.sub(r"{{.*?}}", "…", template).strip()
 
 
-_SUBJECTS = {"Pod": "pod", "Job": "job"}
 _OPTIONAL = re.compile(r"{{ (?:with|range|if) (?:(?!}}).)*}}(?:(?!{{ (?:with|range|if) ).)*?{{ end }}")

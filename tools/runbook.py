@@ -11,7 +11,7 @@ class Entry(NamedTuple):
 
     Attributes:
         verify: the command that shows the fault without pulsed, and what to look for.
-        attempt: what to try, in this order.
+        attempt: what to try, in this order; empty where the remedy of the check is all.
         give_up: when it is a case for the vendor, or for others.
     """
 
@@ -20,55 +20,55 @@ class Entry(NamedTuple):
     give_up: str
 
 
-_HEAT = "the same GPU stays hotter than its neighbours at the same load with clean airflow: heat sink or board"
-_LINK = "the same link fails again with another cable or bridge: the board, or the switch"
-_RMA = "at once: no reset repairs it"
+_HEAT = "hotter than its neighbours at the same load and clean airflow"
+_LINK = "it fails with another cable, too: board or switch"
+_RMA = "at once"
 
 RUNBOOK: Mapping[str, Entry] = {
     "gpu_lost": Entry(
         "`nvidia-smi -L` lacks it or hangs; `lspci -d 10de:` lacks it or shows `rev ff`",
-        "restart the node, then power-cycle it",
-        "it is lost again within 30 days after the board was reseated",
+        "a power cycle",
+        "lost again within 30 days after the board was reseated",
     ),
     "recovery_action": Entry(
         "`nvidia-smi -q`: GPU Recovery Action",
-        "the action; where a reset is refused, restart the node",
-        "the driver requests the same again after it",
+        "where a reset is refused, restart the node",
+        "the driver requests it again",
     ),
     "telemetry": Entry(
         "`dcgmi discovery -l` and the exporter's page; `nvidia-smi` answers within seconds",
         "restart the exporter, then the host engine",
-        "nvidia-smi hangs also after a restart of the node",
+        "nvidia-smi hangs after a restart of the node",
     ),
     "xid_critical": Entry(
-        "`dmesg -T`: lines with `NVRM: Xid`, the first of a burst is the cause",
-        "the action of the code, then `dcgmi diag -r 3`",
+        "`dmesg -T`: `NVRM: Xid`, the first of a burst is the cause",
+        "`dcgmi diag -r 3` afterwards",
         "the code returns under another job, or the diagnostic fails",
     ),
     "xid_warning": Entry(
-        "`dmesg -T`: the code, the process that it names, and whether other GPUs have it",
-        "restart the program, run another one; if all GPUs have it, look at the job, the driver and the fabric",
-        "correct programs of several owners raise it on this GPU only",
+        "`dmesg -T`: the code, its process, other GPUs with it",
+        "run another program; if all GPUs have it: the job, driver or fabric",
+        "programs of several owners raise it on this GPU only",
     ),
     "xid_repeat": Entry(
         "`dmesg -T`: time and process of each burst",
-        "`dcgmi diag -r 3` on the drained node, then another job",
+        "`dcgmi diag -r 3` on the drained node",
         "the diagnostic fails, or the code comes with every program",
     ),
     "ecc_uncorrectable": Entry(
         "`nvidia-smi -q -d ECC,ROW_REMAPPER`",
-        "reset the GPU, look for a pending or failed remapping, run `dcgmi diag -r 3`",
-        "errors come back after the reset, or a remapping failed",
+        "after the reset `dcgmi diag -r 3`",
+        "errors return after the reset, or a remapping failed",
     ),
-    "memory_unrepairable": Entry("`nvidia-smi -q -d ECC`: SRAM threshold, unrepairable memory", "nothing", _RMA),
+    "memory_unrepairable": Entry("`nvidia-smi -q -d ECC`: SRAM threshold, unrepairable memory", "", _RMA),
     "ecc_correctable_rate": Entry(
         "`nvidia-smi -q -d ECC`, twice, an hour apart",
-        "nothing while jobs run; a reset when they end",
+        "",
         "uncorrected errors or remapped rows follow",
     ),
-    "row_remap_failed": Entry("`nvidia-smi -q -d ROW_REMAPPER`: Remapping Failure Occurred", "nothing", _RMA),
+    "row_remap_failed": Entry("`nvidia-smi -q -d ROW_REMAPPER`: Remapping Failure Occurred", "", _RMA),
     "row_remap_pending": Entry(
-        "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT`: Pending", "reset the GPU", "it is pending again after a reset"
+        "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT`: Pending", "", "pending again after a reset"
     ),
     "row_remap_growth": Entry(
         "`nvidia-smi -q -d ROW_REMAPPER`: the histogram of banks",
@@ -78,69 +78,69 @@ RUNBOOK: Mapping[str, Entry] = {
     "retired_pages": Entry("`nvidia-smi -q -d PAGE_RETIREMENT`", "reset the GPU if pages are pending", "at 63 pages"),
     "thermal_hw": Entry(
         "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`; `ipmitool sdr type Fan`",
-        "fans, filters, blanking panels, coolant flow; stop the load if clocks stay at a half",
+        "filters, blanking panels; stop the load if clocks stay at a half",
         _HEAT,
     ),
     "thermal_sw": Entry("`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`", "raise the fan profile, spread jobs", _HEAT),
-    "temp_margin": Entry("`nvidia-smi -q -d TEMPERATURE`: T.Limit", "fans and airflow; lower the power limit", _HEAT),
-    "temp_gpu": Entry("`nvidia-smi -q -d TEMPERATURE`", "fans and airflow; lower the power limit", _HEAT),
+    "temp_margin": Entry("`nvidia-smi -q -d TEMPERATURE`: T.Limit", "lower the power limit", _HEAT),
+    "temp_gpu": Entry("`nvidia-smi -q -d TEMPERATURE`", "lower the power limit", _HEAT),
     "temp_memory": Entry("`nvidia-smi -q -d TEMPERATURE`: Memory", "raise the fan profile", _HEAT),
-    "hot_idle": Entry("`nvidia-smi`: temperature, power and processes", "end what runs; check fans", _HEAT),
+    "hot_idle": Entry("`nvidia-smi`: temperature, power and processes", "", _HEAT),
     "power_brake": Entry(
         "`nvidia-smi -q -d PERFORMANCE`; `ipmitool sdr type 'Power Supply'`, `ipmitool sel list`",
-        "power supplies, their cables, the limit of rack or PDU",
-        "supplies and rack are fine: the board of the node",
+        "the limit of rack or PDU",
+        "supplies and rack are fine: the node's board",
     ),
     "hw_slowdown": Entry(
         "`nvidia-smi -q -d PERFORMANCE` while it lasts; `ipmitool sel list`",
         "rule out heat and power; update the firmware",
-        "it stays on one GPU after it has changed places with another",
+        "it follows the GPU to another slot",
     ),
     "pcie_replay": Entry(
-        "`dmesg -T`: AER messages; `lspci -vv -s ADDRESS`", "reseat board and riser, change the slot",
-        "the errors follow the board: the board; otherwise the node",
+        "`dmesg -T`: AER messages; `lspci -vv -s ADDRESS`", "another slot",
+        "errors that follow the board: the board; otherwise the node",
     ),
     "pcie_link": Entry(
-        "`lspci -vv -s ADDRESS` under load: LnkCap against LnkSta", "reseat the board; check slot, riser and BIOS",
-        "the link stays short in another slot",
+        "`lspci -vv -s ADDRESS` under load: LnkCap against LnkSta", "another slot",
+        "the link stays short there",
     ),
-    "nvlink_errors": Entry("`nvidia-smi nvlink -e -i GPU`, twice", "reseat cable or bridge, then reset the GPU", _LINK),
+    "nvlink_errors": Entry("`nvidia-smi nvlink -e -i GPU`, twice", "reseat cable or bridge", _LINK),
     "nvlink_down": Entry(
         "`nvidia-smi nvlink -s -i GPU`; `systemctl status nvidia-fabricmanager`",
-        "restart the fabric manager, reset the GPUs", _LINK,
+        "", _LINK,
     ),
     "nvlink_fault": Entry(
-        "`dmesg -T`: XIDs 144 to 150 on all nodes of the rack, the earliest", "the action of its code at the origin",
+        "`dmesg -T`: the earliest of XIDs 144 to 150 in the rack", "the action of its code at the origin",
         _LINK,
     ),
     "fabric_link": Entry(
         "`nvidia-smi -q`: Fabric; `journalctl -u nvidia-fabricmanager`",
-        "compare the versions of driver and fabric manager, restart it, then reset all GPUs",
-        "the log names the same switch or trunk after a restart of the node",
+        "compare the versions of driver and fabric manager",
+        "the log names the same switch or trunk after a restart",
     ),
-    "c2c_errors": Entry("`nvidia-smi c2c -s`", "reset the GPU", "the rate stays above that of other nodes"),
+    "c2c_errors": Entry("`nvidia-smi c2c -s`", "", "the rate stays above that of other nodes"),
     "imex": Entry(
-        "`nvidia-imex-ctl -N` on a node of the domain", "the service on all nodes, then the firewall between them",
+        "`nvidia-imex-ctl -N` on a node of the domain", "the firewall between the nodes",
         "nodes answer each other and the domain stays down",
     ),
     "dcgm_diag": Entry("`dcgmi diag -r 2 -j`", "run it with `-r 3` on the drained node", "the same test fails twice"),
-    "dcgm_health": Entry("`dcgmi health -c -g 0`", "what its code needs", "it stays after reset and restart"),
+    "dcgm_health": Entry("`dcgmi health -c -g 0`", "", "it stays after reset and restart"),
     "config_drift": Entry(
-        "`nvidia-smi -q` of two GPUs, compared", "`nvidia-smi -e 1`, `nvidia-smi -pm 1`, a reset",
+        "`nvidia-smi -q` of two GPUs", "`nvidia-smi -e 1`, `nvidia-smi -pm 1`, a reset",
         "the InfoROM stays invalid",
     ),
-    "smoothing_wear": Entry("the reading in `/gpus`", "nothing: it wears with the load", "plan the service now"),
+    "smoothing_wear": Entry("the reading in `/gpus`", "", "plan the service now"),
     "gpu_missing": Entry(
-        "`nvidia-smi -L` against `lspci -d 10de:`; `dmesg -T`: RmInitAdapter", "restart the node, power-cycle it",
+        "`nvidia-smi -L` against `lspci -d 10de:`; `dmesg -T`: RmInitAdapter", "",
         "the driver cannot start it after it was reseated",
     ),
-    "gpu_count": Entry("`nvidia-smi -L`, `lspci -d 10de:`", "restart the node", "the GPU is not on the bus after that"),
+    "gpu_count": Entry("`nvidia-smi -L`, `lspci -d 10de:`", "", "the GPU is not on the bus after a restart"),
     "driver_hung": Entry(
-        "`ps -eo pid,stat,wchan:32,comm`: state D; `cat /proc/PID/stack`", "restart the node; power-cycle if it hangs",
-        "it hangs again with the same driver: open a case with `nvidia-bug-report.sh`",
+        "`ps -eo pid,stat,wchan:32,comm`: state D; `cat /proc/PID/stack`", "power-cycle a node that does not restart",
+        "it hangs again with the same driver",
     ),
     "nvswitch_error": Entry(
-        "`dmesg -T`: SXid; `journalctl -u nvidia-fabricmanager`", "reset all GPUs of the node together", _LINK,
+        "`dmesg -T`: SXid; `journalctl -u nvidia-fabricmanager`", "", _LINK,
     ),
     "ib_link_down": Entry("`ibstat`; `mlxlink -d DEVICE`", "exchange the cable with a port that works", _LINK),
     "ib_link_degraded": Entry("`mlxlink -d DEVICE`: speed and width", "reset the port, exchange the cable", _LINK),
@@ -152,4 +152,5 @@ RUNBOOK: Mapping[str, Entry] = {
 def runbook(check: str) -> str:
     """Return the paragraph of a check."""
     entry = RUNBOOK[check]
-    return f"**Verify**: {entry.verify}. **Try**: {entry.attempt}. **Give up**: {entry.give_up}.\n"
+    parts = {"Verify": entry.verify, "Try": entry.attempt, "Give up": entry.give_up}
+    return " ".join(f"**{title}**: {text}." for title, text in parts.items() if text) + "\n"

@@ -265,11 +265,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
         "A GPU on the PCI bus is not shown by the source",
-        "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and others, or one of the "
-        f"XIDs {', '.join(map(str, sorted(DEAD_GPU_XIDS)))}), without a source that delivers within the last 10 "
-        "minutes; warn: the driver lists it, or it has no driver and the log has such a message without an address. "
-        "Not one that another driver has (vfio-pci), that is withheld from this container, or that a source has shown "
-        "before; not with the key `gpus`",
+        "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus`, or an XID "
+        f"{', '.join(map(str, sorted(DEAD_GPU_XIDS)))}); warn: the driver lists it, or it has no driver and such a "
+        "message has no address. Not with another driver (vfio-pci), nor with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
         remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
@@ -281,10 +279,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_count",
         "The node has fewer GPUs than expected",
-        "crit: its sources list fewer than `health.expected_gpus`; `auto`: than were ever there, but for those that "
-        "were replaced, forgotten or given to another driver (vfio-pci). A GPU that is not listed counts if the driver "
-        "lists it, and it may be there unless it is lost or not on the PCI bus: then the check is unknown. Without "
-        "this key it does not apply",
+        "crit: fewer than `health.expected_gpus`; `auto`: than were ever there, except those replaced, forgotten or "
+        "given to another driver (vfio-pci). Unknown while an unlisted GPU may be there. Without this key it does not "
+        "apply",
         ("crit",),
         _gpu_count,
         remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "
@@ -294,10 +291,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "driver_hung",
         "Processes hang in the NVIDIA driver",
-        "a process named `nvidia*`, `dcgm*` or `nv-hostengine`, or one that has a GPU open, is in uninterruptible sleep"
-        f" (state D) at {STUCK_LOOKS} looks, with at most {MISSED_LOOKS} in between at which it is not: crit if one is "
-        "named `nvidia*`, else warn. Needs the host's processes (in a pod `host.root`, or `hostPID: true`), and root "
-        "for those that have a GPU open",
+        f"a process of NVIDIA, or one that has a GPU open, is in state D at {STUCK_LOOKS} looks: crit if it is named "
+        "`nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root` or `hostPID`), and root for those "
+        "that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
         remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: look at "
@@ -324,8 +320,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "ib_link_down",
         "An InfiniBand or RoCE link is down",
-        "crit: a port was active since pulsed was started and is not now; warn: it is not, and more than half of the "
-        "ports of its kind are. Not one that an administrator has disabled",
+        "crit: a port that was active is down; warn: it is down, and most ports of its kind are up. Not a disabled one",
         ("warn", "crit"),
         _of_ports(_link_down),
         remedy="Check cable, transceiver and switch port (`ibstat`, `mlxlink -d DEVICE`), or disable the port if it is "
@@ -337,8 +332,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "ib_link_degraded",
         "An InfiniBand or RoCE link is slower than it can be",
-        "warn: the rate of an active port is below its own since pulsed was started, or below that of two or more "
-        "other ports of its kind",
+        "warn: the rate of an active port is below its own earlier rate, or that of two other ports of its kind",
         ("warn",),
         _of_ports(_link_degraded),
         remedy="One slow link slows all nodes of a job: check cable and transceiver, and reset the port "

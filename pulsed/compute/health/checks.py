@@ -120,14 +120,13 @@ CHECKS: tuple[Check, ...] = (
         Rule(
             "polls_missed",
             {"crit": 2},
-            "polls in a row without an answer of a GPU that its source lists while others answer, or without the GPU "
-            "after XID 79 or `fallen off the bus` in the kernel log, with the driver's error that it is lost, or while "
-            f"it is on the PCI bus without a driver; until it answered for {in_words(MINUTE)}",
+            "polls in a row without an answer while other GPUs answer, or without the GPU after XID 79, `fallen off "
+            "the bus`, the driver's error that it is lost, or on the PCI bus without a driver; until it answered for "
+            f"{in_words(MINUTE)}",
             release=MINUTE,
         ),
         XidRule(text=f"after XID {FALLEN_OFF_BUS}", choose=FALLEN_OFF_BUS, keep={"crit": MINUTE}),
-        note="a GPU that its source no longer lists is not lost without such evidence, nor are all GPUs of a source at "
-        "once: see `telemetry`",
+        note="without such evidence, a GPU that its source no longer lists raises `telemetry`",
         remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
         "check its power.",
         source="NVML errors 15 and 28, XID 79",
@@ -145,8 +144,7 @@ CHECKS: tuple[Check, ...] = (
             by=requested_action,
             lasts=DAY,
         ),
-        note="without this reading, the action that the last XID 154 in the kernel log names, until the GPU is reset "
-        "or its driver or node restarted",
+        note="without this reading, the action of the last XID 154 in the kernel log, until a reset",
         remedy="The driver requests recovery action {recovery_action:g}: {advice}.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
@@ -165,7 +163,7 @@ CHECKS: tuple[Check, ...] = (
             "inputs_blank_ratio",
             {"warn": 0.5},
             "of the inputs that the GPU once had blank",
-            number="with {:.0%}",
+            number="from {:.0%}",
             enter=30.0,
         ),
         Rule(
@@ -174,8 +172,7 @@ CHECKS: tuple[Check, ...] = (
             "and 3 intervals without a current temperature, power, clock, utilization or energy",
             number="after {:g} s",
         ),
-        note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
-        "is warn or worse; while its source does not deliver, it is unknown but for events that came before",
+        note="blank and frozen readings are not current",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; if it hangs, drain "
         "and restart the node.",
         source="pulsed",
@@ -187,7 +184,7 @@ CHECKS: tuple[Check, ...] = (
         "An XID that needs a reset or a restart",
         XidRule(
             inputs=SEVERITY_INPUTS,
-            text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
+            text="after an XID of severity crit, or until a reset",
             choose="critical",
             keep={"crit": CRITICAL_SECONDS},
         ),
@@ -206,9 +203,7 @@ CHECKS: tuple[Check, ...] = (
             choose="warning",
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
-        note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
-        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count, nor "
-        "154 where its message names the action",
+        note="unknown XIDs are warn; a critical one is warn after its 24 h until the GPU is reset; 45 does not count",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,
@@ -221,8 +216,7 @@ CHECKS: tuple[Check, ...] = (
             choose="repeated",
             keep={"info": DAY, "warn": DAY},
         ),
-        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect, not "
-        "the GPU; a pod is known by its workload, an array job by its job",
+        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect",
         remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
         source="NVSentinel",
         guest=True,
@@ -300,10 +294,10 @@ CHECKS: tuple[Check, ...] = (
             ends_with_reset=False,
         ),
         _defect("remap_banks_no_spares", "warn", "while a bank has no spare row"),
-        note="fewer rows that were replaced before are ok: the memory is repaired",
+        note="rows replaced earlier are ok",
         remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
         "soon.",
-        critical="So many rows were replaced that few spares are left: drain the node and replace the GPU.",
+        critical="Few spare rows are left: drain the node and replace the GPU.",
         source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
         unless=_RETIRED_INPUTS,
     ),
@@ -329,7 +323,7 @@ CHECKS: tuple[Check, ...] = (
             when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",
-        critical="So many memory pages are retired that no more can be: drain the node and replace the GPU.",
+        critical="No more memory pages can be retired: drain the node and replace the GPU.",
         source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",
         unless=_REMAP_INPUTS,
     ),
@@ -394,7 +388,7 @@ CHECKS: tuple[Check, ...] = (
             ("temperature_celsius", "slowdown_temperature_celsius"),
             fallback="slowdown",
         ),
-        note="only without a margin; limits are the device's, else the model's",
+        note="only without a margin; limits are the device's, otherwise the model's",
         remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
         critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
@@ -502,7 +496,7 @@ CHECKS: tuple[Check, ...] = (
             by=outlier_recoveries,
         ),
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
-        critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",
+        critical="An NVLink fails repeatedly: stop the jobs on this GPU, reset it, and check cables or bridge.",
         source="DCGM's NVLink watches",
         cause="fabric",
     ),
@@ -515,12 +509,12 @@ CHECKS: tuple[Check, ...] = (
             "NVLinks that have been up, or that all boards of the model have, not up",
             ("nvlink_states",),
             by=links_down,
-            number="with {:g} or more",
+            number="from {:g}",
             other_inputs=("mig_mode",),
             enter=MINUTE,
         ),
-        note="links that are off by design do not count: without a bridge, in a partition of one GPU, with MIG; needs "
-        "DCGM_FI_DEV_NVLINK_GET_STATE (a series per link) in the counters file of dcgm-exporter",
+        note="links that are off by design do not count; dcgm-exporter needs DCGM_FI_DEV_NVLINK_GET_STATE (a series "
+        "per link) in its counters file",
         remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
         source="NVML's state of each link, DCGM field 1508",
         cause="fabric",
@@ -534,11 +528,9 @@ CHECKS: tuple[Check, ...] = (
             choose="nvlink",
             keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
         ),
-        note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
-        "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
-        "unless the last code is 0 again; info for a GPU whose fault follows from another one within a minute, in the "
-        "same fabric (from NVML, or dcgm-exporter's labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), else on "
-        "all nodes of the daemon",
+        note="the kernel's message decides: fatal is crit, not fatal warn, an injected test info; without it the "
+        "severity of the code; info for a GPU whose fault follows from another one of the fabric within a minute "
+        "(dcgm-exporter: labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID)",
         remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
         recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",
@@ -613,8 +605,7 @@ CHECKS: tuple[Check, ...] = (
             _DIAG_RESULTS,
             number="at {:g}",
         ),
-        note="never crit: the result is that of the node, not of one GPU; `last_event` is when it changed, unknown for "
-        "a run before pulsed was started",
+        note="never crit: the result is that of the node, not of one GPU",
         remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while no "
         "job runs, to see which GPU it is.",
         source="DCGM fields 350 to 361 and 363",
@@ -630,13 +621,12 @@ CHECKS: tuple[Check, ...] = (
             f"of a DCGM health watch (10 warning, 20 failure; {MILD_RESULT:g} for codes that are only info)",
             ("health_watches",),
             by=dcgm_result,
-            number="at result {:g} or more",
+            number="from result {:g}",
             other_inputs=("recovery_action",),
             enter=5 * MINUTE,
             hold=10 * MINUTE,
         ),
-        note="only where pulsed has no inputs for the same cause, as DCGM keeps a result for as long as the host "
-        "engine runs; never crit; known false alarms are ignored, and named in the message",
+        note="only where pulsed has no inputs for the same cause; never crit; known false alarms are ignored",
         remedy="A DCGM health watch reports a problem for which pulsed has no inputs: {advice}.",
         source="DCGM's health watches, through dcgm-exporter",
     ),
@@ -667,7 +657,7 @@ CHECKS: tuple[Check, ...] = (
             "temperature_celsius",
             {"warn": 70},
             "with less than 10% activity",
-            number="at {:g} °C or more",
+            number="from {:g} °C",
             when=(When(ACTIVITY, lt, 0.1),),
             enter=30 * MINUTE,
             clear=3.0,

@@ -96,7 +96,7 @@ class Rule:
         remedy: what to do, if that differs from the remedy of the check.
         inputs: names of the inputs that it needs: all of them, or one if the kind allows it; by default the measure.
         by: returns the measure; None while inputs are missing.
-        number: how a threshold is written in that sentence; `at 5 or more` by default.
+        number: how a threshold is written in that sentence; `from 5` by default.
         below: whether small measures are the bad ones.
         when: conditions.
         other_inputs: inputs that the measure depends on where they are present.
@@ -189,7 +189,7 @@ class Rule:
         return f"{self._levels_text()} {self.text}"
 
     def _levels_text(self) -> str:
-        number = self.number if self.number is not None else "at {:g} or " + ("less" if self.below else "more")
+        number = self.number if self.number is not None else ("at {:g} or less" if self.below else "from {:g}")
         return ", ".join(f"{state} {number.format(at)}".rstrip() for state, at in self.levels.items())
 
     def limit_of_model(self, inputs: GpuInputs) -> float | None:

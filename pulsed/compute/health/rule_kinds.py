@@ -221,7 +221,7 @@ class Duty(Rule):
     uncertain: bool = False
     by: Measure = share_of_time
     other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
-    number: str | None = "at {:.0%} or more"
+    number: str | None = "from {:.0%}"
     enter: float = MINUTE
     hold: float = 5 * MINUTE
     release: float = MINUTE

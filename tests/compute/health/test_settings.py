@@ -58,7 +58,7 @@ def test_a_wrong_setting_names_what_was_meant(settings: dict[str, object], messa
 def test_a_rule_states_its_configured_threshold() -> None:
     settings = HealthSettings(thresholds={"retired_pages": {"retired_pages.warn": 20}})
     (check,) = [check for check in settings.checks() if check.id == "retired_pages"]
-    assert check.rule.startswith("warn at 20 or more, crit at 63 or more retired pages;")
+    assert check.rule.startswith("warn from 20, crit from 63 retired pages;")
 
 
 def test_a_configured_severity_of_a_code_replaces_that_of_the_table() -> None:
