@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 def _percent(threshold: str) -> str:
-    return f"{getattr(DEFAULT_THRESHOLDS, threshold):.0%}".replace("%", " %")
+    return f"{getattr(DEFAULT_THRESHOLDS, threshold):.0%}"
 
 
 _SATURATED = _percent("memory_bound_saturated_dram_ratio")
@@ -37,27 +37,27 @@ DIFFERENCES = (
     Difference(
         ("tensor_heavy_compute",),
         ("dram",),
-        "active tensor pipes decide the class first",
+        "tensor pipes decide first",
     ),
     Difference(
         tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
         ("dram",),
-        f"below {_SATURATED} of DRAM activity the SMs decide, which are active while their warps wait",
+        f"SMs decide below {_SATURATED} of DRAM",
     ),
     Difference(
         ("memory_bound",),
         PIPES,
-        f"DRAM activity from {_SATURATED} on decides the class first",
+        f"DRAM decides first from {_SATURATED}",
     ),
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "little traffic of a fast link decides the class",
+        "a little traffic decides",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
         LINKS,
-        f"PCIe and C2C decide only below {_percent('io_or_data_loading_sm_ratio')} of SM activity; NVLink has no class",
+        f"links decide only below {_percent('io_or_data_loading_sm_ratio')} of SM; NVLink has no class",
     ),
 )
 """All of them; a test searches for others."""
@@ -66,25 +66,19 @@ DIFFERENCES = (
 def classes() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield "\n## Workload class\n"
-    yield "The first rule that matches names the class (thresholds: `compute.workload.thresholds`). `io` is the largest"
-    yield "direction of PCIe and C2C, the link between a superchip's GPU and processor. The class is `unknown` if"
-    yield "missing inputs could change it.\n"
-    yield "* Missing PCIe traffic is what the last digits hide while graphics engine and DRAM activity are printed as"
-    yield "  0: the three decimals of `dcgmi dmon` 1.67 GB/s of an H100, the six of dcgm-exporter none."
-    yield "* `media` is the busiest media engine that is measured: encoder, decoders, JPEG, optical flow."
-    yield "* A GPU is used, and its time not idle, if its class is not `idle`, or if a media engine or NVLink works, in"
-    yield "  both profiles; `workload.used` of the API is null where the class may be `idle`."
+    yield "The first rule that matches is the class. Thresholds: `compute.workload.thresholds`. It is `unknown` if"
+    yield "missing inputs could change it; `/gpus/0/class` names them.\n"
     low = _percent("io_or_data_loading_sm_ratio")
-    yield "* Missing C2C traffic counts as none, except on superchips (GH200, GB200, GB300): their GPUs that are not"
-    yield f"  `idle` are `unknown` below {low} of SM activity. dcgm-exporter's default counters file lacks C2C; that of"
-    yield "  `pulsed counters` has it. The profile `kempnerpulse` ignores C2C.\n"
     yield "|class|bottleneck|rule|\n|-|-|-|"
     for rule in RULES:
-        conditions = " and ".join(_condition(condition) for condition in rule.conditions) or "otherwise"
-        note = f"; not with the profile `{_others(rule.only)}`" if rule.only else ""
+        conditions = ", ".join(_condition(condition) for condition in rule.conditions) or "otherwise"
+        note = f"; not in profile `{_others(rule.only)}`" if rule.only else ""
         yield f"|`{rule.name}`|{rule.bottleneck}|{conditions}{note}|"
-    yield "\nThe bottleneck follows from the class, `pulsed_gpu_limiting_resource` from activity over practical peaks."
-    yield "They can differ:\n"
+    yield "\n* `io` is the largest direction of PCIe and C2C, the link of a superchip. Missing C2C traffic counts as"
+    yield f"  none, except on GH200, GB200 and GB300: `unknown` below {low} of SM activity. `pulsed counters` adds C2C."
+    yield "* `media` is the busiest of encoder, decoders, JPEG and optical flow."
+    yield "* A GPU is used, and its time not idle, if its class is not `idle`, or if a media engine or NVLink works."
+    yield "\n`pulsed_gpu_limiting_resource` follows from activity over practical peaks. They can differ:\n"
     yield "|class|limiting resource|reason|\n|-|-|-|"
     for difference in DIFFERENCES:
         yield f"|{_several(difference.classes)}|{_names(difference.resources)}|{difference.reason}|"
@@ -93,7 +87,7 @@ def classes() -> Iterator[str]:
 def _condition(condition: Condition) -> str:
     value = getattr(DEFAULT_THRESHOLDS, condition.threshold)
     limit = f"{value / 1e9:g} GB/s" if condition.variable == "io" else _percent(condition.threshold)
-    note = f" (not with the profile `{_others(condition.only)}`)" if condition.only else ""
+    note = f" (not in profile `{_others(condition.only)}`)" if condition.only else ""
     return f"{condition.variable} {condition.comparison} {limit}{note}"
 
 

@@ -164,7 +164,7 @@ def _at_crit(critical: str) -> str:
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{runbook(check.id)}\n"
+        yield f"\n### {check.id}\n\n{check.title}. {runbook(check.id)}\n"
         for rule in check.rules:
             yield f"* {rule.sentence}{f': `{rule.name}`' if rule.levels else ''}\n"
         if check.note:
@@ -176,7 +176,7 @@ def _checks() -> Iterator[str]:
 def _node_checks() -> Iterator[str]:
     for check in NODE_CHECKS:
         looks = "; after two looks" if check.looks > 1 else ""
-        yield f"\n### {check.id}\n\n{runbook(check.id)}\n* {check.rule}{looks}\n"
+        yield f"\n### {check.id}\n\n{check.title}. {runbook(check.id)}\n* {check.rule}{looks}\n"
 
 
 def _inputs(check: Check) -> str:
@@ -287,7 +287,7 @@ def _alerts() -> Iterator[str]:
             continue
         headings = [alert.name, *([of_pods] if of_pods != alert.name and of_pods in names else [])]
         yield "".join(f"\n### {heading}\n" for heading in headings)
-        yield f"\nThe {alert.severity} fires after {alert.hold}. {_plain(alert.description)}\n"
+        yield f"\n`{alert.severity}` after {alert.hold}: {_plain(alert.description)}\n"
 
 
 def _plain(template: str) -> str:

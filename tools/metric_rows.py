@@ -6,32 +6,61 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from pulsed.model.vocabulary import is_counter
 from pulsed.present.exposition.catalog import FORMS, form_of
 from pulsed.present.exposition.family_types import Family
+from pulsed.present.exposition.text_format import UNITS
+
+ABSENT = {
+    "brief": "",
+    "current": "other states",
+    "raised": "ok",
+    "differing": "bounds equal",
+    "counted": "0",
+    "recent": "0 for 10 min",
+    "full": "lean",
+}
+"""When a lean page lacks series that a full one has, by mark."""
 
 
 class Row(NamedTuple):
     """One or more metrics in a table.
 
     Attributes:
-        names: of the metrics, with labels.
-        meaning: without the mark of the lean page.
+        names: of the metrics.
+        meaning: the HELP text.
+        labels: those besides the labels of the GPU.
         mark: of the lean page; empty where it has the same series as a full one.
         origins: DCGM fields of each metric; empty in tables without them.
+        type: empty for a counter or gauge, which the name distinguishes.
         limits: versions or GPUs that the metrics are limited to, in brackets; empty without limits.
     """
 
     names: tuple[str, ...]
     meaning: str
+    labels: tuple[str, ...] = ()
     mark: str = ""
+    type: str = ""
     origins: tuple[str, ...] = ()
     limits: str = ""
 
     def __str__(self) -> str:
         names = "<br>".join(f"`{name}`" for name in self.names)
-        mark = f"; *{self.mark}*" if self.mark else ""
-        origins = f"{'<br>'.join(self.origins)}{self.limits}|" if self.origins else ""
-        return f"|{names}|{self.meaning}{mark}|{origins}"
+        labels = ",<br>".join(f"`{label}`" for label in self.labels)
+        cells = [names, self.kind, self.unit, labels, self.meaning, ABSENT[self.mark] if self.mark else ""]
+        origins = [f"{'<br>'.join(self.origins)}{self.limits}"] if self.origins else []
+        return f"|{'|'.join([*cells, *origins])}|"
+
+    @property
+    def kind(self) -> str:
+        """The type."""
+        return self.type or ("counter" if is_counter(self.names[0]) else "gauge")
+
+    @property
+    def unit(self) -> str:
+        """The unit that the name ends with; empty for a number without one."""
+        unit = self.names[0].removesuffix("_total").rpartition("_")[2]
+        return unit if unit in UNITS else ""
 
 
 def mark_of(family: Family) -> str:
@@ -40,15 +69,12 @@ def mark_of(family: Family) -> str:
     return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
 
 
-def series(name: str, labels: Iterable[str]) -> str:
-    """Return a metric with the labels that it has besides those of its GPU: `name{label}`."""
-    joined = ",".join(labels)
-    return f"{name}{{{joined}}}" if joined else name
+TABLE_HEAD = "|metric|type|unit|labels|meaning|absent|"
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the lines of a table of metrics and meanings."""
-    yield "|metric|meaning|\n|-|-|"
+    """Yield the lines of a table of metrics."""
+    yield f"{TABLE_HEAD}\n{'|-' * 6}|"
     yield from map(str, joined_rows(rows))
 
 
@@ -66,7 +92,7 @@ def joined_rows(rows: Iterable[Row]) -> Iterator[Row]:
 def _one(rows: list[Row]) -> list[Row]:
     """Return the row that stands for all; none if they differ too much."""
     meaning = joined_meaning([row.meaning for row in rows])
-    if not meaning or len({(row.mark, row.limits) for row in rows}) > 1:
+    if not meaning or len({(row.labels, row.mark, row.kind, row.unit, row.limits) for row in rows}) > 1:
         return []
     names, origins = (tuple(chain(*column)) for column in zip(*((row.names, row.origins) for row in rows), strict=True))
     return [rows[0]._replace(names=names, meaning=meaning, origins=origins)]

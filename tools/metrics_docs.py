@@ -42,50 +42,44 @@ from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
 from tools.class_docs import classes
 from tools.hardware.readings import kept_runs
-from tools.metric_rows import Row, mark_of, series, table
+from tools.metric_rows import Row, mark_of, table
 from tools.quantity_docs import quantities
 
 HEAD = """\
 # Metrics
 
-The series of `/metrics`. Names after `pulsed_gpu_` are also keys in JSON and columns in CSV. Units are base units:
-ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius. Metrics of one row have their meanings (`a / b`) and
-fields in the same order.
+```sh
+curl -s localhost:9401/metrics | grep '^# HELP'   # what this node has
+pulsed doctor                                     # which inputs it lacks, and how to add them
+```
 
-* **A missing reading is absent**, never 0; so is data older than `source.stale_after`.
-* Labels of a GPU: `node`, `gpu` (index), `uuid`; join and group by these. MIG instances add `mig_id` and `mig_profile`
-  to the `uuid` of their board.
-* `node`: the host that an exporter's page names; else the host of the target's URL, if it is another one; else the key
-  `node`, else this host's name.
-* Readings of a whole MIG board (power, temperature, clocks, errors) are published once, for the board:
-  `sum(pulsed_gpu_power_watts)` is correct.
-* New counters are 0 for two scrapes (30 s to 2 min), so that `increase()` misses nothing.
+[Computed](#computed) · [counters of observed time](#counters-of-observed-time) · [quantities of DCGM](#quantities) ·
+[owners](#owners) · [workload class](#workload-class) · [pulsed itself](#metrics-of-pulsed)
+
+* **A missing reading is absent**, never 0. So is data older than `source.stale_after`. The column *absent* has further
+  cases on the default, [lean](#lean-and-full) page.
+* Units are base units; ratios are 0 to 1. Names after `pulsed_gpu_` are also keys in JSON and columns in CSV.
+* Every series of a GPU has the labels `node`, `gpu` (index) and `uuid`: join and group by these. MIG instances add
+  `mig_id` and `mig_profile` to the `uuid` of their board. Power, temperature, clocks and errors are the board's alone.
+* In a row of several metrics, meanings (`a / b`) and fields have the same order.
+* New counters are 0 for two scrapes, so that `increase()` misses nothing.
 
 ## Lean and full
 
 `publish.series: lean`, the default, has all that dashboards, rules and alerts use: at most 100 series per GPU, 3 more
-per raised check and one per XID code. `full` has all series. `publish.include` adds families in their full form,
-`publish.exclude` removes families.
+per raised check, one per XID code. `full` has all. `publish.include` adds families in full, `publish.exclude` removes
+some. On a lean page:
 
-|mark|series in lean|
-|-|-|
-|none|as in full|
-|*current*|only the current state, 1: `count by (class) (pulsed_gpu_workload_class == 1)`|
-|*brief*|without `serial` and `vbios_version`|
-|*raised*|only checks worse than ok; `pulsed_health_checks` has the number of GPUs|
-|*differing*|if they differ: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both|
-|*counted*|once above 0: add `or 0 * pulsed_gpu_observed_seconds_total`|
-|*recent*|if not 0 in 10 min; `pulsed_quantity_gpus` distinguishes 0 from not measured|
-|*full*|none|
+* state sets have only their current state: `count by (class) (pulsed_gpu_workload_class == 1)`;
+* counters by label begin once above 0: add `or 0 * pulsed_gpu_observed_seconds_total`;
+* equal bounds are absent: `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works on both;
+* `pulsed_quantity_gpus` distinguishes a quantity that is 0 from one that is not measured;
+* `pulsed_gpu_info` lacks `serial` and `vbios_version`.
 
 ## Passthrough
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series: those of fields on this page, with HELP texts of
-pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter 4.0 to 4.8.2, in its units, but:
-
-* Values of a MIG board come once, without `GPU_I_*` labels. Instances of boards that dmon does not name are absent.
-* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, a rate, is a gauge.
-* XIDs have the label `err_code`, but no `err_msg`.
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series for the fields below. From `dcgmi dmon` they have
+dcgm-exporter's units, without `GPU_I_*` labels and `err_msg`.
 
 ## Computed
 """
@@ -93,33 +87,34 @@ pulsed. `nvml` has the fields that it reads; `dcgmi dmon` those of dcgm-exporter
 OWNERS_HEAD = """
 ## Owners
 
-`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `container`,
-`process`), all labels below,
-and `attribution.workloads.pod_labels` as `label_NAME`. Join it:
-`pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio`.
+```promql
+pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio
+```
 
-`pulsed_job_*` have the labels `job_id`, `user`, `account`, `partition`. The same metrics exist as `pulsed_pod_*`
-(`namespace`, `pod`, `container`) and `pulsed_workload_*` (`namespace`, `workload`, `workload_kind`).
+`pulsed_gpu_owner_info` has a series per GPU and owner: `kind` (`slurm_job`, `pod`, `container`, `process`), the labels
+below, and `attribution.workloads.pod_labels` as `label_NAME`.
 
-* Counters begin and end with the owner. N owners of a shared GPU have 1/N each, in `pulsed_workload_gpus` too.
-* A workload (`attribution.workloads`) has all its pods on the node. Its counters continue while pods come and go, and
-  restart with pulsed.
-* `publish.max_owners` limits them; `publish.owner_labels` adds the labels to every series of a GPU, several owners
-  separated by commas.
+|labels|of|
+|-|-|
+|`job_id`, `user`, `account`, `partition`|`pulsed_job_*`|
+|`namespace`, `pod`, `container`|`pulsed_pod_*`|
+|`namespace`, `workload`, `workload_kind`|`pulsed_workload_*`|
+
+The last two have the same metrics as the first. They begin and end with the owner; those of a workload continue
+while its pods come and go. N owners of a shared GPU have 1/N each. `publish.max_owners` limits them.
 """
 
 JOBSTATS_HEAD = """
 ## Series of jobstats
 
-With `publish.compat: [jobstats]`: as from jobstats' own exporter, and with `node`. Labels: `ordinal`, `minor_number`,
-`uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Each job of a shared GPU has its series.
+With `publish.compat: [jobstats]`: those of jobstats' own exporter, with `ordinal`, `minor_number`, `uuid`, `name`,
+`GPU_I_ID`, `jobid`, `userid`, and `node`.
 """
 
 ADAPTER_HEAD = """
 ## Metrics of the adapter
 
-`/metrics` of `pulsed adapter`, without a certificate of `adapter.client_names`; also `pulsed_http_requests_total` and
-`process_*`.
+`/metrics` of `pulsed adapter`; also `pulsed_http_requests_total` and `process_*`.
 """
 
 
@@ -132,10 +127,7 @@ def metrics() -> str:
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
     yield f"\n`make hardware` compares the rules and MFU with [known kernels](../tools/hardware/README.md){ran}."
-    yield (
-        "`pulsed_gpu_mfu_ratio` is as published (arXiv 2605.20799): on GEMMs of H100 within 2 points of MFU, after a"
-        " correction for tiles that counters do not allow; over 608 jobs r = 0.78."
-    )
+    yield "`pulsed_gpu_mfu_ratio` follows arXiv 2605.20799: r = 0.78 over 608 jobs on H100."
 
 
 def _counted() -> Iterator[str]:
@@ -143,19 +135,21 @@ def _counted() -> Iterator[str]:
     yield "Their [quotients](operations.md#queries) are exact at any scrape interval.\n"
     known = [family for family in COUNTER_FAMILIES if not family.name.endswith("_unknown_seconds_total")]
     yield from table(
-        Row((series(family.name, [family.label] if family.label else []),), family.help, mark_of(family))
-        for family in known
+        Row((family.name,), family.help, (family.label,) if family.label else (), mark_of(family)) for family in known
     )
     names = ", ".join(f"`{family.name}`" for family in COUNTER_FAMILIES if family not in known)
     yield f"\nUnknown time: {names}."
-    yield "Observed time in which the value was missing; *counted*, except that of real utilization."
+    yield "Observed time in which the value was missing; absent at 0, except that of real utilization."
 
 
 def _computed() -> Iterator[str]:
-    yield from table(Row((series(family.name, family.labels),), family.help, mark_of(family)) for family in DERIVED)
+    yield from table(
+        Row((family.name,), family.help, _own_labels(family.labels), mark_of(family), _type(family.type))
+        for family in DERIVED
+    )
     yield "\n## Over all GPUs\n"
     yield from table(
-        Row((series(summary.name, (label for label in summary.labels if label != "le")),), summary.help)
+        Row((summary.name,), summary.help, _own_labels(summary.labels), type=_type(summary.type))
         for summary in SUMMARIES
     )
 
@@ -171,10 +165,11 @@ def _owners() -> Iterator[str]:
     helps |= {family.full_name("workload"): family.help for family in of_workloads if family.name != "gpus"}
     helps |= {
         "pulsed_workload_scale_hint": HINT_HELP,
-        "pulsed_jobs_dropped_total{reason}": "Owners without an account or series of their own",
-        "pulsed_owners_without_series{group}": WITHOUT_SERIES_HELP,
+        "pulsed_jobs_dropped_total": "Owners without an account or series of their own",
+        "pulsed_owners_without_series": WITHOUT_SERIES_HELP,
     }
-    yield from table(Row((name,), text) for name, text in helps.items())
+    labels = {"pulsed_jobs_dropped_total": ("reason",), "pulsed_owners_without_series": ("group",)}
+    yield from table(Row((name,), text, labels.get(name, ())) for name, text in helps.items())
 
 
 def _jobstats() -> Iterator[str]:
@@ -197,7 +192,7 @@ def _own() -> Iterator[str]:
         [
             *_rows(each for each in telemetry.registry.collect() if not each.name.startswith("process_")),
             *(
-                Row((family.name,), f"{family.documentation}; *pushed only*")
+                Row((family.name,), f"{family.documentation}; pushed only")
                 for family in text_string_to_metric_families(PUSHED)
             ),
         ]
@@ -232,5 +227,14 @@ def _adapter() -> Iterator[str]:
 def _rows(families: Iterable[Metric]) -> Iterator[Row]:
     for family in families:
         suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
-        yield Row((series(family.name + suffix, labels),), family.documentation)
+        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
+        yield Row((family.name + suffix,), family.documentation, _own_labels(labels), type=_type(family.type))
+
+
+def _own_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    return tuple(label for label in labels if label != "le")
+
+
+def _type(type: str) -> str:
+    """Return the type of a family whose name does not show it; empty for others."""
+    return "" if type in ("counter", "gauge") else type

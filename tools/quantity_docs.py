@@ -12,7 +12,7 @@ from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID
 from pulsed.translate.fields import ANY, GROUPS, DcgmField, sources
 from pulsed.translate.fields import DERIVED as COMPOSED
-from tools.metric_rows import Row, joined_rows, mark_of
+from tools.metric_rows import TABLE_HEAD, Row, joined_rows, mark_of
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
 _GPM = {metric.name for metric in GPM_METRICS}
@@ -20,9 +20,9 @@ _GPM = {metric.name for metric in GPM_METRICS}
 HEAD = """
 ## Quantities
 
-The first field that is present has the value. `dcgmi` reads fields with a number only if `source.dcgmi.fields` has it.
-In brackets, for all fields of the row: the oldest dcgm-exporter that certainly accepts them in a counters file; `GPM`:
-`nvml` has them on Hopper and newer only; `no NVML`: not at all."""
+The first field that the source has is the value; without one the metric is absent. `dcgmi` reads numbered fields only
+if `source.dcgmi.fields` lists them. In brackets: the oldest dcgm-exporter that accepts the field; `GPM`: `nvml` has it
+on Hopper and newer; `no NVML`: `nvml` lacks it."""
 
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",
@@ -38,11 +38,17 @@ def quantities() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield HEAD
     for group, title in CHAPTERS.items():
-        yield f"\n### {title}\n\n|metric|meaning|DCGM field|\n|-|-|-|"
+        yield f"\n### {title}\n\n{TABLE_HEAD}DCGM field|\n{'|-' * 7}|"
         numbered: dict[tuple[str, str, str], list[Row]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
-                row = Row((family.name,), quantity.meaning, mark_of(family), (_origin(name),), _limits(name))
+                row = Row(
+                    (family.name,),
+                    quantity.meaning,
+                    mark=mark_of(family),
+                    origins=(_origin(name),),
+                    limits=_limits(name),
+                )
                 numbered.setdefault(_without_number(row), []).append(row)
         yield from map(str, joined_rows(_engines(rows) for rows in numbered.values()))
 

@@ -98,14 +98,14 @@ COUNTERS: tuple[Counter, ...] = (
     ),
     Counter(
         "class_energy_joules",
-        "Energy used in observed time, by class; from the GPU's energy counter, else from power",
+        "Energy used in observed time, by class; from the GPU's energy counter, otherwise from power",
         "class",
         WORKLOAD_CLASSES,
     ),
     Counter("energy_unknown_seconds", "Observed time with neither energy nor power"),
     Counter(
         "idle_seconds",
-        "Observed idle time: held while an owner has the GPU or its memory is in use, else free; unknown where"
+        "Observed idle time: held while an owner has the GPU or its memory is in use, otherwise free; unknown where"
         " neither owners nor memory are known",
         "kind",
         IDLE_KINDS,

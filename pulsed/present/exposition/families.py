@@ -272,7 +272,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "nvlink_fault_timestamp_seconds",
         "gauge",
-        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, else the "
+        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or the "
         'node), the one with origin="true" is where it began',
         ("xid", "link", "origin", "fabric"),
         _of_boards(_nvlink_fault),

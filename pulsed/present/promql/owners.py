@@ -131,8 +131,8 @@ _NAMES = {
 }
 _OWNERS = {"job": "{{ or $labels.user `the owner` }}", "pod": "the owner of {{ $labels.namespace }}"}
 _IDLE_WHY = (
-    "Its GPUs did almost no work.{} Ask {} to release them; notebooks, crashed jobs and jobs that wait for others are"
-    " the usual causes."
+    "Its GPUs did almost no work.{} Contact {} to release them; notebooks, crashed jobs and jobs that wait for others"
+    " are the usual causes."
 )
 _LOW_WHY = (
     "Its GPUs are in use, but their SMs, tensor cores and memory do little.{} /jobs of pulsed on these nodes has its"
