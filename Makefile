@@ -98,7 +98,6 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.generate_docs
 	$(VENV)/bin/python -m tools.generate_dashboards
 	$(VENV)/bin/python -m tools.generate_counters
-	$(VENV)/bin/python -m tools.generate_chart_readme
 	$(VENV)/bin/python -m tools.generate_chart_schema
 	$(VENV)/bin/python -m tools.draw_terminal
 

@@ -57,10 +57,11 @@ pulsed doctor                                     # which inputs it lacks, and h
 [owners](#owners) · [workload class](#workload-class) · [pulsed itself](#metrics-of-pulsed)
 
 * **A missing reading is absent**, never 0. So is data older than `source.stale_after`. The column *absent* has further
-  cases on the default, [lean](#lean-and-full) page.
+  cases on the default, [lean](#lean-and-full) page; `lean`: only a full page has it.
 * Units are base units; ratios are 0 to 1. Names after `pulsed_gpu_` are also keys in JSON and columns in CSV.
 * Every series of a GPU has the labels `node`, `gpu` (index) and `uuid`: join and group by these. MIG instances add
   `mig_id` and `mig_profile` to the `uuid` of their board. Power, temperature, clocks and errors are the board's alone.
+* `node` is the host that the exporter's page names, otherwise that of the target's URL, otherwise the key `node`.
 * In a row of several metrics, meanings (`a / b`) and fields have the same order.
 * New counters are 0 for two scrapes, so that `increase()` misses nothing.
 

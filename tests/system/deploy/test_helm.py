@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +39,6 @@ from tests.system.deploy.chart import (
     render,
 )
 from tests.system.deploy.install import KUBERNETES
-from tools.generate_chart_readme import page
 from tools.generate_chart_schema import KINDS, SET_BY_ADAPTER, SET_BY_CHART, document
 from tools.references import IMAGE
 
@@ -368,8 +368,54 @@ def test_lint_is_strict_and_finds_nothing() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
-def test_the_readme_has_the_values() -> None:
-    assert (CHART / "README.md").read_text() == page(), "run `python -m tools.generate_chart_readme`"
+def test_each_value_has_a_comment() -> None:
+    """`helm show values` is the reference of the values."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    comments = commented_paths()
+    assert [path for path in leaves(values, comments) if path not in comments] == []
+
+
+def test_the_values_that_the_readme_names_exist() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    paths = set(all_paths(values))
+    rows = re.findall(r"^\| (?:to|.*?) \| (.*) \|$", (CHART / "README.md").read_text(), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([a-z]\w+(?:\.\w+)+)[`:]", row)}
+    named -= {name for name in named if name.startswith(("config.", "adapter.config."))}
+    assert len(named) > 15
+    assert {name for name in named if name.split(".")[0] in values and name not in paths} == set()
+
+
+def commented_paths() -> set[str]:
+    """Return the dotted paths of the keys of values.yaml that have a comment above."""
+    paths: set[str] = set()
+    parents: list[tuple[int, str]] = []
+    is_commented = False
+    for line in (CHART / "values.yaml").read_text(encoding="utf-8").splitlines():
+        if key := re.match(r"( *)([A-Za-z]\w*):", line):
+            indent = len(key[1])
+            parents = [*((at, name) for at, name in parents if at < indent), (indent, key[2])]
+            if is_commented:
+                paths.add(".".join(name for _, name in parents))
+        is_commented = line.lstrip().startswith("#")
+    return paths
+
+
+def leaves(values: dict[str, Any], comments: set[str], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of values that are set as a whole: also mappings whose keys have no comments of their own."""
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and any(each.startswith(f"{path}.") for each in comments):
+            yield from leaves(value, comments, f"{path}.")
+        else:
+            yield path
+
+
+def all_paths(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all values and of the mappings that they are in."""
+    for key, value in values.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from all_paths(value, f"{prefix}{key}.")
 
 
 def test_the_schema_knows_every_value() -> None:
