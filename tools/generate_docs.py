@@ -30,48 +30,29 @@ EXAMPLE_HEAD = """\
 MANUAL_HEAD = """\
 # Configuration
 
-pulsed needs no configuration. The first of these that sets a key wins:
+```sh
+pulsed check-config /etc/pulsed/config.yaml   # reports every mistake
+pulsed serve --config.file /etc/pulsed/config.yaml --set source.interval=5s
+```
+
+pulsed needs no configuration. [config.example.yaml](../config.example.yaml) has every key with its default. The first
+of these that sets a key wins:
 
 1. its flag, such as `--log.level debug`, `--web.listen-address :9401`, `--source demo`;
 2. the last `--set key.path=value`, with a YAML value;
-3. the environment, such as `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`: YAML,
-   except for a `<secret>`. Unknown variables are errors, except those of Kubernetes for a Service named `pulsed`;
+3. the environment: `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`;
 4. the YAML file of `--config.file FILE` or `PULSED_CONFIG_FILE`;
 5. the default.
 
-Mappings are merged, lists replaced. Unknown and duplicate keys are errors. File names are relative to the configuration
-file, elsewhere to the working directory. `pulsed check-config FILE` reports every mistake.
-[config.example.yaml](../config.example.yaml) is a complete file.
+Mappings are merged, lists replaced; a list of one value needs no brackets. Unknown and duplicate keys, and unknown
+variables, are errors. File names are relative to the configuration file.
 
-## Notation
-
-`key: <placeholder> = default`, or `key: (one|of|these|words)`. Whole numbers are `<int>`, from 0 `<count>`, from 1
-`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more. Lists of one value need no brackets.
+Values: a count is from 0, a positive from 1, a ratio from 0 to 1. Others:
 
 """
 
-SELF_EVIDENT = frozenset(
-    {
-        *("boolean", "check", "column", "command", "common name", "count", "directory", "duration or 0", "field"),
-        *(
-            "filename",
-            "findings",
-            "group",
-            "hook",
-            "int",
-            "kernel_log",
-            "kind",
-            "label",
-            "names",
-            "namespace",
-            "number",
-            "path",
-        ),
-        *("positive", "prefix", "program", "ratio", "secret", "selector", "server", "socket", "string", "target"),
-        "url",
-    }
-)
-"""Placeholders without a line in the list of notations: the descriptions or defaults of their keys have the form."""
+EXPLAINED = ("address", "duration", "family", "gpu count", "gpus", "size", "time")
+"""Placeholders in the list of notations; the descriptions or defaults of the keys of others show the form."""
 
 SATURATION = "compute.saturation"
 UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds")
@@ -82,9 +63,8 @@ def manual() -> str:
     """Return the text of docs/configuration.md."""
     notations = {key.kind.name: key.kind.allowed for key in all_keys(Config).values() if key.kind}
     placeholders = "".join(
-        f"* `<{name}>`: {allowed.removesuffix('; one or a list of them').replace('*', chr(92) + '*')}\n"
-        for name, allowed in sorted(notations.items())
-        if name not in SELF_EVIDENT
+        f"* {name}: {notations[name].removesuffix('; one or a list of them').replace('*', chr(92) + '*')}\n"
+        for name in EXPLAINED
     )
     return f"{MANUAL_HEAD}{placeholders}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 
@@ -130,10 +110,12 @@ def _peaks() -> Iterator[str]:
 
 
 def _entries(keys: Mapping[str, Key]) -> Iterator[str]:
-    """Yield a line for each key: its notation and description."""
+    """Yield a table with a row for each key: its kind of value, default and description."""
+    yield "|key|value|default|meaning|\n|-|-|-|-|\n"
     for key, field in keys.items():
-        default = "" if field.default is None else f" = {_written(field, field.default)}"
-        yield _filled(f"* `{key}: {_kind(field)}{default}`: {field.description}", "  ")
+        default = "" if field.default is None else f"`{_written(field, field.default)}`".replace("|", "\\|")
+        kind = field.kind.name if field.kind else "<br>".join(f"`{word}`" for word in field.words)
+        yield f"|`{key}`|{kind}|{default}|{_linked(field.description)}|\n"
 
 
 def _kinds(keys: Mapping[str, Key]) -> Iterator[str]:
@@ -152,8 +134,13 @@ def _kind(field: Key) -> str:
 
 def _filled(text: str, indent: str = "") -> str:
     """Return a text in lines, with links to the documents that it names."""
-    linked = re.sub(r"\bdocs/(\w+\.md)\b", r"[\1](\1)", text)
-    return fill(linked, PAGE_WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) + "\n"
+    return (
+        fill(_linked(text), PAGE_WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) + "\n"
+    )
+
+
+def _linked(text: str) -> str:
+    return re.sub(r"\bdocs/(\w+\.md)\b", r"[\1](\1)", text)
 
 
 def _example(section: type[Settings], depth: int, described: set[type[Settings]]) -> Iterator[str]:

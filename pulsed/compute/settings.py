@@ -144,10 +144,9 @@ class SaturationSettings(Settings):
 
     peaks: PeakTable = setting(
         {},
-        "Practical peaks by architecture and resource instead of those of the table. Architectures: "
-        f"{_words(ARCHITECTURE_NAMES)}; `{DEFAULT}` are all without a value. Resources: "
-        f"{_words(each for each in RESOURCES if each not in LINKS)}, ratios of activity; {_words(LINKS)}, bytes per "
-        "second and direction, by default those of the link or product.",
+        f"Practical peaks by architecture ({_words(ARCHITECTURE_NAMES)}) and resource: "
+        f"{_words(each for each in RESOURCES if each not in LINKS)} as ratios; {_words(LINKS)} as bytes per second and "
+        f"direction. `{DEFAULT}`: all others.",
         example={"hopper": {"dram": 0.9}},
     )
 
@@ -166,8 +165,7 @@ class IdleSettings(Settings):
 
     held_memory: Size = setting(
         256 * 2**20,
-        "An idle GPU without a known owner is held with this much device memory in use. A CUDA context "
-        "takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
+        "An idle GPU without a known owner is held with this much memory in use. A CUDA context takes 300 to 550 MiB.",
     )
 
 

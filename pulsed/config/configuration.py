@@ -84,7 +84,7 @@ class Config(Settings):
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
     health: HealthSettings = setting(HealthSettings(), "Health checks (docs/health.md).")
-    host: HostSettings = setting(HostSettings(), "This host beside the samples of its GPUs.")
+    host: HostSettings = setting(HostSettings(), "This host, apart from the samples of its GPUs.")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")

@@ -39,9 +39,8 @@ class HostSettings(Settings):
     root: FileName = setting(
         "/", "Folder with the host's `sys`, `proc` and `dev`; in a container, where the host's root is mounted."
     )
-    interval: Duration = setting(60.0, "Time between two looks for the checks of the node.")
+    interval: Duration = setting(60.0, "Time between two evaluations of the checks of the node.")
     job_interval: Duration = setting(
         15.0,
-        "Time between two readings of what jobs use of the host: CPU time and memory of their control groups, and the "
-        "traffic of its InfiniBand ports; the resolution of their balance.",
+        "Time between two readings of what jobs use of the host: CPU time, memory, and InfiniBand traffic.",
     )

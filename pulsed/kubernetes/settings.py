@@ -130,7 +130,7 @@ class ConditionSettings(Settings):
     """Health as conditions of the node `node`: `GPUHealthy` and `GPUSourceHealthy`; `True` is good."""
 
     enabled: Switch = setting(False, "Write them. Needs the rights to `patch` `nodes/status` and `create` `events`.")
-    interval: Duration = setting(10.0, "Time between two looks for a change: the node is not patched more often.")
+    interval: Duration = setting(10.0, "Minimum time between two patches of the node.")
     heartbeat: Duration = setting(300.0, "Time after which unchanged conditions are written again.")
     events: Switch = setting(True, "Create an event of the node for each change.")
 
@@ -162,18 +162,17 @@ class ExporterPodSettings(Settings):
 
     nodes: Literal["own", "all"] = setting(
         "own",
-        "Whose exporters are read: `own`, those of the node `node`, or `all`. The API server proves the node.",
+        "`own`: exporters on the node `node`, which the API server proves; or `all`.",
     )
 
     selectors: LabelSelectors = setting(
         ("app in (nvidia-dcgm-exporter, nvidia-dcgm-exporter-dra)", "app.kubernetes.io/name=dcgm-exporter"),
-        "Label selectors; a pod must match one. The defaults are the GPU operator's, also with DRA (`GPUCluster`), and "
-        "that of dcgm-exporter's chart.",
+        "Label selectors; a pod must match one.",
     )
     namespaces: Namespaces | None = setting(
         None,
-        "Namespaces of the exporters. A user who can create pods there can publish any value of the node's GPUs, and "
-        f"gets the credentials. Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that of pulsed "
+        "Namespaces of the exporters; users who can create pods there can publish any value, and get the credentials. "
+        f"Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that of pulsed "
         "unless it is `default`; set it where users create namespaces. `all`: every namespace; not with credentials.",
         example="gpu-operator",
     )

@@ -83,13 +83,13 @@ class PublishSettings(Settings):
     )
     owner_labels: Switch = setting(
         False,
-        "Put the owners' labels (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter does. "
-        "Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
+        "Put the owners' labels (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter does. Each "
+        "owner starts new series.",
     )
     max_owners: Count = setting(
         MAX_OWNERS,
-        "Jobs and pods with series, some 10 each, and workloads likewise. Later ones are in `/jobs` and "
-        "`/workloads` only, and counted in `pulsed_owners_without_series`.",
+        "Jobs and pods with series, some 10 each, and workloads likewise. `pulsed_owners_without_series` "
+        "counts the rest.",
     )
     scale_target: Ratio = setting(
         SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
@@ -99,9 +99,7 @@ class PublishSettings(Settings):
         "Grafana with the dashboards of pulsed: the page links to it, with node, GPU and window.",
         example="https://grafana.example.org",
     )
-    otlp: OtlpSettings = setting(
-        OtlpSettings(), "Sends metrics by OTLP/HTTP to the OpenTelemetry Collector, or what takes the same."
-    )
+    otlp: OtlpSettings = setting(OtlpSettings(), "Sends metrics by OTLP/HTTP.")
 
     def problems(self) -> Iterator[Problem]:
         """Yield patterns without a family, and names of families that are always published."""
@@ -130,8 +128,8 @@ class HistorySettings(Settings):
     )
     day_max_bytes: Size = setting(
         DAY_BYTES,
-        "Memory limit of the minutes of the last day, with lowest, mean and highest: 8 MiB have a day of 17 GPUs. In "
-        "`state_dir`, they outlive a restart, those of up to 64 GPUs.",
+        "Memory limit of the last day's minutes, with lowest, mean and highest: 8 MiB hold a day of 17 GPUs. "
+        "With `state_dir`, those of up to 64 GPUs survive a restart.",
     )
     fields: FieldNames = setting(
         DEFAULT_FIELDS,

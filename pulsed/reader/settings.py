@@ -28,15 +28,12 @@ def _kinds(name: str) -> str:
     """Return the description of the key `kind`."""
     kinds = ", ".join(f"`{kind}` {section.does}" for kind, section in SECTIONS.items())
     return (
-        f"{kinds}. `auto`: `dcgmi` if the host engine answers, else the exporter at `source.exporter.targets`, else "
-        "`nvml`."
+        f"{kinds}. `auto`: the first that works of a host engine by `dcgmi`, the exporter at "
+        "`source.exporter.targets`, and `nvml`."
     )
 
 
-PRICE = (
-    "Sampling costs work on the GPU: at 100ms some 2 % of the latency of decoding on GB300, at 5s nothing (srt-slurm "
-    "issue 401)."
-)
+PRICE = "Sampling costs GPU time: at 100ms some 2 % of the latency of decoding on GB300, at 5s nothing."
 """For where an interval is chosen."""
 
 
@@ -47,8 +44,8 @@ class SourceSettings(Settings):
     kind: SourceKind = setting("auto", _kinds)
     interval: Duration | None = setting(
         None,
-        "Time between samples. Unset: 15s for `exporter`, as recorded for `replay`, else 1s. Minimum: 1s "
-        f"for `exporter`, 10ms for `replay`, else 100ms (`dcgmi` raises less to it). {PRICE}",
+        "Time between samples. Unset: 15s for `exporter`, as recorded for `replay`, 1s for others. Minimum: 1s for "
+        f"`exporter`, 10ms for `replay`, 100ms for others. {PRICE}",
         example="15s",
     )
     stale_after: Duration | None = setting(

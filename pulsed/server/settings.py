@@ -77,29 +77,27 @@ class WebServerSettings(Settings):
     config_file: FileName | None = setting(
         None,
         "Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
-        "(docs/security.md). Reloaded with the files it names when one changes. Unset: plain HTTP.",
+        "(docs/security.md). Unset: plain HTTP.",
         example="/etc/pulsed/web.yml",
     )
     external_url: ExternalUrl | None = setting(
         None,
-        "URL at which clients reach pulsed, for example a proxy's. Links refer to it. Unset: links are relative.",
+        "URL at which clients reach pulsed, for example a proxy's. Unset: links are relative.",
         example="https://example.org/gpu-node-1/pulsed",
     )
     route_prefix: RoutePrefix | None = setting(
         None,
-        "Path before that of every page, `telemetry_path` and probes included. Unset: the path of "
-        "`external_url`. `/`: none, for a proxy that removes it.",
+        "Path before that of every page. Unset: the path of `external_url`. `/`: none, for a proxy that removes it.",
         example="/",
     )
     open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")
     systemd_socket: Switch = setting(
         False,
-        "Refuse to start without sockets of systemd. Where systemd passes some, they replace `listen` in any case.",
+        "Refuse to start without sockets of systemd, which replace `listen` in any case.",
     )
     max_connections: PositiveCount = setting(
         256,
-        "Open connections. At the limit, idle ones and those that do not read their answers are closed, "
-        "first of the client with the most.",
+        "Open connections. At the limit, idle ones are closed, first of the client with the most.",
     )
     request_timeout: Duration = setting(10.0, "Time to send a request, and for the TLS handshake.")
     keep_alive: Duration = setting(120.0, "How long idle connections stay open; best above the scrape interval.")

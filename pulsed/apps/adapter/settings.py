@@ -35,14 +35,13 @@ class ServingSettings(Settings):
 
     folder: FileName | None = setting(
         None,
-        "Folder of the files `tls.crt` and `tls.key` (with `secret`) and `front-proxy-ca.crt`, which the web "
-        "configuration names. Requests of `/apis` need a certificate of that authority. Unset: nothing is kept.",
+        "Folder of `tls.crt`, `tls.key` (with `secret`) and `front-proxy-ca.crt`, which the web configuration"
+        " names. Unset: nothing is kept.",
         example="/run/pulsed-tls",
     )
     secret: Text | None = setting(
         None,
-        "Existing Secret in the adapter's namespace, for its certificate. Needs get and update of it. Unset: the "
-        "certificate is another one.",
+        "Existing Secret for its certificate; needs get and update of it. Unset: the certificate is another one.",
         example="pulsed-adapter-tls",
     )
     service: Text = setting("pulsed-adapter", "The Service that the certificate is for.")
@@ -67,9 +66,8 @@ class AdapterSettings(Settings):
     )
     namespaces: Namespaces | None = setting(
         None,
-        "Their namespaces. A user who can create pods there can report numbers for any workload, and gets the "
-        "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); required outside of a pod. "
-        "`all`: every namespace; not with credentials.",
+        "Their namespaces; users who can create pods there can report any number, and get the credentials. "
+        "Unset: the adapter's own. `all`: every namespace; not with credentials.",
         example="monitoring",
     )
     container_port: PodPort = setting("http", "Their port.", example=9401)
@@ -83,8 +81,8 @@ class AdapterSettings(Settings):
     )
     min_coverage: Ratio = setting(
         0.5,
-        "Part of a workload's GPUs whose values a mean or maximum needs; without them it is an error, and the replicas "
-        "stay. A sum needs all of pods that do not end.",
+        "Part of a workload's GPUs whose values a mean or maximum needs; with fewer it is an error, and the "
+        "replicas stay. A sum needs all.",
     )
     fields: FieldNames = setting(
         (
@@ -95,20 +93,19 @@ class AdapterSettings(Settings):
             "memory_used_bytes",
             "power_watts",
         ),
-        "Numbers of GPUs that are metrics: `real_utilization_ratio` is `gpu_real_utilization` (mean), "
-        "`gpu_real_utilization_sum` and `_max`; what is not a ratio is a sum, such as `gpu_power_watts`.",
+        "Numbers that are metrics: `real_utilization_ratio` is `gpu_real_utilization` (mean), with `_sum` and"
+        " `_max`; others are sums, such as `gpu_power_watts`.",
     )
     client_names: CommonNames = setting(
         (),
-        "Common names of client certificates, one of which requests of `/apis` need; the web configuration "
-        "verifies the certificates. Unset: any. The API server's is usually `front-proxy-client`.",
+        "Common names of client certificates, one of which requests of `/apis` need; the API server's is "
+        "usually `front-proxy-client`. Unset: any.",
         example=("front-proxy-client",),
     )
 
     plain_listen: Addresses | None = setting(
         None,
-        "Further addresses, for plain HTTP without the web configuration: numbers for KEDA at "
-        "`/autoscale/v1/HOW/NAMESPACE/KIND/NAME/METRIC`, probes and `/metrics`. Unset: none.",
+        "Further addresses, for plain HTTP: `/autoscale/v1`, probes and `/metrics`. Unset: none.",
         example=(":8080",),
     )
 

@@ -79,21 +79,21 @@ class HealthSettings(Settings):
     )
     kernel_log: KernelLogPath = setting(
         "auto",
-        "Read XIDs and lost GPUs from the kernel log, with exact times. `auto`: from /dev/kmsg, if the "
-        "source reads GPUs of this machine and pulsed may read it; `off`; or a file such as "
-        "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, syslog, or `journalctl -k` with -o "
-        "short, short-iso or export. A file to which programs log as well, such as /var/log/messages, is refused: any "
-        "user could forge messages of the kernel there. Times without a zone are local (TZ).",
+        "Read XIDs and lost GPUs from the kernel log, with exact times. `auto`: /dev/kmsg, if pulsed may read"
+        " it and reads GPUs of this machine; `off`; or a file with records of /dev/kmsg, lines of dmesg, "
+        "syslog, or `journalctl -k`, such as /var/log/kern.log. A file that programs also log to, such as "
+        "/var/log/messages, is refused: any user could forge messages there. Times without a zone are local "
+        "(TZ).",
     )
     forget_after: DurationOrNone = setting(
         NEVER_FORGOTTEN,
-        "Forget the health, counters and history of a GPU after this absence. 0: never, a dead GPU stays until it is "
-        "replaced or forgotten: `pulsed health --forget GPU`.",
+        "Forget a GPU after this absence. 0: never; a dead GPU stays until it is replaced or forgotten: "
+        "`pulsed health --forget GPU`.",
     )
     expected_gpus: ExpectedGpusKey = setting(
         None,
-        "GPUs of this node: a number, or one for each model; `auto`: all that were ever there, with `state_dir`, but "
-        "for those that were replaced or forgotten. Fewer raise `gpu_count`. Unset: any number.",
+        "GPUs of this node: a number, or one per model; `auto`: all that were ever there (with `state_dir`), "
+        "except those replaced or forgotten. Fewer raise `gpu_count`. Unset: any number.",
         example="8 NVIDIA H100 80GB HBM3",
     )
     pcie_width_max: Count = setting(

@@ -22,15 +22,14 @@ class JobSettings(Settings):
 
     directories: Directories = setting(
         ("/run/pulsed/jobs", "/run/gpustat"),
-        "Directories of this host; the first with a job of a GPU decides: pulsed's own, jobstats', or "
-        "dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID, and contain "
-        "job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
+        "Directories of this host; the first with a job of a GPU decides. Formats: pulsed's own, jobstats', "
+        "dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID and contain "
+        "job ids, or lines such as `job_id=4711` and `user=ann`.",
     )
-    interval: Duration = setting(1.0, "Time between two looks; five times as long without the directory.")
+    interval: Duration = setting(1.0, "Time between two reads; five times as long without the directory.")
     squeue: CommandOrOff = setting(
         "squeue",
-        "Slurm's `squeue`, which looks up once what a job's file lacks: user, account, partition, name, "
-        "array. `off`: nothing does.",
+        "Slurm's `squeue`, for what a job's file lacks: user, account, partition, name, array. `off`: not used.",
     )
 
 
@@ -41,8 +40,7 @@ class KubeletSettings(Settings):
 
     socket: SocketOrOff = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
-        "Socket of the kubelet, or `off`. Hosts without its directory have no kubelet. In containers, mount "
-        "the directory: the kubelet replaces the socket when it restarts.",
+        "Socket of the kubelet, or `off`. In containers, mount its directory: a restart replaces the socket.",
     )
 
 
@@ -52,18 +50,18 @@ class PodWorkloadSettings(Settings):
 
     enabled: Switch = setting(
         False,
-        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else "
-        "the pod's controller, else the pod. While the API server does not answer, new pods have none.",
+        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, "
+        "otherwise the controller, otherwise the pod.",
     )
     name_labels: LabelNames = setting(
         (),
-        "Labels of pods that name the workload instead; the first that a pod has. The kind stays.",
+        "Labels of pods that name the workload instead; the first that a pod has.",
         example=("app.kubernetes.io/name",),
     )
     kinds: ObjectKinds = setting(
         (),
-        "Further kinds of controllers, as `Kind.group`, whose own controller is the workload if its kind is "
-        "listed, too. Needs get of them. LeaderWorkerSet needs StatefulSet.apps, too.",
+        "Further kinds of controllers, as `Kind.group`; needs get of them. LeaderWorkerSet needs "
+        "StatefulSet.apps, too.",
         example=("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io"),
     )
     pod_labels: LabelPatterns = setting(
@@ -99,8 +97,7 @@ class AttributionSettings(Settings):
 
     kubelet: KubeletSettings = setting(
         KubeletSettings(),
-        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, where `workloads` or the "
-        "discovery of exporters use the API server, devices of DRA have their UUIDs, not only names.",
+        "Pods from the kubelet. With list of ResourceSlices and get of ResourceClaims, devices of DRA have UUIDs.",
     )
     workloads: PodWorkloadSettings = setting(
         PodWorkloadSettings(),
@@ -113,8 +110,7 @@ class AttributionSettings(Settings):
     )
     process_owners: Switch = setting(
         False,
-        "With the source `nvml`: process groups, or their Slurm jobs, own the GPUs that they use and that "
-        "no other source of this host has an owner for. For workstations and hosts with few, long programs. "
-        "In containers, needs hostPID.",
+        "With the source `nvml`: process groups, or their Slurm jobs, own the GPUs that they use, where no "
+        "other source has an owner. For workstations. In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")

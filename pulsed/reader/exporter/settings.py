@@ -78,21 +78,20 @@ class ExporterSettings(SourceSection):
 
     targets: Targets = setting(
         ("http://localhost:9400/metrics",),
-        "URLs, or files of saved pages, read again each time. Credentials in a URL are used for that target "
-        "and never shown.",
+        "URLs, or files of saved pages. Credentials in a URL are used for that target and never shown.",
         hidden=True,
     )
     own_node: Switch = setting(
         False,
         "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
-        "does not route to this node's exporter. A false page can name any host.",
+        "routes to another node.",
     )
     discovery: Literal["static", "file", "http", "dns", "kubernetes"] = setting(
         "static",
-        "`static` reads `targets`. `file`, `http` and `dns` read those of lists in Prometheus' formats: labels of a "
-        "group become labels of its series; a change keeps what was counted of targets that stay, or return within 10 "
-        "minutes; while half of the targets are missing, those that answer are kept until a reload. `kubernetes` reads "
-        "the exporters that the Kubernetes API lists.",
+        "`static` reads `targets`; `file`, `http` and `dns` lists in Prometheus' formats, whose labels become"
+        " labels of the series; `kubernetes` the exporters that the API server lists. Counters continue for "
+        "targets that return within 10 minutes. While half of the targets are missing, those that answer are "
+        "kept until a reload.",
     )
     file: FileListSettings = setting(FileListSettings(), "For `discovery: file`.")
     http: HttpListSettings = setting(HttpListSettings(), "For `discovery: http`.")
