@@ -26,23 +26,18 @@ RATIOS = (("tensor", "tensor_throughput_ratio"), ("mfu", "mfu_ratio"))
 HEAD = """\
 # Known kernels
 
-`make hardware` plays twelve small kernels, and GEMMs by cuBLAS, on the first GPU of a node, 10 s each, and compares
-class, inputs and counted work with what the documented meaning of the counters requires, also the estimate of model
-FLOP utilization (MFU). Then it measures the throughput that sampling every second and every 100 ms costs. It needs
-profiling counters, compute capability 8.0, and a GPU without other work and MIG instances.
+```sh
+make hardware                  # twelve small kernels and GEMMs by cuBLAS, 10 s each, and the cost of sampling
+make hardware POWER_LIMIT=60   # as root: one of the GEMMs also at 60 % of the power limit, which is restored
+make hardware CUBLAS=/path/to/libcublas.so.12
+```
 
-cuBLAS 12 or 13 is searched for in the CUDA toolkit and among Python's packages; `CUBLAS=/path/to/libcublas.so.12`, an
-argument of make, sets it. A GEMM is 2 N³ floating-point operations: those of a second over the peak of the data sheet
-are its MFU. The estimate may be higher, because the padding of tiles counts as activity, most of all with small
-matrices. Expected differences are those published for H100 (arXiv 2605.20799) and the tiles that cuBLAS has.
-
-`make hardware POWER_LIMIT=60`, as root, also lowers the power limit to 60 % of its default, or to the lowest that the
-GPU accepts, for one of the GEMMs. A process of its own restores it afterwards, also when the run is interrupted or
-killed; if both are killed at once, as by a container's end, `nvidia-smi -pl` restores it. GEMMs that cannot be played
-are skipped; the table has the reason.
+It compares class, inputs and counted work with what the counters must show. It needs profiling counters, compute
+capability 8.0, and a GPU without other work and MIG instances. MFU of a GEMM is its 2 N³ operations over the peak of
+the data sheet; the estimate may be higher, because the padding of tiles counts as activity.
 
 Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
-table, correct rules or peaks with that evidence, not the expectations.
+table, correct rules or peaks, not the expectations.
 """
 
 
