@@ -104,9 +104,9 @@ def _peaks() -> Iterator[str]:
     rows: dict[tuple[str, float, str], list[str]] = {}
     for peak in PRACTICAL_PEAKS:
         rows.setdefault((peak.architecture, peak.ratio, peak.source), []).append(f"`{peak.resource}`")
-    yield "\n| architecture | resources | practical peak | source |\n|---|---|---|---|\n"
+    yield "\n|architecture|resources|practical peak|source|\n|-|-|-|-|\n"
     for (architecture, ratio, source), resources in rows.items():
-        yield f"| `{architecture}` | {' '.join(resources)} | {ratio:g} | {source} |\n"
+        yield f"|`{architecture}`|{' '.join(resources)}|{ratio:g}|{source}|\n"
 
 
 def _entries(keys: Mapping[str, Key]) -> Iterator[str]:

@@ -26,8 +26,8 @@ HEAD = """# Health
 `pulsed health` lists what is wrong and what to do. Exit codes: 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong
 usage. A sick GPU, step by step, and what the vendor needs: [gpu-is-sick.md](gpu-is-sick.md).
 
-| check | problem | do first |
-|---|---|---|
+|check|problem|do first|
+|-|-|-|
 {index}
 [XIDs](#xids) · [DCGM's codes](#dcgms-codes) · [alerts](#alerts) · [GPUs that are gone](#absent-gpus)
 

@@ -53,8 +53,8 @@ def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
     """Return the table with a column for each run."""
     heads = [f"{run.gpu.name}, driver {run.driver}, {run.source}, {run.date}" for run, _ in runs]
     lines = [
-        f"| {' | '.join(('kernel', 'what it does', 'class', 'expected', *heads))} |",
-        f"|{'---|' * (4 + len(runs))}",
+        f"|{'|'.join(('kernel', 'what it does', 'class', 'expected', *heads))}|",
+        f"|{'-|' * (4 + len(runs))}",
     ]
     for kernel in KERNELS:
         columns = [_column(kernel, run, seen) for run, seen in runs]
@@ -65,7 +65,7 @@ def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
             _expected(kernel),
             *columns,
         )
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"|{'|'.join(cells)}|")
     return "\n".join(lines)
 
 

@@ -378,7 +378,7 @@ def test_each_value_has_a_comment() -> None:
 def test_the_values_that_the_readme_names_exist() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     paths = set(all_paths(values))
-    rows = re.findall(r"^\| (?:to|.*?) \| (.*) \|$", (CHART / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\|[^|]*\|(.*)\|$", (CHART / "README.md").read_text(), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([a-z]\w+(?:\.\w+)+)[`:]", row)}
     named -= {name for name in named if name.startswith(("config.", "adapter.config."))}
     assert len(named) > 15
