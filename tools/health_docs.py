@@ -9,7 +9,6 @@ from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
 from pulsed.compute.health.rule_kinds import Codes
-from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
 from pulsed.durations import DAY
@@ -19,7 +18,7 @@ from pulsed.present.promql.health_alerts import HOLDS
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
 from tools.metric_rows import joined_meaning
-from tools.runbook import runbook
+from tools.runbook import ALERTS, runbook
 
 HEAD = """# Health
 
@@ -82,7 +81,7 @@ or that `vfio-pci` has, are never missing. A source without any GPU fails with `
 ## Checks
 
 **Verify** works without pulsed. **Give up** means: open a case with [what the vendor
-needs](gpu-is-sick.md#what-to-send-to-the-vendor). One of the inputs is enough. `XIDs` are {xids}.
+needs](gpu-is-sick.md#what-to-send-to-the-vendor). `curl localhost:9401/catalog` has the inputs of each check.
 """
 
 NODE_HEAD = """
@@ -96,7 +95,7 @@ and `dev` below `host.root` (chart: `hostFiles.enabled`). Results: a row without
 XIDS_HEAD = """
 ## XIDs
 
-Codes in one row have their meanings (`a / b`) in the same order. Other codes are `warn`.
+Codes in one row have their meanings (`a / b`) in the same order; `pulsed health` has more. Other codes are `warn`.
 """
 
 DCGM_HEAD = """
@@ -123,14 +122,14 @@ raise the same check, and always for `telemetry`, `dcgm_diag` and these groups, 
 """
 
 OTHER_ALERTS_HEAD = """
-The other alerts of `pulsed rules`, with `…` for values:
+The other alerts of `pulsed rules`, whose descriptions have the values:
 """
 
 
 def health() -> str:
     """Return the text of docs/health.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
-    head = HEAD.format(guest=guest, xids=_names(XID_INPUTS), index="".join(_index()))
+    head = HEAD.format(guest=guest, index="".join(_index()))
     return (
         head
         + "".join(_checks())
@@ -164,30 +163,19 @@ def _at_crit(critical: str) -> str:
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{check.title}. {runbook(check.id)}\n"
+        yield f"\n### {check.id}\n\n{runbook(check.id)}\n"
         for rule in check.rules:
             yield f"* {rule.sentence}{f': `{rule.name}`' if rule.levels else ''}\n"
         if check.note:
             yield f"* {check.note}\n"
-        if inputs := _inputs(check):
-            yield f"\n{inputs}\n"
+        if check.optional:
+            yield "* Only where present\n"
 
 
 def _node_checks() -> Iterator[str]:
     for check in NODE_CHECKS:
         looks = "; after two looks" if check.looks > 1 else ""
-        yield f"\n### {check.id}\n\n{check.title}. {runbook(check.id)}\n* {check.rule}{looks}\n"
-
-
-def _inputs(check: Check) -> str:
-    """Return the inputs that are not named as a measure, and which GPUs the check applies to; empty for neither."""
-    measures = {rule.name for rule in check.rules if rule.levels}
-    others = [name for name in check.inputs if name not in XID_INPUTS and name not in measures]
-    names = (["XIDs"] if set(XID_INPUTS) & set(check.inputs) else []) + others
-    parts = [f"Inputs: {_names(names)}"] if names else []
-    if check.optional:
-        parts.append("Only where present")
-    return " ".join(f"{part}." for part in parts)
+        yield f"\n### {check.id}\n\n{runbook(check.id)}\n* {check.rule}{looks}\n"
 
 
 def _problem_and_action(check: Check) -> tuple[str, str]:
@@ -232,7 +220,7 @@ def _xids() -> Iterator[str]:
     for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
         yield f"\n### `{severity}`: {advice(severity, action)}\n\n|XID|meaning|\n|-|-|\n"
         for codes, meaning in _alike(groups[severity, action]):
-            yield f"|{', '.join(map(str, codes))}|{meaning}|\n"
+            yield f"|{','.join(map(str, codes))}|{meaning}|\n"
 
 
 def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:
@@ -287,15 +275,4 @@ def _alerts() -> Iterator[str]:
             continue
         headings = [alert.name, *([of_pods] if of_pods != alert.name and of_pods in names else [])]
         yield "".join(f"\n### {heading}\n" for heading in headings)
-        yield f"\n`{alert.severity}` after {alert.hold}: {_plain(alert.description)}\n"
-
-
-def _plain(template: str) -> str:
-    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values."""
-    before = ""
-    while before != template:
-        before, template = template, _OPTIONAL.sub("", template)
-    return re.sub(r"{{.*?}}", "…", template).strip()
-
-
-_OPTIONAL = re.compile(r"{{ (?:with|range|if) (?:(?!}}).)*}}(?:(?!{{ (?:with|range|if) ).)*?{{ end }}")
+        yield f"\n`{alert.severity}` after {alert.hold}. {ALERTS[alert.name]}.\n"

@@ -31,9 +31,10 @@ class Row(NamedTuple):
         meaning: the HELP text.
         labels: those besides the labels of the GPU.
         mark: of the lean page; empty where it has the same series as a full one.
-        origins: DCGM fields of each metric; empty in tables without them.
+        origins: DCGM fields of each metric; empty in tables without them, which have labels instead.
+        since: the oldest dcgm-exporter that accepts the fields; empty for all.
+        nvml: which GPUs `nvml` reads it of; empty for all.
         type: empty for a counter or gauge, which the name distinguishes.
-        limits: versions or GPUs that the metrics are limited to, in brackets; empty without limits.
     """
 
     names: tuple[str, ...]
@@ -42,14 +43,16 @@ class Row(NamedTuple):
     mark: str = ""
     type: str = ""
     origins: tuple[str, ...] = ()
-    limits: str = ""
+    since: str = ""
+    nvml: str = ""
 
     def __str__(self) -> str:
         names = "<br>".join(f"`{name}`" for name in self.names)
         labels = ",<br>".join(f"`{label}`" for label in self.labels)
         cells = [names, self.kind, self.unit, labels, self.meaning, ABSENT[self.mark] if self.mark else ""]
-        origins = [f"{'<br>'.join(self.origins)}{self.limits}"] if self.origins else []
-        return f"|{'|'.join([*cells, *origins])}|"
+        if self.origins:
+            cells = [*cells[:3], *cells[4:], "<br>".join(self.origins), self.since, self.nvml]
+        return f"|{'|'.join(cells)}|"
 
     @property
     def kind(self) -> str:
@@ -59,6 +62,8 @@ class Row(NamedTuple):
     @property
     def unit(self) -> str:
         """The unit that the name ends with; empty for a number without one."""
+        if self.names[0].endswith("_bytes_per_second"):
+            return "bytes/s"
         unit = self.names[0].removesuffix("_total").rpartition("_")[2]
         return unit if unit in UNITS else ""
 
@@ -92,7 +97,7 @@ def joined_rows(rows: Iterable[Row]) -> Iterator[Row]:
 def _one(rows: list[Row]) -> list[Row]:
     """Return the row that stands for all; none if they differ too much."""
     meaning = joined_meaning([row.meaning for row in rows])
-    if not meaning or len({(row.labels, row.mark, row.kind, row.unit, row.limits) for row in rows}) > 1:
+    if not meaning or len({(row.labels, row.mark, row.kind, row.unit, row.since, row.nvml) for row in rows}) > 1:
         return []
     names, origins = (tuple(chain(*column)) for column in zip(*((row.names, row.origins) for row in rows), strict=True))
     return [rows[0]._replace(names=names, meaning=meaning, origins=origins)]

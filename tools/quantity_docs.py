@@ -12,7 +12,7 @@ from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID
 from pulsed.translate.fields import ANY, GROUPS, DcgmField, sources
 from pulsed.translate.fields import DERIVED as COMPOSED
-from tools.metric_rows import TABLE_HEAD, Row, joined_rows, mark_of
+from tools.metric_rows import Row, joined_rows, mark_of
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
 _GPM = {metric.name for metric in GPM_METRICS}
@@ -21,8 +21,8 @@ HEAD = """
 ## Quantities
 
 The first field that the source has is the value; without one the metric is absent. `dcgmi` reads numbered fields only
-if `source.dcgmi.fields` lists them. In brackets: the oldest dcgm-exporter that accepts the field; `GPM`: `nvml` has it
-on Hopper and newer; `no NVML`: `nvml` lacks it."""
+if `source.dcgmi.fields` lists them. *exporter*: the oldest dcgm-exporter that accepts the field. *nvml*: `GPM`: Hopper and
+newer."""
 
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",
@@ -38,7 +38,7 @@ def quantities() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield HEAD
     for group, title in CHAPTERS.items():
-        yield f"\n### {title}\n\n{TABLE_HEAD}DCGM field|\n{'|-' * 7}|"
+        yield f"\n### {title}\n\n|metric|type|unit|meaning|absent|DCGM field|exporter|nvml|\n{'|-' * 8}|"
         numbered: dict[tuple[str, str, str], list[Row]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
@@ -47,7 +47,8 @@ def quantities() -> Iterator[str]:
                     quantity.meaning,
                     mark=mark_of(family),
                     origins=(_origin(name),),
-                    limits=_limits(name),
+                    since=_since(name),
+                    nvml=_nvml(name),
                 )
                 numbered.setdefault(_without_number(row), []).append(row)
         yield from map(str, joined_rows(_engines(rows) for rows in numbered.values()))
@@ -71,14 +72,16 @@ def _origin(quantity: str) -> str:
     return ", ".join([*origins, COMPOSED[quantity]] if quantity in COMPOSED else origins)
 
 
-def _limits(quantity: str) -> str:
-    """Return, in brackets, what limits a quantity to some versions or GPUs; empty without limits."""
-    fields = _fields(quantity)
-    since = min(field.since for field in fields)
-    names = {name for field in fields for name in field.names}
-    in_nvml = "" if names & _NVML else "GPM" if names & _GPM else "no NVML"
-    limits = ["" if since == ANY else f"{since}", in_nvml]
-    return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
+def _since(quantity: str) -> str:
+    """Return the oldest dcgm-exporter that accepts one of the fields; empty for any."""
+    since = min(field.since for field in _fields(quantity))
+    return "" if since == ANY else f"{since}"
+
+
+def _nvml(quantity: str) -> str:
+    """Return which GPUs the source `nvml` reads a quantity of; empty for all."""
+    names = {name for field in _fields(quantity) for name in field.names}
+    return "" if names & _NVML else "GPM" if names & _GPM else "no"
 
 
 def _without_number(row: Row) -> tuple[str, str, str]:

@@ -149,6 +149,41 @@ RUNBOOK: Mapping[str, Entry] = {
 """By check of GPUs and of the node."""
 
 
+ALERTS: Mapping[str, str] = {
+    "PulsedGpuIdleHeld": "Contact the owner to release it: [who wastes GPUs](who-wastes-gpus.md)",
+    "PulsedGpuLowRealUtilization": "`pulsed job` has the cause: [why](who-wastes-gpus.md#why)",
+    "PulsedGpuIdleEnergy": "Limit how long jobs and notebooks may hold idle GPUs",
+    "PulsedHangSuspected": "Look at logs and stacks of all ranks (py-spy, NCCL_DEBUG), restart the job; `pulsed "
+    "job` names the GPU that stopped first",
+    "PulsedStraggler": "`pulsed health`: temperature and clocks, then the host; `pulsed job` has the numbers",
+    "PulsedLeakedMemory": "`nvidia-smi`, `fuser /dev/nvidia*`: end the process without owner, or reset the GPU",
+    "PulsedJobIdle": "Contact the owner to release them: [why](who-wastes-gpus.md#why)",
+    "PulsedJobLowRealUtilization": "`pulsed job` has the cause: [why](who-wastes-gpus.md#why)",
+    "PulsedGpuGone": "`nvidia-smi` on the node lacks the GPU: drain and restart the node; otherwise restart the "
+    "exporter. Removed on purpose: silence the alert, which ends within a day",
+    "PulsedDaemonDown": "`systemctl status pulsed` or `kubectl get pods`; then the way from Prometheus to it",
+    "PulsedNodeWithoutGpus": "`systemctl status pulsed`, `nvidia-smi -L`; removed on purpose: silence it",
+    "PulsedSourceDown": "`curl localhost:9401/-/ready`: [source errors](operations.md#source-errors). GPUs are not "
+    "monitored",
+    "PulsedNoData": "`pulsed doctor`: the source has no GPU, or the key `gpus` selects none",
+    "PulsedSourceRestarting": "`systemctl status nvidia-dcgm`: `dcgmi dmon` ends repeatedly; the log has its last "
+    "output",
+    "PulsedClockSkew": "`timedatectl` on both hosts, and the clock of a remote exporter: rates and ages are wrong",
+    "PulsedOwnersWithoutSeries": "Raise `publish.max_owners`: some 10 series each; `/jobs` has all owners",
+    "PulsedConfigReloadFailed": "`pulsed check-config FILE`; the old configuration stays in force",
+    "PulsedOwnersDenied": "Grant the right that the log names (chart: `rbac.create`); new pods have no workload",
+    "PulsedOwnersUnknown": "The log has the reason: API server, kubelet or directory of jobs; new owners are missing",
+    "PulsedAdapterBlind": "The adapter's log: API server, `adapter.namespaces`, `adapter.selectors` or a "
+    "NetworkPolicy; autoscalers keep the replicas",
+    "PulsedAdapterStale": "The adapter's log names the daemons; then their sources. Autoscalers keep the replicas",
+    "PulsedGpuInputsMissing": "`pulsed doctor`: a [counters file](../deploy/dcgm-exporter/README.md), or another "
+    "tool holds the profiling hardware",
+    "PulsedGpuInputsInconsistent": "Stuck or frozen counters: restart the host engine and the exporter; a share cut"
+    " to 1 is harmless",
+}
+"""What to do, by alert that is not about a check; those of pods are like those of jobs."""
+
+
 def runbook(check: str) -> str:
     """Return the paragraph of a check."""
     entry = RUNBOOK[check]

@@ -270,8 +270,8 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "message has no address. Not with another driver (vfio-pci), nor with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
-        remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
-        "lacks the GPU, look at the kernel log, drain the node and restart it.",
+        remedy="Restart the host engine or exporter; if `nvidia-smi -L` lacks the GPU, too, drain the node and restart "
+        "it.",
         critical="The driver cannot use the GPU: drain the node and power-cycle it; if it repeats, reseat or "
         "replace the board.",
         source="/sys/bus/pci: vendor 0x10de, classes 0x0300 and 0x0302; the kernel log",
@@ -296,8 +296,8 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
-        remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: look at "
-        "the kernel log, drain the node and restart it.",
+        remedy="These processes cannot be killed. If their file servers and disks answer, drain the node and restart "
+        "it.",
         critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
         "restart it.",
         source="gpud",
@@ -310,10 +310,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         f"restarted; warn: for {in_words(NONFATAL_SECONDS)} after another one",
         ("warn", "crit"),
         _nvswitch_errors,
-        remedy="Jobs continue. Look up the SXID in NVIDIA's fabric manager guide; if it returns, check the link that "
-        "it names.",
-        critical="Jobs that use NVLink fail: drain the node, then reset all its GPUs and NVSwitches, or restart it; if "
-        "the SXID returns, check the link that it names and open a replacement case.",
+        remedy="Jobs continue. If the SXID returns, check the link that it names.",
+        critical="Jobs that use NVLink fail: drain the node and restart it; if the SXID returns, check the link that "
+        "it names and open a replacement case.",
         source="the kernel log: SXIDs of the NVSwitch driver",
         looks=1,
     ),
@@ -326,7 +325,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         remedy="Check cable, transceiver and switch port (`ibstat`, `mlxlink -d DEVICE`), or disable the port if it is "
         "not used.",
         critical="Jobs over several nodes fail or wait: drain the node, then check cable, transceiver, switch port and "
-        "subnet manager (`ibstat`, `mlxlink -d DEVICE`).",
+        "subnet manager.",
         source="/sys/class/infiniband",
     ),
     NodeCheck(
