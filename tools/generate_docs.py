@@ -100,13 +100,13 @@ def _chapter(section: type[Settings], name: str, description: str) -> Iterator[s
 
 
 def _peaks() -> Iterator[str]:
-    """Yield the table of practical peaks; resources with the same peak and source share a row."""
-    rows: dict[tuple[str, float, str], list[str]] = {}
+    """Yield the table of practical peaks; resources with the same peak share a row."""
+    rows: dict[tuple[str, float], list[str]] = {}
     for peak in PRACTICAL_PEAKS:
-        rows.setdefault((peak.architecture, peak.ratio, peak.source), []).append(f"`{peak.resource}`")
-    yield "\n|architecture|resources|practical peak|source|\n|-|-|-|-|\n"
-    for (architecture, ratio, source), resources in rows.items():
-        yield f"|`{architecture}`|{' '.join(resources)}|{ratio:g}|{source}|\n"
+        rows.setdefault((peak.architecture, peak.ratio), []).append(f"`{peak.resource}`")
+    yield "\n|architecture|resources|practical peak|\n|-|-|-|\n"
+    for (architecture, ratio), resources in rows.items():
+        yield f"|`{architecture}`|{' '.join(resources)}|{ratio:g}|\n"
 
 
 def _entries(keys: Mapping[str, Key]) -> Iterator[str]:
@@ -114,6 +114,7 @@ def _entries(keys: Mapping[str, Key]) -> Iterator[str]:
     yield "|key|value|default|meaning|\n|-|-|-|-|\n"
     for key, field in keys.items():
         default = "" if field.default is None else f"`{_written(field, field.default)}`".replace("|", "\\|")
+        default = default if len(default) < 100 else "[many](../config.example.yaml)"
         kind = field.kind.name if field.kind else "<br>".join(f"`{word}`" for word in field.words)
         yield f"|`{key}`|{kind}|{default}|{_linked(field.description)}|\n"
 

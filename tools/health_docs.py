@@ -81,7 +81,9 @@ or that `vfio-pci` has, are never missing. A source without any GPU fails with `
 ## Checks
 
 **Verify** works without pulsed. **Give up** means: open a case with [what the vendor
-needs](gpu-is-sick.md#what-to-send-to-the-vendor). `curl localhost:9401/catalog` has the inputs of each check.
+needs](gpu-is-sick.md#what-to-send-to-the-vendor). By default: heat when the GPU
+is hotter than its neighbours at the same load and clean airflow; a link when it fails with another cable, too: board or
+switch. `curl localhost:9401/catalog` has the inputs of each check.
 """
 
 NODE_HEAD = """

@@ -108,8 +108,8 @@ while its pods come and go. N owners of a shared GPU have 1/N each. `publish.max
 JOBSTATS_HEAD = """
 ## Series of jobstats
 
-With `publish.compat: [jobstats]`: those of jobstats' own exporter, with `ordinal`, `minor_number`, `uuid`, `name`,
-`GPU_I_ID`, `jobid`, `userid`, and `node`.
+With `publish.compat: [jobstats]`, those of jobstats' own exporter. Labels: `ordinal`, `minor_number`, `uuid`, `name`,
+`GPU_I_ID`, `jobid`, `userid`, `node`.
 """
 
 ADAPTER_HEAD = """

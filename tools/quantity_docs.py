@@ -21,8 +21,8 @@ HEAD = """
 ## Quantities
 
 The first field that the source has is the value; without one the metric is absent. `dcgmi` reads numbered fields only
-if `source.dcgmi.fields` lists them. *exporter*: the oldest dcgm-exporter that accepts the field. *nvml*: `GPM`: Hopper and
-newer."""
+if `source.dcgmi.fields` lists them. *exporter*: the oldest dcgm-exporter that accepts the field. *nvml*: `GPM`: Hopper
+and newer."""
 
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",

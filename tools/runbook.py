@@ -12,7 +12,7 @@ class Entry(NamedTuple):
     Attributes:
         verify: the command that shows the fault without pulsed, and what to look for.
         attempt: what to try, in this order; empty where the remedy of the check is all.
-        give_up: when it is a case for the vendor, or for others.
+        give_up: when it is a case for the vendor, or for others; empty where the head of the chapter has it.
     """
 
     verify: str
@@ -20,8 +20,8 @@ class Entry(NamedTuple):
     give_up: str
 
 
-_HEAT = "hotter than its neighbours at the same load and clean airflow"
-_LINK = "it fails with another cable, too: board or switch"
+_HEAT = ""  # with those of links at the head of the chapter
+_LINK = ""
 _RMA = "at once"
 
 RUNBOOK: Mapping[str, Entry] = {

@@ -96,7 +96,7 @@ class PublishSettings(Settings):
     )
     grafana_url: ExternalUrl | None = setting(
         None,
-        "Grafana with the dashboards of pulsed: the page links to it, with node, GPU and window.",
+        "Grafana with the dashboards of pulsed, to which the page links.",
         example="https://grafana.example.org",
     )
     otlp: OtlpSettings = setting(OtlpSettings(), "Sends metrics by OTLP/HTTP.")
@@ -128,8 +128,8 @@ class HistorySettings(Settings):
     )
     day_max_bytes: Size = setting(
         DAY_BYTES,
-        "Memory limit of the last day's minutes, with lowest, mean and highest: 8 MiB hold a day of 17 GPUs. "
-        "With `state_dir`, those of up to 64 GPUs survive a restart.",
+        "Memory limit of the last day's minutes: 8 MiB hold 17 GPUs. With `state_dir`, those of up to 64 GPUs"
+        " survive a restart.",
     )
     fields: FieldNames = setting(
         DEFAULT_FIELDS,

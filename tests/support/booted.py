@@ -62,7 +62,7 @@ def serves() -> bool:
 
 def documented(table: str, task: str) -> str:
     """Return the first command in the row of a table of a document whose first column begins with a text."""
-    (command,) = re.findall(rf"^\| {re.escape(task)}[^|]*\| [^|`]*`([^`]+)`", table, re.MULTILINE)
+    (command,) = re.findall(rf"^\|{re.escape(task)}[^|]*\|[^|`]*`([^`]+)`", table, re.MULTILINE)
     return str(command)
 
 

@@ -79,11 +79,9 @@ class HealthSettings(Settings):
     )
     kernel_log: KernelLogPath = setting(
         "auto",
-        "Read XIDs and lost GPUs from the kernel log, with exact times. `auto`: /dev/kmsg, if pulsed may read"
-        " it and reads GPUs of this machine; `off`; or a file with records of /dev/kmsg, lines of dmesg, "
-        "syslog, or `journalctl -k`, such as /var/log/kern.log. A file that programs also log to, such as "
-        "/var/log/messages, is refused: any user could forge messages there. Times without a zone are local "
-        "(TZ).",
+        "Read XIDs and lost GPUs from the kernel log, with exact times: `auto` (/dev/kmsg, if pulsed may read"
+        " it and reads GPUs of this machine), `off`, or a file of kernel messages, such as /var/log/kern.log."
+        " A file that programs also log to is refused. Times without a zone are local (TZ).",
     )
     forget_after: DurationOrNone = setting(
         NEVER_FORGOTTEN,

@@ -23,8 +23,7 @@ class JobSettings(Settings):
     directories: Directories = setting(
         ("/run/pulsed/jobs", "/run/gpustat"),
         "Directories of this host; the first with a job of a GPU decides. Formats: pulsed's own, jobstats', "
-        "dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID and contain "
-        "job ids, or lines such as `job_id=4711` and `user=ann`.",
+        "dcgm-exporter's HPC job mapping.",
     )
     interval: Duration = setting(1.0, "Time between two reads; five times as long without the directory.")
     squeue: CommandOrOff = setting(
@@ -110,7 +109,7 @@ class AttributionSettings(Settings):
     )
     process_owners: Switch = setting(
         False,
-        "With the source `nvml`: process groups, or their Slurm jobs, own the GPUs that they use, where no "
-        "other source has an owner. For workstations. In containers, needs hostPID.",
+        "With `nvml`: process groups own the GPUs that they use, where no other source has an owner. For "
+        "workstations. In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")

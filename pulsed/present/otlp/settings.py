@@ -97,8 +97,7 @@ class OtlpSettings(Settings):
     )
     attributes: AttributeTable = setting(
         {},
-        "Attributes of the resource, before those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`. Own ones: "
-        "`service.name` `pulsed`, `service.version`, and the node as `service.instance.id` and `host.name`.",
+        "Attributes of the resource, before those of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.",
         example={"deployment.environment.name": "production"},
     )
 

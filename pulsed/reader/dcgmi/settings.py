@@ -54,9 +54,8 @@ class DcgmiSettings(SourceSection):
     )
     groups: Groups = setting(
         tuple(GROUPS),
-        "Field groups: "
-        + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
-        + ". Unsupported fields are left out and logged once.",
+        "Field groups: `core` activity, memory, power, clocks; `health` errors, throttling, PCIe and fabric "
+        "state, limits; `nvlink`; `media` encoders and decoders. Unsupported fields are omitted.",
     )
     fields: FieldIds = setting((), "Further DCGM field ids to read with every sample (docs/metrics.md).")
     entities: Text | None = setting(

@@ -83,15 +83,13 @@ class ExporterSettings(SourceSection):
     )
     own_node: Switch = setting(
         False,
-        "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
-        "routes to another node.",
+        "Refuse pages of `targets` with GPUs of another host than `node`.",
     )
     discovery: Literal["static", "file", "http", "dns", "kubernetes"] = setting(
         "static",
-        "`static` reads `targets`; `file`, `http` and `dns` lists in Prometheus' formats, whose labels become"
-        " labels of the series; `kubernetes` the exporters that the API server lists. Counters continue for "
-        "targets that return within 10 minutes. While half of the targets are missing, those that answer are "
-        "kept until a reload.",
+        "`static` reads `targets`; `file`, `http`, `dns` lists in Prometheus' formats, whose labels the "
+        "series get; `kubernetes` pods. Counters continue for targets that return within 10 minutes; a list "
+        "without half of the targets is refused until a reload.",
     )
     file: FileListSettings = setting(FileListSettings(), "For `discovery: file`.")
     http: HttpListSettings = setting(HttpListSettings(), "For `discovery: http`.")

@@ -25,8 +25,8 @@ class NvmlSettings(SourceSection):
     )
     release_file: Text = setting(
         "/run/pulsed/release-driver",
-        "While this file exists, the driver is released: a GPU reset, a change of the MIG mode, and unloading"
-        " the driver fail while a program uses the GPU.",
+        "While this file exists, the driver is released, for a GPU reset, a change of the MIG mode, or "
+        "unloading the driver.",
     )
     timeout: Duration | None = setting(
         None,

@@ -36,8 +36,8 @@ class ReplaySettings(SourceSection):
 
     path: FileName | os.PathLike[str] | None = setting(
         None,
-        "Required for `replay`: a record of `pulsed record` or CSV of `pulsed export` (with their own "
-        "times), a capture of `dcgmi dmon`, a saved page, or a folder of pages in order.",
+        "Required for `replay`: a record of `pulsed record`, CSV of `pulsed export`, a capture of `dcgmi "
+        "dmon`, a saved page, or a folder of pages in order.",
         example="/var/lib/pulsed/capture.txt",
     )
     columns: Columns = setting((), "Short names of the columns of a capture without a header.")

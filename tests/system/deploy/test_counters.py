@@ -40,7 +40,7 @@ def test_dcgm_has_every_field_by_that_name(name: str) -> None:
 
 
 async def test_the_files_give_what_the_readme_says(tmp_path: Path) -> None:
-    rows = re.findall(r"^\| (.+?) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", (FOLDER / "README.md").read_text(), re.M)
+    rows = re.findall(r"^\|(.+?)\|(\d+)\|([\d.]+)\|([\d.]+)\|$", (FOLDER / "README.md").read_text(), re.M)
     found = {}
     for counters, metrics, utilization, health in rows:
         names = asked(counters) if counters in FILES else default_names()
