@@ -88,8 +88,8 @@ class ExporterSettings(SourceSection):
     discovery: Literal["static", "file", "http", "dns", "kubernetes"] = setting(
         "static",
         "`static` reads `targets`; `file`, `http`, `dns` lists in Prometheus' formats, whose labels the "
-        "series get; `kubernetes` pods. Counters continue for targets that return within 10 minutes; a list "
-        "without half of the targets is refused until a reload.",
+        "series get; `kubernetes` pods. Counters continue for targets that return within 10 minutes; while "
+        "half of the targets are missing, those that answer are kept.",
     )
     file: FileListSettings = setting(FileListSettings(), "For `discovery: file`.")
     http: HttpListSettings = setting(HttpListSettings(), "For `discovery: http`.")
