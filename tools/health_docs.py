@@ -40,7 +40,7 @@ A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs ar
 * `pulsed_gpu_health_coverage_ratio` is the share of checks that have inputs. The [counters
   files](../deploy/dcgm-exporter/README.md) add what dcgm-exporter's default page lacks.
 * A state, such as a pending repair, lasts as long as its cause. An event, such as an XID, is held for the time below,
-  with `state_dir` also over a restart of pulsed. A reset of the GPU ends it, except `xid_repeat` and `retired_pages`.
+  with `state_dir` also over a restart, until the GPU is reset (not `xid_repeat`, `retired_pages`).
 * While an input is absent, events are kept for their time and defects for a day.
 * An XID older than pulsed's first sample is at most `warn` without other evidence.
 * vGPU guests have only {guest}.

@@ -90,7 +90,7 @@ class RealUtilizationSettings(Settings):
     weights: Weights | None = setting(None, "Custom weights, scaled to a sum of 1.")
     min_coverage: Ratio = setting(
         0.5,
-        "Publish a value from this share of the weights with input on. Bounds are always published.",
+        "Publish a value from this share of the weights on.",
     )
     histogram: Buckets = setting(
         (0.05, 0.25, 0.5, 0.75, 0.95),

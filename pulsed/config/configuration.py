@@ -75,8 +75,8 @@ class Config(Settings):
     node: Text | None = setting(None, "Name of this host. Unset: its host name.", example="gpu-node-1")
     gpus: GpuList | None = setting(
         None,
-        "GPUs to show. Unset: all; on a node's own GPUs, `pulsed snapshot` and `pulsed export` then follow "
-        "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
+        "GPUs to show. Unset: all; `pulsed snapshot` and `export` then follow CUDA_VISIBLE_DEVICES, "
+        "NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
         example="0,2-3",
     )
     web: WebServerSettings = setting(WebServerSettings(), "HTTP access and its limits.")

@@ -36,9 +36,7 @@ class HostSettings(Settings):
     For the checks of the node (docs/health.md) and for its jobs.
     """
 
-    root: FileName = setting(
-        "/", "Folder with the host's `sys`, `proc` and `dev`; in a container, where the host's root is mounted."
-    )
+    root: FileName = setting("/", "Folder with the host's `sys`, `proc` and `dev`; in a container, its mount.")
     interval: Duration = setting(60.0, "Time between two evaluations of the checks of the node.")
     job_interval: Duration = setting(
         15.0,

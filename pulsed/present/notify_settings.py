@@ -46,7 +46,7 @@ class WebhookSettings(Settings):
         None, "File with its URL, where that is a secret, as that of Slack.", example="/etc/pulsed/slack-url"
     )
     format: Literal["document", "slack"] = setting(
-        "document", "What it gets: `document`, all as JSON; or `slack`, the title and text as Slack's webhooks take it."
+        "document", "`document`: all as JSON; `slack`: title and text for Slack's webhooks."
     )
     bearer_token_file: FileName | None = setting(
         None, "File with a bearer token, read for every request.", example="/etc/pulsed/webhook-token"
@@ -114,20 +114,16 @@ class NotifySettings(Settings):
 
     exec: CommandLine = setting(
         (),
-        "Program with its arguments, run without a shell; it gets one JSON document on standard input. An exit code "
-        "other than 0 is a failure.",
+        "Program with arguments; it gets one JSON document on standard input.",
         example=["/etc/pulsed/mail-owner"],
     )
     webhook: WebhookSettings = setting(WebhookSettings(), "A receiver of HTTP requests.")
     findings: Findings = setting(
         FINDING_KINDS,
-        "Findings with a notification: `held_idle` (a GPU has been idle for `idle_after` after it had worked), "
-        "`leaked_memory`, `hang`, `gpu_lost`.",
+        "Findings with a notification; `held_idle`: idle for `idle_after` after work.",
     )
     idle_after: Duration = setting(HOUR, "How long a GPU that had worked must have been idle.")
-    max_per_hour: PositiveCount = setting(
-        20, "Maximum number of findings with a notification per hour; further ones are dropped."
-    )
+    max_per_hour: PositiveCount = setting(20, "Maximum number of notifications per hour.")
 
     @property
     def is_on(self) -> bool:

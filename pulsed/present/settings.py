@@ -152,5 +152,5 @@ class EventsSettings(Settings):
     max_subscribers: Count = setting(MAX_SUBSCRIBERS, "Concurrent clients; more get 503. 0: none.")
     heartbeat: Duration = setting(
         HEARTBEAT_SECONDS,
-        "Time without an event after which a comment is sent, so that proxies keep the connection.",
+        "Time without an event after which a comment is sent.",
     )

@@ -41,7 +41,7 @@ class ServingSettings(Settings):
     )
     secret: Text | None = setting(
         None,
-        "Existing Secret for its certificate; needs get and update of it. Unset: the certificate is another one.",
+        "Existing Secret for its certificate; needs get and update of it.",
         example="pulsed-adapter-tls",
     )
     service: Text = setting("pulsed-adapter", "The Service that the certificate is for.")
@@ -81,8 +81,7 @@ class AdapterSettings(Settings):
     )
     min_coverage: Ratio = setting(
         0.5,
-        "Part of a workload's GPUs whose values a mean or maximum needs; with fewer it is an error, and the "
-        "replicas stay. A sum needs all.",
+        "Part of a workload's GPUs whose values a mean or maximum needs. A sum needs all.",
     )
     fields: FieldNames = setting(
         (
@@ -98,8 +97,7 @@ class AdapterSettings(Settings):
     )
     client_names: CommonNames = setting(
         (),
-        "Common names of client certificates, one of which requests of `/apis` need; the API server's is "
-        "usually `front-proxy-client`. Unset: any.",
+        "Common names of client certificates that requests of `/apis` need, usually `front-proxy-client`. Unset: any.",
         example=("front-proxy-client",),
     )
 

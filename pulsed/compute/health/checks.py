@@ -101,7 +101,7 @@ _BRAKE = _slowdown("power_brake", {"warn": 0.05}, "the power brake", POWER_BRAKE
 _REPLAYS = Increase(
     "pcie_replays_over_limit",
     {"warn": 1.000001},
-    "times the replays that the specified bit error rate explains for the link's best generation and width",
+    "times the replays that the specified bit error rate explains",
     ("pcie_replays_total", "pcie_correctable_errors_total"),
     number="above {:g}",
     window=MINUTE,
@@ -154,7 +154,7 @@ CHECKS: tuple[Check, ...] = (
         Rule(
             "polls_unlisted",
             {"warn": 2},
-            "polls in a row in which the source lists other GPUs and not this one, without evidence that it is lost",
+            "polls in a row in which the source lists other GPUs, not this one",
             detail="the source no longer lists this GPU",
             remedy="Nothing shows that the GPU is faulty: compare the source with `nvidia-smi -L`; an exporter with "
             "DRA lists only claimed GPUs. After planned removal run `pulsed health --forget GPU`.",
@@ -618,7 +618,7 @@ CHECKS: tuple[Check, ...] = (
         Rule(
             "dcgm_health_result",
             {"info": MILD_RESULT, "warn": 10},
-            f"of a DCGM health watch (10 warning, 20 failure; {MILD_RESULT:g} for codes that are only info)",
+            "of a DCGM health watch (10 warning, 20 failure)",
             ("health_watches",),
             by=dcgm_result,
             number="from result {:g}",

@@ -252,5 +252,5 @@ class Duty(Rule):
         return min(reached, SEVERITY["info"]), min(kept, SEVERITY["info"])
 
     def _condition(self) -> str:
-        unproven = " (info at a thousandth of it while its unit is unknown)" if self.uncertain else ""
+        unproven = " (info while its unit is unknown)" if self.uncertain else ""
         return f"{self._levels_text()} of {in_words(self.window)} with clocks reduced by {self.text}{unproven}"

@@ -17,5 +17,5 @@ class AccountsSettings(Settings):
 
     keep: Duration = setting(KEPT_SECONDS, "How long the account of an ended owner is kept, in whole days.")
     max_bytes: Size = setting(
-        KEPT_BYTES, "Size limit of these files; the oldest days are removed. An owner takes some 4 KB for each GPU."
+        KEPT_BYTES, "Size limit of these files, some 4 KB per GPU of an owner; the oldest days are removed."
     )

@@ -30,7 +30,7 @@ class NvmlSettings(SourceSection):
     )
     timeout: Duration | None = setting(
         None,
-        "Time after which a driver that does not answer counts as hung. Unset: three intervals, at least 2s.",
+        "Time after which the driver counts as hung. Unset: three intervals, at least 2s.",
         example="2s",
     )
     interval: float = field(default=1.0, kw_only=True)

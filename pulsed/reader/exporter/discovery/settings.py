@@ -127,14 +127,14 @@ class ShardSettings(Settings):
 
     index: ShardIndex | None = setting(
         None,
-        "This process, counted from 0; the name of a pod of a StatefulSet counts by its number.",
+        "This process, from 0, or the name of a pod of a StatefulSet.",
         example="pulsed-0",
     )
     of: PositiveCount = setting(1, "Number of processes.")
     by: Partition = setting(
         "jump",
-        "How targets are assigned, by host and port: `jump` moves the fewest when `of` changes; `hashmod` is that of "
-        "Prometheus' relabelling of `__address__`.",
+        "How targets are assigned: `jump` moves the fewest when `of` changes; `hashmod` is Prometheus' "
+        "relabelling of `__address__`.",
     )
 
     def problems(self) -> Iterator[Problem]:
