@@ -89,9 +89,8 @@ switch. `curl localhost:9401/catalog` has the inputs of each check.
 NODE_HEAD = """
 ## Checks of the node
 
-Evaluated every `host.interval` where pulsed reads the GPUs of its own host. A container needs the host's `sys`, `proc`
-and `dev` below `host.root` (chart: `hostFiles.enabled`). Results: a row without GPU in `pulsed health` and
-`/health/gpus`, `pulsed_node_health_check`, `/host`, the log, alerts.
+Evaluated every `host.interval` where pulsed reads the GPUs of its own host; in a container with `host.root` (chart:
+`hostFiles.enabled`). They are rows without GPU in `pulsed health` and `/health/gpus`, and `pulsed_node_health_check`.
 """
 
 XIDS_HEAD = """

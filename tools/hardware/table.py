@@ -36,8 +36,8 @@ It compares class, inputs and counted work with what the counters must show. It 
 capability 8.0, and a GPU without other work and MIG instances. MFU of a GEMM is its 2 N³ operations over the peak of
 the data sheet; the estimate may be higher, because the padding of tiles counts as activity.
 
-Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
-table, correct rules or peaks, not the expectations.
+Commit the folder that it writes to `readings/`, and run `make docs`: tests replay it. Where it differs, correct rules or
+peaks, not the expectations.
 """
 
 
@@ -111,10 +111,10 @@ def _name(quantity: str) -> str:
 
 def _range(quantity: str, bounds: Range) -> str:
     low, high = (_number(quantity, bound) for bound in bounds)
-    return f"{low.split(' ')[0]}..{high}"
+    return f"{low.split(' ')[0].rstrip('%')}..{high}"
 
 
 def _number(quantity: str, value: float) -> str:
     if quantity.startswith("pcie"):
         return f"{value / 1e9:.3g} GB/s"
-    return f"{value * 100:.3g} %"
+    return f"{value * 100:.3g}%"
