@@ -84,7 +84,8 @@ def _chapter(section: type[Settings], name: str, description: str) -> Iterator[s
     """
     values = {key: field for key, field in keys_of(section).items() if not field.section}
     if values:
-        yield f"\n### `{name}`\n\n{_filled(description)}" if name else ""
+        introduction = "" if re.fullmatch(r"(Source|For) `[^`]*`\.", description) else f"\n{_filled(description)}"
+        yield f"\n### `{name}`\n{introduction}" if name else ""
         yield "\n"
         yield from _kinds(values) if name.startswith(UNCOMMENTED) else _entries(values)
     if name == SATURATION:

@@ -32,12 +32,12 @@ make hardware POWER_LIMIT=60   # as root: one of the GEMMs also at 60 % of the p
 make hardware CUBLAS=/path/to/libcublas.so.12
 ```
 
-It compares class, inputs and counted work with what the counters must show. It needs profiling counters, compute
-capability 8.0, and a GPU without other work and MIG instances. MFU of a GEMM is its 2 N³ operations over the peak of
-the data sheet; the estimate may be higher, because the padding of tiles counts as activity.
+It compares class, inputs and counted work with what the counters must show; `tools/hardware/kernels.py` has what each
+kernel does. It needs profiling counters, compute capability 8.0, and a GPU without other work and MIG instances. MFU of
+a GEMM is its 2 N³ operations over the peak of the data sheet; padding of tiles makes the estimate higher.
 
-Commit the folder that it writes to `readings/`, and run `make docs`: tests replay it. Where it differs, correct rules or
-peaks, not the expectations.
+Commit the folder that it writes to `readings/`, and run `make docs`: tests replay it. Where it differs, correct rules
+or peaks, not the expectations.
 """
 
 
@@ -53,14 +53,13 @@ def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
     """Return the table with a column for each run."""
     heads = [f"{run.gpu.name}, driver {run.driver}, {run.source}, {run.date}" for run, _ in runs]
     lines = [
-        f"|{'|'.join(('kernel', 'what it does', 'class', 'expected', *heads))}|",
-        f"|{'-|' * (4 + len(runs))}",
+        f"|{'|'.join(('kernel', 'class', 'expected', *heads))}|",
+        f"|{'-|' * (3 + len(runs))}",
     ]
     for kernel in KERNELS:
         columns = [_column(kernel, run, seen) for run, seen in runs]
         cells = (
             f"`{kernel.name}`",
-            kernel.does,
             f"`{kernel.workload_class}`" if kernel.workload_class else "any",
             _expected(kernel),
             *columns,

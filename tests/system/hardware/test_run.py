@@ -185,7 +185,7 @@ def test_a_gemm_that_fails_is_skipped(cuda: CudaStandin, driver: NvmlStandin, tm
     assert done.skipped == {
         kernel.name: f"{kernel.name} cublasGemmEx: error 13, stand-in" for kernel in kernels if kernel.gemm
     }
-    assert "| not run: gemm_512 cublasGemmEx: error 13, stand-in |" in document([(done, seen)])
+    assert "|not run: gemm_512 cublasGemmEx: error 13, stand-in|" in document([(done, seen)])
     assert limits(driver) == [420_000, 700_000]
 
 
