@@ -48,7 +48,7 @@ def documents() -> Mapping[str, Asset]:
 def page(text: str, names: Mapping[str, object]) -> str:
     """Return a document as HTML: headings have anchors, and links lead to the documents of these names.
 
-    A link to another file of the repository is its text alone.
+    A link to another file of the repository is its text alone. Of HTML, only the line breaks of tables are kept.
     """
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(text)
@@ -58,7 +58,7 @@ def page(text: str, names: Mapping[str, object]) -> str:
             headings.append(content.content)
             heading.attrSet("id", anchor(content.content))
         content.children = _with_links(content.children or [], names)
-    body = markdown.renderer.render(tokens, markdown.options, {})
+    body = markdown.renderer.render(tokens, markdown.options, {}).replace("&lt;br&gt;", "<br>")
     return _PAGE.format(title=escape(headings[0] if headings else ""), body=body)
 
 

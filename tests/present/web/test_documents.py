@@ -35,6 +35,10 @@ def test_markup_of_a_text_is_text_and_links_out_of_the_folder_are_none() -> None
     assert ' out <a href="b#c">in</a> <code>&lt;i&gt;</code>' in text
 
 
+def test_a_cell_of_a_table_has_lines() -> None:
+    assert "<td><code>x</code><br><code>y</code></td>" in page("|a|\n|-|\n|`x`<br>`y`|\n", {})
+
+
 async def test_the_daemon_serves_them_without_anything_from_elsewhere() -> None:
     app = application(TargetStore("here", []))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
