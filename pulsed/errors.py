@@ -174,7 +174,7 @@ class ProfilingHeld(WatchRefused, reason="profiling_held"):
 
 
 class TooManyCounters(WatchRefused, reason="profiling_multi_pass"):
-    """The hardware cannot count so many profiling fields at the same time."""
+    """The hardware cannot count this number of profiling fields at the same time."""
 
 
 class NvmlMissing(SourceError, reason="nvml_missing"):
@@ -247,7 +247,7 @@ LONGEST_WORD = 64
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant; None if there is none like it. Case does not count.
+    """Return the known word that was probably meant; None if no word is similar. Case does not count.
 
     In words with dots (`source.interval`) a word of the same section goes before the same name in another section.
     """

@@ -127,7 +127,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.close(descriptor)
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # a part of it would take up room on a full disk
+        with contextlib.suppress(OSError):  # a partial file would occupy space on a full disk
             temporary.unlink()
         raise
 
@@ -167,7 +167,7 @@ WATCH_SECONDS = 1.0
 """Seconds between two calls of `FileWatcher.has_changed`."""
 
 Signature = tuple[int, int, int] | None
-"""Modification time, size and inode of a file; None if there is none."""
+"""Modification time, size and inode of a file; None without a file."""
 
 
 class FileWatcher:

@@ -85,7 +85,7 @@ def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
 
 
 def _error(id: str, clients: Mapping[str, DaemonClient], errors: Sequence[PulsedError]) -> PulsedError:
-    """Return the error of a job that no daemon has: the first that is not a 404, or that there is no such job."""
+    """Return the error of a job that no daemon has: the first one that is not a 404, or `no such job`."""
     other = next((each for each in errors if not (isinstance(each, RequestRefused) and each.status == 404)), None)
     where = next(iter(clients.values())).address if len(clients) == 1 else f"{len(clients)} nodes"
     return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")

@@ -32,7 +32,7 @@ class DaemonAnswers(NamedTuple):
         """Return these answers.
 
         Raises:
-            DaemonUnreachable, RequestRefused: there is none.
+            DaemonUnreachable, RequestRefused: no daemon answered.
         """
         if not self.documents:
             raise next(iter(self.errors.values()))

@@ -120,7 +120,7 @@ class Recorder:
         self._done.set()
 
     async def run(self, seconds: float | None = None) -> None:
-        """Record until all sources have ended, a limit is reached, or so many seconds have passed.
+        """Record until all sources have ended, a limit is reached, or `seconds` have passed.
 
         Raises:
             RecordFailed: the file cannot be written; or no tick was recorded, and `stop` was not called.

@@ -59,7 +59,7 @@ class CommandParser(argparse.ArgumentParser):
         return [action for action in self._actions if action.help != argparse.SUPPRESS]
 
     def unknown(self, argument: str) -> NoReturn:
-        """Raise the error for an argument that is none of this command's."""
+        """Raise the error for an argument that this command does not have."""
         name = argument.partition("=")[0]
         if not name.startswith("-"):
             self.error(f"unexpected argument {name!r}")

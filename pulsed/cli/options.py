@@ -181,7 +181,7 @@ REPORT: Options = (
 
 TOP: Options = (
     *GPUS,
-    *daemons(5.0, "the one of this host, else an own source; URL#/gpu/3 opens that GPU"),
+    *daemons(5.0, "this host's daemon, or without one the source itself; URL#/gpu/3 opens that GPU"),
     option("--once", action="store_true", help="print one frame and exit, also to a pipe"),
     option("--interval", type=time_span, metavar="TIME", default=1.0,
            help="between two requests, from 250ms; default: 1s"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def api_client(config: Config) -> ApiClient:
-    """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
+    """Return a client of the configured Kubernetes API server, by default that of the cluster that pulsed runs in.
 
     Raises:
         ConfigError: there is neither, or exporters of an unknown node are to be found.
@@ -49,7 +49,7 @@ def condition_target(config: Config) -> ConditionTarget | None:
 
 
 def cluster_access(config: Config) -> ClusterAccess:
-    """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
+    """Return where the API server is and how to log in. Raises `ConfigError` if no API server is configured."""
     from pulsed.kubernetes.api_client import ClusterAccess, server_of_pod
 
     given = config.kubernetes

@@ -51,8 +51,8 @@ _HOST_LABELS = ("Hostname", "hostname")
 def pod_requirements(config: Config) -> PodRequirements:
     """Return which pods are exporters, besides their labels.
 
-    Whoever creates pods in the namespace of pulsed can read its credentials anyway; `default` is excluded all the same,
-    because it is everybody's in many clusters.
+    Users who may create pods in the namespace of pulsed can read its credentials anyway. `default` is excluded
+    nevertheless, because all users of many clusters may create pods in it.
     """
     given = config.source.exporter.kubernetes
     namespaces = given.namespaces
@@ -89,8 +89,8 @@ class ExporterDiscovery:
     Attributes:
         found_by: see the function.
         endpoints: the exporters.
-        sources: one per exporter, the same object as long as its address is; one that fails with the reason if there
-            is none. An exporter that is gone stays, failing, while there is no other, and so do its counters.
+        sources: one per exporter, the same object as long as its address is the same. Without an exporter, one that
+            fails with the reason. An exporter that is gone stays, failing, with its counters until another one appears.
 
     Raises:
         ConfigError: the node is unknown.

@@ -245,9 +245,9 @@ class CollectorPool:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _new_discovery(self, config: Config, client: ApiClient | None) -> Discovery | None:
-        """Return a discovery that has not started; it goes on with the exporters that it or an earlier run has found.
+        """Return a discovery that has not started; it continues with the exporters from an earlier discovery or run.
 
-        Other requirements begin anew: what was found may not fulfill them.
+        With other requirements it starts without exporters: the earlier ones may not fulfill them.
         """
         exporter = config.source.exporter
         if reads_lists(config):

@@ -27,7 +27,7 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
         hurried: for commands: start with all targets at once, instead of spreading many over
             the interval, and play a recording as fast as it can be read.
 
-    Raises `ConfigError` if a target is no URL and no path, or a secret's file cannot be read.
+    Raises `ConfigError` if a target is neither a URL nor a path, or the file of a secret cannot be read.
     """
     kind = kind or config.source.kind
     if kind == "auto" and len(config.source.exporter.targets) > 1:
@@ -47,7 +47,10 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
 
 
 def _opener(section: SourceSection) -> Callable[[SourceSection, SourceRequest], Sequence[Source]]:
-    """Return `open_sources` of the module `source` beside a section. It is imported when it is used: some are heavy."""
+    """Return `open_sources` of the module `source` in the package of a section.
+
+    The module is imported at the first use: some are heavy.
+    """
     module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")
     return cast("Callable[[SourceSection, SourceRequest], Sequence[Source]]", module.open_sources)
 

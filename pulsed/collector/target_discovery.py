@@ -195,7 +195,7 @@ class TargetDiscovery:
                     )
                 else:
                     log.info("lists of targets can be read again")
-            # Of a list that was never read, what is known may be all that there is.
+            # A list that was never read may have no targets but the known ones.
             if not failed or all(self._found.values()) or not self._listed:
                 self._update()
             self._settled.set()

@@ -133,7 +133,7 @@ def kernel_log_of(config: Config) -> str:
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
-    """Return which GPUs to show: those of `gpus`, else those that the environment gives a job on this node, else all.
+    """Return which GPUs to show: those of `gpus`, by default those of the job in the environment, or all.
 
     Args:
         environment: variables by name; empty for a daemon, which shows all by default.

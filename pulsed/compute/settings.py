@@ -176,7 +176,7 @@ class ComputeSettings(Settings):
     """What is worked out from the readings.
 
     Attributes:
-        health: the section `health`, which the configuration has beside this one.
+        health: the section `health`, a sibling of this one in the configuration.
     """
 
     missing: Missing = setting(

@@ -36,7 +36,7 @@ TENSOR_THROUGHPUT = DerivedResult(
     values=(
         DerivedNumber(
             name="tensor_throughput_ratio",
-            help="Tensor activity times SM clock over the clock of the data sheet's peak, else over the highest",
+            help="Tensor activity times SM clock over the clock of the data sheet's peak, or over the highest clock",
             get=lambda reading, result: tensor_throughput_ratio(reading, result.saturation.tensor_clock_hertz),
             json="saturation.tensor_throughput_ratio",
             csv=False,

@@ -63,8 +63,8 @@ class TrackedTick(NamedTuple):
 class Tracker:
     """Identifies the GPUs of one target and decides what time their samples cover.
 
-    A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
-    late, or if the clock restarted, as with another source behind the same name. The tracker is the owner of the GPUs
+    A sample covers the time since the previous sample of the same GPU. It covers nothing if it is the first, if it
+    comes late, or if the clock restarted, as with another source of the same name. The tracker is the owner of the GPUs
     that its target updates.
 
     Args:

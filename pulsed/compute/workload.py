@@ -107,7 +107,7 @@ WORKLOAD = DerivedResult(
         ),
         DerivedState(
             name="use",
-            help="Busy while any engine works; else held by an owner or memory in use, free, or idle if that is open",
+            help="Busy while any engine works; otherwise held by an owner or memory in use, free, or idle if unknown",
             states=USES,
             get=lambda reading, result: result.use,
             json="workload.use",

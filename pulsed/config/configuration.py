@@ -84,7 +84,7 @@ class Config(Settings):
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSettings = setting(ComputeSettings(), "Derived values.")
     health: HealthSettings = setting(HealthSettings(), "Health checks (docs/health.md).")
-    host: HostSettings = setting(HostSettings(), "This host beside the samples of its GPUs.")
+    host: HostSettings = setting(HostSettings(), "This host, apart from the samples of its GPUs.")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
@@ -174,7 +174,7 @@ def _with_unused(config: Config, given: Given) -> Config:
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the configuration file: the given one, else the one that the environment names, if any."""
+    """Return the configuration file: the given one, or by default the one that the environment names."""
     named = environment.get(FILE_VARIABLE)
     return Path(named) if file is None and named else file
 

@@ -23,7 +23,7 @@ from pulsed.durations import duration, duration_or_none, is_number
 
 Problem = tuple[str, str]
 """What is wrong beyond a single value: a key of a section, such as `interval`, `exporter.timeout` or `targets[0]`, and
-words that go on from its name."""
+words that continue the sentence after its name."""
 
 Style = Literal["typed", "text", "file"]
 """How a scalar without quotes is taken: by YAML's types; as it is written (`node: 007`); so too, as a file's name."""
@@ -172,7 +172,7 @@ class Key:
         default: its value when nothing is given.
         section: the settings that it holds; None for a key with a value.
         kind: of its value; None for one of `words`.
-        words: the words that are allowed, where the kind is None.
+        words: the allowed words, if the kind is None.
     """
 
     attribute: str

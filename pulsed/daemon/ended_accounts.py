@@ -65,7 +65,7 @@ class EndedFiles:
             self._limit()
 
     def write(self) -> None:
-        """Write what waits; if that fails, it goes on waiting."""
+        """Write the waiting accounts; after a failure they wait for the next call."""
         with self._writing:  # the write before may still run in its thread when pulsed ends
             lines = self._take()
             if not lines:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 READ_SECONDS = 10.0
-"""A part that takes longer to read is unknown; its thread goes on."""
+"""Timeout of a part, in seconds. A part that takes longer is unknown; its thread continues."""
 
 
 class HostPart(Generic[_T]):

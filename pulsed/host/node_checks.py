@@ -296,8 +296,8 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "Processes hang in the NVIDIA driver",
         "a process named `nvidia*`, `dcgm*` or `nv-hostengine`, or one that has a GPU open, is in uninterruptible sleep"
         f" (state D) at {STUCK_LOOKS} looks, with at most {MISSED_LOOKS} in between at which it is not: crit if one is "
-        "named `nvidia*`, else warn. Needs the host's processes (in a pod `host.root`, or `hostPID: true`), and root "
-        "for those that have a GPU open",
+        "named `nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root`, or `hostPID: true`), and "
+        "root for those that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
         remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: look at "

@@ -94,7 +94,7 @@ class Workload:
     Attributes:
         raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
         bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
-        candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
+        candidates: the classes that it could be, in the order of the rules, when it is unknown; otherwise empty.
         has_other_work: whether an engine works that no rule of the class table considers, such as NVLink; None if a
             MIG instance may be the one whose media engines work.
     """

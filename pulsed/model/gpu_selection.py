@@ -62,7 +62,7 @@ class GpuSelection:
         return tuple(self._takes(one, meant) for one in candidates)
 
     def unmatched(self, candidates: Sequence[SelectableGpu]) -> tuple[str, ...]:
-        """Return what of the selection is none of the candidates, as `--gpus` takes it."""
+        """Return the selected GPUs that are not among the candidates, in the format of `--gpus`."""
         known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
         legacy = {f"mig-{one.uuid.lower()}/{one.mig_id}/" for one in candidates if one.mig_id}
         return (
@@ -96,7 +96,7 @@ _NOTHING = frozenset({"", "none", "nodevfiles"})
 def parse(text: str, origin: str = "--gpus") -> GpuSelection:
     """Read a list such as `0,2-3`, `GPU-1b2c`, `MIG-4f…`, `0:7` (GPU and MIG instance), `all`, `none`.
 
-    Raises `UsageError` if a part of it is none of these.
+    Raises `UsageError` if a part of the text has none of these forms.
     """
     if text.strip().lower() == "all":
         return GpuSelection(everything=True, origin=origin)

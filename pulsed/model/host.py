@@ -1,7 +1,7 @@
-"""What a host has beside the samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports, use by
+"""Facts about a host that are not samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports, use by
 jobs.
 
-A part that cannot be read is None, which is never the same as empty.
+A part that cannot be read is None; an empty part was read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_given_away(driver: str) -> bool:
 
 
 class PciGpu(NamedTuple):
-    """A GPU of NVIDIA on the PCI bus. Virtual functions are none.
+    """An NVIDIA GPU on the PCI bus. Virtual functions do not count.
 
     Attributes:
         address: in DCGM's form, `00000000:3B:00.0`.
@@ -50,7 +50,7 @@ class StuckProcess(NamedTuple):
 
 
 class PortCounter(NamedTuple):
-    """A counter of a port: its file below the folder of the port, in units of so many, and its meaning."""
+    """A counter of a port: its file below the folder of the port, the size of its unit, and its meaning."""
 
     path: str
     unit: int

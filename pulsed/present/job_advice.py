@@ -1,7 +1,7 @@
 """Advice about a job, from the document of its account: seconds by class, idle runs, peaks and events.
 
-Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none but about GPUs
-that do not answer, which come first, and hangs.
+Each piece of advice names its numbers. Being memory bound is not a fault. Without enough coverage the only advice is
+about GPUs that do not answer, which comes first, and about hangs.
 """
 
 from __future__ import annotations

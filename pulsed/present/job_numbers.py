@@ -117,7 +117,7 @@ NO_PRICES = Prices()
 def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str, Any] | None:
     """Return the cost of observed GPU time, of shared GPUs a share, and of energy; None without prices.
 
-    `energy`, and then `total`, is None where the energy of a GPU is unknown and energy has a price; `unknown` names it.
+    If energy has a price and the energy of a GPU is unknown, `energy` and `total` are None; `unknown` names the GPU.
     """
     if prices.gpu_hour is None and prices.kwh is None:
         return None

@@ -47,7 +47,7 @@ class JobReport(NamedTuple):
     """The texts of a report.
 
     Attributes:
-        title: kind, id, and whose it is.
+        title: kind, id, and user.
         summary: its GPUs, nodes, time and state, and how much of it was seen.
         facts: title and text of what is known; empty texts are left out.
         statistics: the table of mean and spread, with its head; empty if nothing is known.

@@ -55,7 +55,7 @@ def error_over_gpus(first: Mapping[object, float], second: Mapping[object, float
 
 
 def error_over_time(first: Course, second: Course) -> MeanError | None:
-    """Return the error that the noise over time causes; None if there are too few independent intervals to know it.
+    """Return the error that the noise over time causes; None with too few independent intervals for an estimate.
 
     Noise is taken as an autoregressive process of first order, the same in both.
     """

@@ -1,7 +1,7 @@
 """Groups of owners (pods, workloads, jobs and users) and their values: sums over the GPUs that they have now, and over
 their accounts.
 
-Of a GPU that several owners share, each has a share. Counters of workloads go on while pods come and go, also
+Of a GPU that several owners share, each has a share. Counters of workloads continue while pods come and go, also
 between two scrapes. They begin with 0 when pulsed starts, as counters of a process do; the accounts may be older.
 """
 

@@ -116,7 +116,7 @@ _COLUMNS = (
 
 def _rows(found: list[Match], columns: list[Column], width: int) -> Iterable[str]:
     texts = [[clean(column.cell(match)) for column in columns] for match in found]
-    # An empty column (MIG where there is none) is omitted.
+    # An empty column (MIG on GPUs without it) is omitted.
     used = [at for at in range(len(columns)) if any(row[at] for row in texts)]
     widths = {
         at: min(columns[at].width, max(cell_len(columns[at].title), *(cell_len(row[at]) for row in texts)))

@@ -22,7 +22,7 @@ _QUANTITIES: Mapping[str, str] = {
 """By metric, the attribute of a `CpuReading`."""
 
 HIGHEST = 1e5
-"""No processor has so many watts or degrees; blanks are above."""
+"""Upper bound of watts and degrees of a processor; blanks are above."""
 
 
 class CpuSlot(NamedTuple):

@@ -135,7 +135,7 @@ def _code_of(series: Series) -> tuple[str, _Code] | None:
 
 
 def _board_of(labels: Mapping[str, str], boards: Sequence[SeriesEntity]) -> SeriesEntity | None:
-    """Return the GPU of a link: by UUID, else by index if only one GPU has it."""
+    """Return the GPU of a link: by UUID, or without one by an index that only one GPU has."""
     uuid, gpu = labels.get("gpu_uuid", ""), labels.get("gpu", "")
     found = [board for board in boards if (board.entity.uuid == uuid if uuid else gpu and board.entity.gpu == gpu)]
     return found[0] if len(found) == 1 else None

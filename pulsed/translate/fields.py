@@ -6,7 +6,7 @@ dmon are not known. The columns of the table:
 
 - id: DCGM's number of the field. Where several fields fill one quantity, the first row that has a value does.
 - quantity: the field of `Reading`; of a text (unit `text`), the attribute of a device.
-- unit: a key of `units.UNITS`. `>0` before it: DCGM's 0 means that there is no such thing, as memory without a sensor
+- unit: a key of `units.UNITS`. `>0` before it: DCGM's 0 means that the thing is missing, such as the sensor of memory
   (T4, L4, RTX, vGPU guests), a limit that is not set, a link that is not up (DCGM itself does not guard its
   generation), a size that is not known, or an error rate that is printed with too few decimals (dmon prints three,
   dcgm-exporter before 4.8.3 six).
@@ -186,7 +186,7 @@ def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[
 
 
 def superchip_fields(groups: Iterable[str]) -> tuple[int, ...]:
-    """Return the ids of `GROUPS` to read with every tick from superchips, beside those of all GPUs."""
+    """Return the ids of `GROUPS` to read with every tick from superchips, in addition to those of all GPUs."""
     return tuple(dict.fromkeys(field for name in groups for field in GROUPS[name].superchip))
 
 
@@ -219,7 +219,7 @@ def exporter_version(text: str) -> ExporterVersion:
 
 
 def name_for(field: DcgmField, oldest: ExporterVersion, newest: ExporterVersion) -> str | None:
-    """Return a name of a field that all versions from `oldest` to `newest` accept; None if there is none."""
+    """Return a name of a field that all versions from `oldest` to `newest` accept; None without such a name."""
     if field.since > oldest:
         return None
     if field.id == _CLOCKS_EVENT_REASONS and oldest < _DCGM_4_0:

@@ -38,7 +38,7 @@ class PodNames:
         self._error = ""
 
     def workload(self, pod: PodMetadata) -> WorkloadReference:
-        """Return the workload of a pod that was resolved, or needs no request; else `UNKNOWN`."""
+        """Return the workload of a pod if it is resolved or needs no request; otherwise `UNKNOWN`."""
         found = self._resolver.walk(pod)
         return self._settings.workload(pod, found) if isinstance(found, WorkloadReference) else UNKNOWN
 

@@ -79,7 +79,7 @@ class MetricsApi:
             warn: called with what a number leaves out.
 
         Raises:
-            RequestFailed: there is none.
+            RequestFailed: the number is unavailable.
         """
         if not path:
             return api_groups()
@@ -107,7 +107,7 @@ class MetricsApi:
         """Return the document of a path below `ROUTES`, given by its decoded parts: one number of a workload or pod.
 
         Raises:
-            RequestFailed: there is none.
+            RequestFailed: the number is unavailable.
         """
         if len(path) != 5:
             raise RequestFailed(404, "a number is at SUM|AVG|MAX|MIN/NAMESPACE/KIND/NAME/METRIC")

@@ -215,7 +215,7 @@ def _decoded(given: str) -> bytes:
 
 
 def _texts(given: str) -> Collection[str]:
-    """Return the texts of a JSON list; empty if it is none."""
+    """Return the strings of a JSON list; empty if the text is not a JSON list."""
     try:
         found: object = json.loads(given)
     except ValueError:

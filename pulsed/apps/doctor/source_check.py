@@ -44,7 +44,8 @@ class SourceCheck:
     Attributes:
         error: why it does not work, with the remedy; empty if it does.
         version: of the software behind it; empty if unknown.
-        exporter_versions: the oldest and the newest dcgm-exporter that can have made the page; None if it is none's.
+        exporter_versions: the oldest and the newest dcgm-exporter version that can have rendered the page; None if
+            dcgm-exporter did not render it.
         tick: the last one that it delivered.
         lost: requested DCGM fields that it does not deliver, by reason.
         why: the error messages by the same reasons, with the remedy.

@@ -184,7 +184,7 @@ def _read(client: Requests, path: str) -> Any:
 
 
 def _read_if_there(client: Requests, path: str) -> Any:
-    """Return a document; an empty one if there is none, as of a GPU that is gone."""
+    """Return a document; an empty one if the daemon has none, such as for a GPU that is gone."""
     try:
         return _read(client, path)
     except RequestRefused as error:

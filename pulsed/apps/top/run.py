@@ -1,4 +1,4 @@
-"""Starts `pulsed top` for the daemons of the URLs, else for the one of this host, else for one of its own."""
+"""Starts `pulsed top` for the daemons at the URLs, the daemon of this host, or a private daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class MissingTerminalPackage(PulsedError):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
+    """Show the GPUs of the given daemons and return the exit code.
+
+    Without URLs, the daemon of this host is used if it runs, otherwise a private one that reads the source itself.
 
     Raises:
         UsageError: wrong arguments.
@@ -116,7 +118,7 @@ def _app_type() -> type[TopApp]:
 
 
 def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_terminal: bool) -> Theme:
-    """Return the theme: no colour with NO_COLOR or for a pipe, else the wanted one, else what the terminal can."""
+    """Return the theme: no colour with NO_COLOR or for a pipe, otherwise the requested one or the terminal's best."""
     if environment.get("NO_COLOR") or not is_terminal or environment.get("TERM") == "dumb":
         return "none"
     if wanted is not None:
@@ -167,7 +169,7 @@ def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
 
 
 class LocalDaemon:
-    """The daemon of this host, else one of its own on a port of the loopback, which ends with this program.
+    """The daemon of this host, or a private one on a loopback port, which ends with this program.
 
     Args:
         urls: returns where a daemon of this host may be; called once, as it may read the configuration.

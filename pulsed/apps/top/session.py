@@ -17,7 +17,7 @@ from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
 PLOTTED_GPUS = 64
-"""GPUs of one daemon at most whose history is drawn: more lines are no picture."""
+"""Maximum number of GPUs of one daemon whose history is drawn: more lines cannot be read."""
 
 ROUNDS = 2
 """Requests at most of each daemon for one frame: the second has what the view needs in addition to the first."""

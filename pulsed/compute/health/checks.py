@@ -303,7 +303,7 @@ CHECKS: tuple[Check, ...] = (
         note="fewer rows that were replaced before are ok: the memory is repaired",
         remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
         "soon.",
-        critical="So many rows were replaced that few spares are left: drain the node and replace the GPU.",
+        critical="Few spare rows are left: drain the node and replace the GPU.",
         source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
         unless=_RETIRED_INPUTS,
     ),
@@ -329,7 +329,7 @@ CHECKS: tuple[Check, ...] = (
             when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",
-        critical="So many memory pages are retired that no more can be: drain the node and replace the GPU.",
+        critical="The limit of retired memory pages is reached: drain the node and replace the GPU.",
         source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",
         unless=_REMAP_INPUTS,
     ),
@@ -394,7 +394,7 @@ CHECKS: tuple[Check, ...] = (
             ("temperature_celsius", "slowdown_temperature_celsius"),
             fallback="slowdown",
         ),
-        note="only without a margin; limits are the device's, else the model's",
+        note="only without a margin; limits are the device's, or without them the model's",
         remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
         critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
@@ -502,7 +502,7 @@ CHECKS: tuple[Check, ...] = (
             by=outlier_recoveries,
         ),
         remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
-        critical="An NVLink fails again and again: stop the jobs on this GPU, reset it, and check cables or bridge.",
+        critical="An NVLink fails repeatedly: stop the jobs on this GPU, reset it, and check cables or bridge.",
         source="DCGM's NVLink watches",
         cause="fabric",
     ),
@@ -537,8 +537,8 @@ CHECKS: tuple[Check, ...] = (
         note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
         "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
         "unless the last code is 0 again; info for a GPU whose fault follows from another one within a minute, in the "
-        "same fabric (from NVML, or dcgm-exporter's labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), else on "
-        "all nodes of the daemon",
+        "same fabric (from NVML, or dcgm-exporter's labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), or, "
+        "without a fabric, on all nodes of the daemon",
         remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
         recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",

@@ -85,7 +85,7 @@ class GpuAccount:
         since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
         held: seconds that it had it before `since`.
         left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
-        is_announced: whether subscribers were told that the owner has it.
+        is_announced: whether subscribers were notified that the owner has it.
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
         share: its share of these: by its activity where that is measured, otherwise an equal one.
@@ -222,7 +222,7 @@ class OwnerAccount:
         first_seen: Unix time of its first sample.
         last_seen: Unix time of the newest one.
         left: Unix time at which it lost its last GPU; None while it has one.
-        end: the same, once it has not come back; else None.
+        end: the same, once its return is ruled out; otherwise None.
         now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
         elapsed: seconds between `begin` and `now`.
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
@@ -272,7 +272,7 @@ class OwnerAccount:
         self.now = min(self.now, now)
 
     def resume(self, now: float, time: float) -> None:
-        """Go on after a restart of pulsed, at a moment of the new clock, which is a Unix time.
+        """Continue after a restart of pulsed, at a moment of the new clock, which is a Unix time.
 
         The wall clock alone has the length of the gap.
         """

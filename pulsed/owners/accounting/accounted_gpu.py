@@ -114,7 +114,7 @@ class AccountedGpu:
         self.base, self.violations, self.last = base, _violations(reading), (base, reading)
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
-        """Charge the segment up to a snapshot, from which it goes on."""
+        """Charge the segment up to a snapshot, from which it continues."""
         if self.base is None or self.base is last:
             return
         counters = increase(self.base, last)

@@ -175,8 +175,8 @@ class OwnerAccounting:
             now: monotonic seconds.
             targets: those that are read.
 
-        The clock of the ticks stands still while there are none. To be called regularly: a target is silent from the
-        first call on that finds no newer tick.
+        The clock of the ticks stops without ticks. To be called regularly: a target is silent from the first call
+        without a newer tick.
         """
         for view in list(self._views.values()):
             if view.swept != view.ticks:

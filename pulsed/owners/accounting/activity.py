@@ -85,7 +85,7 @@ class Timeline:
         self.known, self.integral = array("d", bytes(8 * BUCKETS)), array("d", bytes(8 * BUCKETS))
 
     def add(self, at: float, seconds: float, gpu_seconds: float, ratio: float) -> None:
-        """Add a sample that ends so many seconds after the begin of the owner, and covers `seconds`.
+        """Add a sample that ends `at` seconds after the begin of the owner, and covers `seconds`.
 
         Args:
             gpu_seconds: the same; of a shared GPU a share.

@@ -83,7 +83,7 @@ def dump(vector: CounterVector) -> dict[str, float]:
 
 
 def load(saved: Mapping[str, Value]) -> CounterVector:
-    """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored."""
+    """Return a vector from a file; counters that the file lacks are None, and unknown ones are ignored."""
     if not saved:
         return EMPTY
     return tuple([saved.get(f"{name}:{state}" if state else name) for name, state in _NAMES])

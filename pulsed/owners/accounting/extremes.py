@@ -52,7 +52,7 @@ class Extremes:
     last_sample: Value = None
 
     def take(self, reading: Reading, seconds: float, time: float, *, is_idle: bool) -> None:
-        """Take a sample at a Unix time; one that covers no time is no sample of the owner."""
+        """Add a sample at a Unix time; a sample that covers no time is ignored."""
         if seconds <= 0.0:
             return
         self.samples += 1
@@ -79,7 +79,7 @@ class Extremes:
         self.memory_used_bytes = _peak(self.memory_used_bytes, used)
 
     def next_segment(self) -> Extremes:
-        """Return what later samples are added to, with the runs that go on."""
+        """Return the state to which later samples are added, with the unfinished runs."""
         return Extremes(idle_run=self.idle_run, longest_idle=self.longest_idle, pause=self.pause)
 
     def include(self, other: Extremes) -> None:

@@ -136,7 +136,7 @@ def load_account(saved: object) -> OwnerAccount:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"not an account: {place}: {first['msg']}; the value is {first['input']!r:.80}") from None
-    except TypeError as error:  # a property of a device that there is not
+    except TypeError as error:  # an unknown property of a device
         raise ValueError(f"not an account: {error}") from None
     if not account.owner.id:
         raise ValueError("not an account: its owner has no id")
@@ -242,7 +242,7 @@ class EndedAccounts:
         return kept is not None and account.last_seen <= kept[1]
 
     def drop(self, account: OwnerAccount) -> None:
-        """Forget an account that goes on after all."""
+        """Remove an account that continues after all."""
         self._drop(account_key(account))
 
     def load(self, line: bytes) -> None:

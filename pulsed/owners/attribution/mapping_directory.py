@@ -34,7 +34,7 @@ MAX_BYTES = 64 * 1024
 """A larger file is not a mapping."""
 
 ABSENT_FACTOR = 5.0
-"""A directory that does not exist is looked for so much less often."""
+"""Factor by which a directory that does not exist is read less often."""
 
 _Signature = tuple[int, int, int]
 

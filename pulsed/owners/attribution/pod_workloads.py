@@ -1,7 +1,7 @@
 """Completes the pods among owners from the Kubernetes API: UID, workload, labels.
 
-The API server is read beside the ticks. While it does not answer, pods keep what is known of them, also from before a
-restart, and new ones have no workload.
+The API server is read in the background. While it does not answer, pods keep their known workloads, also from before a
+restart, and new pods have none.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class PodWorkloads:
                 self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
             self._fail("forbidden", error)
         except KubernetesError as error:
-            if self._clock() >= self._paused_until:  # others that failed at the same time are no further failures
+            if self._clock() >= self._paused_until:  # requests that failed at the same time count once
                 self._paused_until = self._clock() + self._backoff.next()
             self._fail("unavailable", error)
 
@@ -306,7 +306,7 @@ class PodWorkloads:
         self._state.errors[reason] = self._state.errors.get(reason, 0) + 1
 
     def _sweep(self) -> None:
-        """Forget pods that are no owners any more: all others are looked up again after every change."""
+        """Remove pods that no longer own a GPU: all others are resolved again after every change."""
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + FORGOTTEN_SECONDS

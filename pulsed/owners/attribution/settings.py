@@ -52,8 +52,8 @@ class PodWorkloadSettings(Settings):
 
     enabled: Switch = setting(
         False,
-        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else "
-        "the pod's controller, else the pod. While the API server does not answer, new pods have none.",
+        "Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, another "
+        "controller of the pod, or the pod itself. While the API server does not answer, new pods have none.",
     )
     name_labels: LabelNames = setting(
         (),

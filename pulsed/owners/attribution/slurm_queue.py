@@ -1,7 +1,7 @@
 """What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array.
 
-Each job is looked up once, by one short `squeue` at a time, beside the looks of its source. `squeue` prints chosen
-fields in a chosen format; in the output of `scontrol show job`, the name of a job can forge other fields.
+Each job is looked up once, by one short `squeue` at a time, in the background. `squeue` prints chosen fields in a given
+format; in the output of `scontrol show job`, the name of a job can forge other fields.
 """
 
 from __future__ import annotations

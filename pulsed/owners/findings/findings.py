@@ -243,7 +243,7 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
 
 
 def _new_watched(held: OwnedGpu) -> _Watched:
-    """Return a GPU with an owner that is new, or known from before a restart of pulsed: then its findings go on."""
+    """Return a GPU with an owner; one from before a restart of pulsed keeps its findings."""
     account = held.account.on(held.device)
     stalled, strayed = (inf if _is_open(account, name) else 0.0 for name in ("hang", "straggler"))
     return _Watched(held, held.result.counters, stalled=stalled, strayed=strayed)

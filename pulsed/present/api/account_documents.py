@@ -280,7 +280,7 @@ class _Shown(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Whether it goes on."""
+        """Whether it is running."""
         return "running" if self.account.end is None else "ended"
 
 

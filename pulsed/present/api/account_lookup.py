@@ -88,7 +88,7 @@ def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], known: set[Accoun
                 account = ended_account(line)
             except ValueError:  # torn by a power cut
                 continue
-            if (key := account_key(account)) not in known:  # one that went on is in the files twice
+            if (key := account_key(account)) not in known:  # an account that continued is in the files twice
                 known.add(key)
                 yield account
 
@@ -96,7 +96,7 @@ def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], known: set[Accoun
 def accounts_named(accounts: Accounts, name: str, *, all_kept: bool = False) -> Iterator[OwnerAccount]:
     """Return the accounts of an owner that are in memory, in no order; may be used in another thread.
 
-    Those in files follow if there is none in memory, or all are wanted.
+    Accounts in files follow if none is in memory, or if all are requested.
 
     Args:
         name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.

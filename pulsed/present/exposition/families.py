@@ -147,7 +147,7 @@ def _nvlink_fault(health: Health) -> Samples:
 
 
 TRANSMIT_WAITS = "transmit_waits"
-"""The kind of counter of a congested link, which is no error."""
+"""The kind of counter of a congested link, which is not an error."""
 
 ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
@@ -178,7 +178,7 @@ def _help(name: str) -> str:
     if name in COMPOSED:
         origins.append(COMPOSED[name])
     meaning = QUANTITIES[name].meaning
-    return f"{meaning}; from {', else '.join(origins)}" if origins else meaning
+    return f"{meaning}; from {', otherwise '.join(origins)}" if origins else meaning
 
 
 QUANTITY_FAMILIES: tuple[Family, ...] = tuple(
@@ -272,8 +272,8 @@ DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "nvlink_fault_timestamp_seconds",
         "gauge",
-        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, else the "
-        'node), the one with origin="true" is where it began',
+        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or "
+        'the node), the one with origin="true" is where the fault began',
         ("xid", "link", "origin", "fabric"),
         _of_boards(_nvlink_fault),
     ),

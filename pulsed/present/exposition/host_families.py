@@ -1,4 +1,4 @@
-"""Families of this host beside its GPUs' samples: the checks of the node, and what they are about."""
+"""Families of this host other than its GPUs' samples: the checks of the node, and the facts that they evaluate."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     ),
     "leaked_memory": (
         "pulsed_gpu_leaked_memory",
-        "1 while memory of an idle GPU is in use for 10 min or more that no owner has, although owners are known; else"
-        " absent",
+        "1 if an idle GPU has had memory in use for 10 min or more although it has no owner; absent otherwise, and"
+        " without a source of owners",
     ),
 }
 """Families of findings, per GPU: name and help."""
@@ -98,8 +98,8 @@ _INFO, _DROPPED, _HINT = "pulsed_gpu_owner", "pulsed_jobs_dropped", "pulsed_work
 WITHOUT_SERIES = "pulsed_owners_without_series"
 WITHOUT_SERIES_HELP = "Owners, and workloads, that have a GPU and no series of their own: more than publish.max_owners"
 HINT_HELP = (
-    "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, else 0;"
-    " absent if it is unknown"
+    "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, and 0"
+    " in between; absent if it is unknown"
 )
 
 OWNER_NAMES: tuple[str, ...] = (
@@ -174,7 +174,7 @@ class OwnerFamilies:
         return dict(islice(found.items(), self.max_owners)) if left_out else found
 
     def _log(self, reason: str, left_out: int) -> None:
-        """Log the first that are left out, and that there are none any more."""
+        """Log the first workloads that are left out, and the end of the condition."""
         extra: dict[str, object] = {"group": _COUNTED[reason], "max_owners": self.max_owners}
         if left_out:
             extra |= {"without": left_out, "remedy": "raise publish.max_owners; /jobs and /workloads have all"}

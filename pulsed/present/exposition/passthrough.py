@@ -184,7 +184,7 @@ def _levels(entity: Entity, devices: Sequence[Device]) -> frozenset[Level]:
     if entity.kind == "gpu":
         split = any(other.kind == "mig" and other.gpu == entity.gpu for other in others)
         return _ALL - {"instance"} if split else _ALL
-    # An instance without a known board would be counted beside its board. dcgm-exporter has no vGPUs of a host.
+    # An instance without a known board would be counted in addition to it. dcgm-exporter has no vGPUs of a host.
     orphan = not entity.gpu and any(other.kind == "gpu" for other in others)
     return frozenset() if orphan or entity.kind == "vgpu" else frozenset({"instance"})
 

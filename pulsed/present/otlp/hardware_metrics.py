@@ -47,7 +47,7 @@ class HardwareMetric(NamedTuple):
     """A metric of the conventions.
 
     Attributes:
-        attribute: its own, beside those of every GPU; empty for none.
+        attribute: its own, in addition to those of every GPU; empty for none.
         points: returns its values for one GPU; none of a metric with `sources`.
         of_instances: whether MIG instances have it as well.
         sources: of counters of the GPU: by the value of the attribute, the quantities of which the first that a GPU has

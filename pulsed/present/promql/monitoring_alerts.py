@@ -177,7 +177,8 @@ def _of_adapters() -> tuple[Alert, ...]:
             "warning",
             f"{adapter} has no current values of {{{{ $value }}}} GPUs that pods have",
             "The sums of their workloads are refused, and their autoscalers keep the replicas. Its log names daemons"
-            " that do not answer; else their sources deliver nothing, or no daemon runs on the node of the pods.",
+            " that do not answer. If it names none, the sources of the daemons deliver no samples, or no daemon runs on"
+            " the node of the pods.",
         ),
     )
 

@@ -32,7 +32,7 @@ class OwnerLevel(NamedTuple):
     """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels.
 
     Attributes:
-        labels: kept beside `cluster`, which Prometheus may add.
+        labels: kept in addition to `cluster`, which Prometheus may add.
     """
 
     level: str
@@ -131,7 +131,7 @@ _NAMES = {
 }
 _OWNERS = {"job": "{{ or $labels.user `the owner` }}", "pod": "the owner of {{ $labels.namespace }}"}
 _IDLE_WHY = (
-    "Its GPUs did almost no work.{} Ask {} to release them; notebooks, crashed jobs and jobs that wait for others are"
+    "Its GPUs did almost no work.{} Contact {} to release them; notebooks, crashed jobs and waiting jobs are"
     " the usual causes."
 )
 _LOW_WHY = (

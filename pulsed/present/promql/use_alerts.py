@@ -38,7 +38,7 @@ _LOW_WHY = (
     "It is in use, but its SMs, tensor cores and memory do little. Look at its workload class (`pulsed top`), and"
     " advise the owner: io means slow data loading, low_utilization small batches or a slow host."
 )
-_ENERGY_WHY = "The owner should release it; else limit how long jobs and notebooks may hold idle GPUs."
+_ENERGY_WHY = "The owner should release it. A time limit on idle jobs and notebooks prevents the waste."
 _HANG_WHY = (
     "For 30 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
     " run without memory work, traffic or change: a deadlocked collective looks like this. The owner should read the"
@@ -65,7 +65,7 @@ def transcodes(window: str) -> str:
 
 
 def _with_owner(expr: str, gpus: str) -> str:
-    """Return the expression with the labels of each GPU's owner; without them where there is none, or several.
+    """Return the expression with the labels of each GPU's owner; without them for no owner, or several.
 
     Args:
         expr: its value is kept.

@@ -78,7 +78,7 @@ def _dots(run: Iterable[tuple[str, int]]) -> str:
 
 
 def _columns(values: Sequence[Number], count: int) -> list[Number]:
-    """Return one value per column of dots: the largest of its values, which is None only if all are."""
+    """Return one value per column of dots: the largest of its values; None only if all are None."""
     size = len(values)
     begins = [column * size // count for column in range(count + 1)]
     pieces = [values[begins[at] : max(begins[at + 1], begins[at] + 1)] for at in range(count)]

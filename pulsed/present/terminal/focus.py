@@ -42,7 +42,7 @@ HEALTH_ORDER = ("crit", "hot", "warn", "info", "unknown", "ok")
 """The worst first."""
 
 MINI_FLEET_FROM = 140
-"""Width from which the other GPUs are beside the one."""
+"""Minimum width for a column of the other GPUs."""
 
 MINI_FLEET_WIDTH = 46
 

@@ -107,7 +107,7 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
 
 
 def selected_job(model: Model, view: ViewState) -> Document | None:
-    """Return the document of the first owner that `jobs` shows; None if there is none."""
+    """Return the document of the first owner that `jobs` shows; None without owners."""
     groups = list(_shown_groups(model, view, COLUMNS, MAX_COLUMNS))
     return groups[min(view.event, len(groups) - 1)][0] if groups else None
 

@@ -128,7 +128,7 @@ class GpuRow:
 
     @property
     def use(self) -> str:
-        """Whether it is used, as the daemon says: `busy`, `held`, `free`, `idle`, `unknown`."""
+        """Whether it is used, as reported by the daemon: `busy`, `held`, `free`, `idle`, `unknown`."""
         return "unknown" if self.stale else self.state("use")
 
 

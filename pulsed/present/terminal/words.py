@@ -87,9 +87,9 @@ def real_words(gpu: GpuRow) -> str:
 
 
 def owner_words(gpu: GpuRow) -> str:
-    """Return the owners of a GPU: `free` or `nobody` for none, empty if they are not known."""
+    """Return the owners of a GPU: `free` or `no owner` for none, empty if they are unknown."""
     if gpu.owners is None:
         return ""
     return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or (
-        "free" if gpu.use == "free" else "nobody"
+        "free" if gpu.use == "free" else "no owner"
     )

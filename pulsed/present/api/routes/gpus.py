@@ -226,7 +226,7 @@ class ClassReasonShape(NamedGpu):
     time: str
     workload_class: str = Field(serialization_alias="class")
     raw_class: str = Field(description="the class of the newest sample alone")
-    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; otherwise empty")
     rules: list[TriedRuleShape] = Field(description="up to the last one that the inputs allow")
     deciding_inputs: dict[str, QuantityShape] = Field(description="missing inputs that would decide an unknown class")
 

@@ -55,7 +55,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
     unkept = partial(_unkept, kept=history.fields)
 
     def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
-        """Return target and device of the GPUs of each name, else of those that are gone."""
+        """Return target and device of the current GPUs of each name; without one, of the GPUs that are gone."""
         present = find_all(store, wanted, node, time.monotonic())
         return {
             name: [(match.target.tick.target, match.device) for match in found if match.target.tick is not None]
