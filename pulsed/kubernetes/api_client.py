@@ -129,7 +129,7 @@ class ApiClient:
         """Return one object.
 
         Raises:
-            ResourceNotFound: there is none.
+            ResourceNotFound: the object does not exist.
             KubernetesError: it was not sent.
         """
         return self._parsed((await self._send(path)).body)
@@ -327,7 +327,7 @@ class ApiClient:
 
 
 def _document(text: bytes) -> object:
-    """Return the value of a JSON text; None if it is none."""
+    """Return the value of a JSON text; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -369,7 +369,7 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
 
 
 def own_namespace(file: str) -> str:
-    """Return the namespace of this pod, from the file that is mounted beside its token; empty without the file."""
+    """Return the namespace of this pod, from the file that is mounted next to its token; empty without the file."""
     try:
         return read_regular(file, _NAMESPACE_BYTES).decode().strip()
     except (OSError, ValueError):

@@ -24,7 +24,7 @@ RETRY_SECONDS = 60.0
 """Pause after a request that failed."""
 
 WAIT_SECONDS = 5.0
-"""How long `find` waits for requests; they go on after that."""
+"""Timeout of `find` in seconds; the requests continue after it."""
 
 
 class ClaimedDevice(NamedTuple):

@@ -23,7 +23,7 @@ class WatchReader(Generic[_T]):
     """A reader of a list. Readers of the same list by one client share a `ResourceWatch`, made as the first demands.
 
     Args:
-        read: takes an object as JSON; its result is kept, unless it is None.
+        read: converts a JSON object; its result is kept unless it is None.
 
     The others are those of `ResourceWatch`.
     """
@@ -96,7 +96,7 @@ class _AnyWatchReader(Protocol):
 
 
 class _SharedWatch:
-    """A watch, begun anew for each reader that joins, because objects that were read before are not kept."""
+    """A watch that restarts for each reader that joins, because objects that were read before are not kept."""
 
     def __init__(self, make: _MakeWatch) -> None:
         self._make = make

@@ -72,7 +72,7 @@ class AutoSource(Source):
         return self._restarts + (self._chosen.restarts if self._chosen else 0)
 
     async def read(self) -> RawTick:
-        """Wait for the next tick of the chosen source; choose one first if there is none.
+        """Wait for the next tick of the chosen source; choose a source first if needed.
 
         Raises:
             NoSourceWorks: none of them delivered a tick; the message lists the reasons.
@@ -104,7 +104,7 @@ class AutoSource(Source):
         await self._drop()
 
     def _look_around(self) -> None:
-        """Now and then, if the chosen one is limited, begin to look for one that is not; the ticks go on meanwhile."""
+        """From time to time, if the chosen source is limited, start a search for a full one; ticks continue."""
         if self._search is not None or self._clock() < self._look_at:
             return
         self._look_at = self._clock() + SECOND_LOOK_SECONDS

@@ -95,7 +95,7 @@ class Bucket:
         self._stock, self._time = float(rate.burst), now
 
     def take(self, now: float) -> bool:
-        """Take a token; return false if there is none."""
+        """Consume a token; return false if none is left."""
         self._stock = min(self._burst, self._stock + (now - self._time) / self._interval)
         self._time = now
         if self._stock < 1:

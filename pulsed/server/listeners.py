@@ -88,7 +88,7 @@ def _inherited(descriptor: int) -> socket.socket:
         sock = socket.socket(fileno=descriptor)
         listens = sock.type == socket.SOCK_STREAM and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise ListenError(f"descriptor {descriptor} of systemd is no socket: {error.strerror}") from None
+        raise ListenError(f"descriptor {descriptor} of systemd is not a socket: {error.strerror}") from None
     if not listens:
         raise ListenError(
             f"descriptor {descriptor} of systemd is not a listening stream socket",

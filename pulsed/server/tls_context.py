@@ -63,7 +63,7 @@ def _make(tls: TlsServerSection, cert: Pem, key: Pem, client_ca: Pem | None) -> 
 
 
 def is_allowed(certificate: Certificate, sans: Collection[str]) -> bool:
-    """Return whether a client's verified certificate has one of the names; any is allowed if there are none."""
+    """Return whether a client's verified certificate has one of the names; an empty list allows any."""
     return not sans or any(
         _comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate)
     )

@@ -40,7 +40,7 @@ class Users:
         self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
 
     def cached(self, authorization: bytes) -> bool | None:
-        """Return the cached result for a header `Authorization`; None if there is none."""
+        """Return the cached result for a header `Authorization`; None if it is not cached."""
         digest = self._digest(authorization)
         for kept, answer in ((self._right, True), (self._wrong, False)):
             if digest in kept:

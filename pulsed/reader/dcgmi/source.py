@@ -1,7 +1,7 @@
 """The source `dcgmi`: ticks of a supervised `dcgmi dmon`, merged with the slow fields and the identity of the GPUs.
 
 A stream that fails is an error of this `read`; the next one starts it again after a pause. Background work (the slow
-fields, a look at what changed) costs a tick nothing and its failures cost only what it is for.
+fields, checks for changes) does not delay a tick, and its failures affect only its own results.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class DcgmiSource(Source):
     async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
 
-        Raises `CommandMissing` and `HostEngineUnavailable`: then there is no point in going on.
+        Raises `CommandMissing` and `HostEngineUnavailable`: retrying would not help.
         """
         try:
             return await self._discover()
@@ -285,7 +285,7 @@ class DcgmiSource(Source):
             self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
 
     def _maintain(self) -> None:
-        """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
+        """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
@@ -297,7 +297,7 @@ class DcgmiSource(Source):
             self._upkeep = asyncio.create_task(self._check_devices(), name="dcgmi: upkeep")
 
     async def _check_devices(self) -> None:
-        """Check whether the GPUs are still the same, and whether lost profiling fields can be had again."""
+        """Check whether the GPUs are still the same, and whether lost profiling fields are available again."""
         try:
             before, self._topology = self._topology, await self._discover()
             changed = not self._settings.entities and is_outdated(before, self._topology)
@@ -325,10 +325,10 @@ class DcgmiSource(Source):
             return
         self._logged_lost = lost
         if not lost:
-            log.info("all fields can be had again", extra={"target": self.target})
+            log.info("all fields are available again", extra={"target": self.target})
             return
         log.warning(
-            "some fields cannot be had and are left out",
+            "some fields are unavailable and left out",
             extra={
                 "target": self.target,
                 "fields": "; ".join(f"{reason}: {' '.join(map(str, fields))}" for reason, fields in lost.items()),

@@ -23,7 +23,7 @@ interval: dcgmi writes a tick at once, in a few pieces if it is large."""
 
 _LONGEST_LINE = 2**14
 _MOST_UNPARSED_BYTES = 2 * 2**20
-"""So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
+"""More bytes without a tick are not dmon's output: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
 
 _MOST_WAITING = 64
 """Ticks that are kept for a pulsed that stands still; older ones are left out."""
@@ -210,7 +210,7 @@ class DmonStream:
 
 
 def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:
-    """Date ticks that were read at once back to when dmon printed them: each at least so many seconds before the next.
+    """Date ticks that were read at once back to when dmon printed them: each at least `least` seconds before the next.
 
     dmon prints one per interval and does not catch up, so that several at once have waited for pulsed in the pipe.
     """

@@ -216,7 +216,7 @@ class SlowWatch:
             await stream.end()
 
     def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
-        """Return the newest layout and values, which are None if they are too old; no layout if there is none yet."""
+        """Return the newest layout and values; values are None if they are too old, the layout before the first."""
         if self._task is not None and self._task.done():
             self._task.result()  # re-raise an error of pulsed itself
         if self._latest is None:

@@ -222,7 +222,7 @@ class SimulatedGpu:
         return _Load(activity, watts, SM_CLOCK_STEP_MHZ * (SM_CLOCK_MAX_MHZ * factor // SM_CLOCK_STEP_MHZ), reasons)
 
     def _celsius(self, t: float) -> float:
-        """Die temperature: the scene's own, else what the last half minute's power makes in an aisle of 27 °C."""
+        """Die temperature: the scene's own, or that of the last half minute's power in an aisle of 27 °C."""
         if self._scene.heat is not None:
             return self._scene.heat(t)
         joules = self._joules.at(t) - self._joules.at(t - WARM_UP_SECONDS)

@@ -42,7 +42,7 @@ class DmonMessage:
 
     Attributes:
         kind: `error`, or `stopped` for dcgmi's notice that a signal ended it.
-        code: DCGM's result code where the text has one (-37), else None: versions before 2.4 print none.
+        code: DCGM's result code (-37) if the text has one; otherwise None: versions before 2.4 print no codes.
     """
 
     kind: Literal["error", "stopped"]
@@ -84,8 +84,8 @@ class DmonParser:
     """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
-    `columns` are short names for a capture without header; a header overrides them. No text makes it raise anything
-    but `TooManyGpus`, for a tick with more than `max_gpus` entities; it then begins anew.
+    `columns` are short names for a capture without header; a header overrides them. The only error is `TooManyGpus`,
+    for a tick with more than `max_gpus` entities; the parser then starts over.
     """
 
     def __init__(self, columns: Sequence[str] = (), max_gpus: int = MAX_GPUS) -> None:

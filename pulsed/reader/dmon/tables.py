@@ -92,7 +92,7 @@ class LeftAlignedTable:
         self._only_numbers = not any(self._texts)
         self._first = starts[0]
         bounds: list[int | None] = [0, *starts, None]
-        # itemgetter slices a whole line in one call. The entity cell comes first, so that there are always two or more.
+        # itemgetter slices a whole line in one call. With the entity cell it has at least two slices.
         self._slice: Callable[[str], tuple[str, ...]] = itemgetter(*(slice(a, b) for a, b in pairwise(bounds)))
         self._heads: Callable[[str], Sequence[str]] = itemgetter(*starts)
         self._gaps: Callable[[str], Sequence[str]] = itemgetter(*(start - 1 for start in starts))

@@ -99,7 +99,7 @@ class Scraper:
 
         timeout = self._timeout if seconds is None else seconds
         if self._client is None:
-            # Kept over an interval, else each scrape pays for a new connection.
+            # Connections are kept for longer than an interval, so that scrapes share them.
             self._client = HttpClient(2 * self._settings.interval, max_redirects=_MAX_REDIRECTS)
         headers = {"Accept": _ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}"}
         try:

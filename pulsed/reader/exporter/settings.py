@@ -40,8 +40,8 @@ def _target(value: str) -> str:
     try:
         parts = urlsplit(value)
         usable = parts.path if parts.scheme == "file" else parts.hostname and parts.port != 0
-    except ValueError:  # a bad bracket, or a port that is no number
-        raise ValueError("is no URL") from None
+    except ValueError:  # a bad bracket, or a port that is not a number
+        raise ValueError("is not a URL") from None
     if parts.scheme not in ("http", "https", "file"):
         raise ValueError("does not begin with http:// or https://")
     if not usable:

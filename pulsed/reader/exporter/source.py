@@ -1,4 +1,4 @@
-"""The source `exporter`: scrapes dcgm-exporters over HTTP, or reads a saved page again and again.
+"""The source `exporter`: scrapes dcgm-exporters over HTTP, or rereads a saved page.
 
 One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. This module
 decides when to read a page, and takes nothing from it but when the exporter was started.
@@ -187,14 +187,14 @@ def _resolve(target: str) -> tuple[str, str, Login | None]:
         return target, "", None
     try:
         parts = urlsplit(target)
-        host, _ = parts.hostname, parts.port  # a port that is none raises here
+        host, _ = parts.hostname, parts.port  # an invalid port raises here
     except ValueError:
         host, parts = None, SplitResult("", "", "", "", "")
     if parts.scheme == "file" and parts.path:
         return unquote(parts.path), "", None
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError(
-            f"the exporter target {masked(target)!r} is no http, https or file URL",
+            f"the exporter target {masked(target)!r} is not an http, https or file URL",
             "Write http://host:9400/metrics, or the path of a saved page",
         )
     login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))

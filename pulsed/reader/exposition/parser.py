@@ -133,7 +133,7 @@ class PageParser:
         return self._finish(values, samples, rejected or _NONE_REJECTED)
 
     def _take_lines(self, lines: Iterator[str], values: list[RawValue], rejected: dict[str, int]) -> int:
-        """Read lines to values and reasons of rejected rows; return how many lines are no sample."""
+        """Read lines to values and reasons of rejected rows; return how many lines are not samples."""
         others = 0
         max_rejected = self._limits.max_rejected
         find, comments = self._keyed.get, self._comments
@@ -238,7 +238,7 @@ class PageParser:
             texts = dict(self._help), dict(self._types)
             if (known.series, known.help, known.types, known.decimals) != (series, *texts, self._decimals):
                 self._layout = Layout("exporter", series, *texts, decimals=self._decimals)
-        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
+        if samples:  # an empty page comes from an exporter that reloads, and is not evidence about its series
             self._live = samples
             self._mostly_absent_pages = self._mostly_absent_pages + 1 if len(values) > 2 * samples else 0
         return Page(self._layout, values, samples, rejected)

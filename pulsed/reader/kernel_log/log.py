@@ -32,7 +32,7 @@ _GONE_SECONDS = 5.0
 """A file may be gone for so long, while a log daemon replaces it."""
 
 LATE_SECONDS = 900.0
-"""A new line with an older time stamp is of another time zone: zones differ by at least so much."""
+"""A new line with a time stamp older by this is of another time zone: zones differ by at least this much."""
 
 
 class KernelLog:
@@ -181,7 +181,7 @@ class KernelLog:
         return os.pread(self._descriptor, _READ_BYTES, self._position)
 
     def _is_replaced(self) -> bool:
-        """Return whether another file is at the path, and in use: log daemons go on with the old one for a while."""
+        """Return whether another file is at the path, and in use: log daemons keep using the old one for a while."""
         try:
             status = os.stat(self._path)
         except OSError:  # it will be there again

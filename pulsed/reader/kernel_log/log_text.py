@@ -1,7 +1,7 @@
 """Parse the text of a kernel log as it grows: lines, entries of `journalctl -o export`, and messages of the driver.
 
-An entry has a line a field and an empty line after it. A value with line feeds follows its size: what looks like an
-entry inside of a value is none. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
+An entry has a line per field and ends with an empty line. A value with line feeds follows its size: text inside a value
+never starts an entry. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
 (the kernel's syslog interface). What is kept of a text is bounded. This module does no I/O and has no clock.
 
 Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
@@ -43,7 +43,7 @@ class LogText:
 
     Attributes:
         unknown: shape of the first line whose format is not known, while no line has a known one; empty otherwise.
-        is_mixed: whether programs log, too, in lines whose tag alone tells them from the kernel's.
+        is_mixed: whether programs log, too, in lines that only the tag distinguishes from the kernel's.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def _continues(line: LogLine, message: LogLine) -> bool:
 
 
 def _shape(line: str) -> str:
-    """Return the beginning of a line without what it tells: letters are `x`, digits `0`."""
+    """Return the shape of the beginning of a line, without its content: letters are `x`, digits `0`."""
     return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "0", line[:_SHOWN])) + "…" * (len(line) > _SHOWN)
 
 
@@ -214,7 +214,7 @@ def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, float] | Non
 
 
 BUS_LOSS_XID = 79
-"""The XID of a GPU that has fallen off the bus; the driver does not always print it beside the plain message."""
+"""The XID of a GPU that has fallen off the bus; the driver does not always print it after the plain message."""
 
 DRIVERS = (b"NVRM:", b"nvidia-nvswitch")
 """How the messages of NVIDIA's drivers begin."""

@@ -36,8 +36,8 @@ RELEASE_SECONDS = 0.9
 READ_SECONDS = 0.11
 """Least time between two reads of the driver: samples of profiling counters must be more than 0.1 s apart (nvml.h).
 
-At up to 9 Hz it is read with every tick, at 10 Hz with every second one. The tick between is the same sample again as a
-whole: old activity beside a new clock would count as measured anew. All time is covered once; counters lose nothing.
+At up to 9 Hz it is read with every tick, at 10 Hz with every second one. The tick between repeats the whole previous
+sample: old activity with a new clock would count as a new measurement. All time is covered once; counters lose nothing.
 """
 
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
@@ -170,7 +170,7 @@ class DriverSession:
         return Sample(layout, values, self._processes, self._lost)
 
     def _list(self, nvml: ModuleType, now: float) -> None:
-        """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
+        """List GPUs and MIG instances; reopen them if any came or went, or if events may be lost."""
         self._list_due = now + self._settings.slow_interval
         is_due = now >= self._places_due
         self._places_due = now + RARE if is_due else self._places_due

@@ -1,6 +1,6 @@
 """The playback of a recording, frame by frame, in one pass or in a loop, each when it is due; the frames of a record.
 
-Compute takes gaps by differences of the clock, and so does the pace. The clock goes on as it was recorded within a
+Compute takes gaps by differences of the clock, and so does the pace. The clock is the recorded one within a
 session; two sessions may be of two boots, whose clocks are not comparable: there the wall clock gives the
 length of the gap.
 """
@@ -91,7 +91,7 @@ class Playback:
 
         Raises:
             SourceEnded: the last pass is over, or the target has left.
-            SourceError: a tick or the recording cannot be read; the next call goes on behind it, or opens it anew.
+            SourceError: a tick or the recording cannot be read; the next call continues behind it, or reopens it.
         """
         while (turn := self._turns.get(target)) is not None:
             if self._head is None:

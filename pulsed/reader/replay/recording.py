@@ -66,7 +66,7 @@ def look(path: Path, columns: Sequence[str] = ()) -> Recording:
     except BROKEN_FILE as error:
         raise unreadable(path, error) from error
     except ValueError as error:  # a zero byte in the path
-        raise BadCapture(f"{path!s} is no path: {error}", REMEDY) from error
+        raise BadCapture(f"{path!s} is not a path: {error}", REMEDY) from error
     if not head.strip():
         raise BadCapture(f"{path} is empty", REMEDY)
     if "\0" in head:
@@ -129,7 +129,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def open_text(path: Path) -> io.TextIOWrapper:
-    """Open a file as text, unpacking it if it is gzipped; bytes that are no UTF-8 become replacement characters."""
+    """Open a file as text, unpacking it if it is gzipped; bytes that are not UTF-8 become replacement characters."""
     return io.TextIOWrapper(open_bytes(path), encoding="utf-8", errors="replace")
 
 

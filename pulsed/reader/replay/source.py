@@ -79,8 +79,8 @@ class ReplaySource(Source):
         """Wait for the next tick of the recording.
 
         Raises:
-            BadCapture: the path is no recording, or holds not one tick. The next call looks at it anew.
-            BadPage: one page of a folder cannot be read; the next call goes on behind it.
+            BadCapture: the path is not a recording, or it has no ticks. The next call opens it again.
+            BadPage: one page of a folder cannot be read; the next call continues behind it.
             TooManyGpus: a page or tick has more GPUs than the limit.
             SourceEnded: the recording is over.
         """
@@ -104,7 +104,7 @@ def replay_sources(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Sequence[ReplaySource]:
-    """Make the sources of a recording: one per target of a record, else one, whose target is the path.
+    """Make the sources of a recording: one per target of a record; otherwise one, whose target is the path.
 
     Args:
         clock: monotonic seconds; for the pace only.
@@ -121,7 +121,7 @@ def replay_sources(
 
 
 class _SingleRecording:
-    """A recording that is no record, of one target. What it is is found out anew with every pass."""
+    """A recording other than a record, of one target. Its format is detected at every pass."""
 
     def __init__(self, settings: ReplaySettings) -> None:
         self._settings, self._path, self.target = settings, Path(settings.path or ""), str(settings.path or "")
@@ -133,7 +133,7 @@ class _SingleRecording:
             self._look()
 
     def frames(self, played: int) -> Pass:
-        """Yield the frames of a pass. Raises `BadCapture` if it is no recording or holds not one tick."""
+        """Yield the frames of a pass. Raises `BadCapture` if it is not a recording or has no ticks."""
         recording = self._look()
         samples, interval = self._samples(recording), self.intervals[self.target]
         begin = self._clock + interval if played else 0.0

@@ -31,7 +31,7 @@ class TargetGroup:
 
     Attributes:
         targets: `host:port`.
-        labels: by name; those that begin with `__` configure the scrape, and are no labels of series.
+        labels: by name; those that begin with `__` configure the scrape, and are not labels of series.
     """
 
     targets: Sequence[str]

@@ -35,7 +35,7 @@ class TargetLists(Protocol):
         """Seconds between two reads."""
 
     async def read(self) -> ReadLists:
-        """Return all lists that there are; errors are in the result."""
+        """Return all lists; errors are in the result."""
 
     async def close(self) -> None:
         """Close connections."""
