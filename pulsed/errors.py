@@ -242,7 +242,7 @@ class AttributionTimeout(AttributionError, reason="timeout"):
     """An attribution source did not answer in time."""
 
 
-LONGEST_WORD = 64
+MAX_WORD_LENGTH = 64
 """No known word is longer; comparing takes the product of both lengths."""
 
 
@@ -253,7 +253,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches  # only errors need it
 
-    if len(word) > LONGEST_WORD:
+    if len(word) > MAX_WORD_LENGTH:
         return None
     by_lower = {each.lower(): each for each in known}
     word = word.lower()

@@ -12,7 +12,7 @@ from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Entity
 from pulsed.model.target_store import Target, TargetStore
 
-_MOST_NAMES = 16
+_MAX_NAMES = 16
 
 
 class AbsentGpu(NamedTuple):
@@ -72,5 +72,5 @@ def _remedy(absent: Sequence[AbsentGpu], here: str) -> str:
     names = [
         f"{one.entity.uuid or one.entity.gpu} (GPU {one.entity.gpu} of {one.entity.node or here})" for one in absent
     ]
-    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"Can be forgotten: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
+    more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"Can be forgotten: {', '.join(names[:_MAX_NAMES]) or 'none'}{more}"

@@ -12,7 +12,7 @@ from pulsed.collector.this_host import discovers_exporters, node_name, reads_lis
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
-from pulsed.reader.settings import CANDIDATES, LEAST_STALE_SECONDS, STALE_INTERVALS
+from pulsed.reader.settings import CANDIDATES, MIN_STALE_SECONDS, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest, SourceSection
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
     given, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
-        intervals = max(intervals / config.source.replay.speed, LEAST_STALE_SECONDS / source.interval)
+        intervals = max(intervals / config.source.replay.speed, MIN_STALE_SECONDS / source.interval)
     errors = {kind.reason: 0 for kind in source.failures}
     return Target(
         source.kind,

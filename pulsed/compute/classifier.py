@@ -22,7 +22,7 @@ from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
-AT_MOST: tuple[tuple[Variable, Variable], ...] = (
+ORDERED_INPUTS: tuple[tuple[Variable, Variable], ...] = (
     ("tensor", "graphics_engine"),
     ("fp64", "graphics_engine"),
     ("tensor", "sm"),
@@ -130,7 +130,7 @@ class Classifier:
                 cuts[condition.variable].add(getattr(thresholds, condition.threshold))
         self._cuts = tuple(tuple(sorted(cuts[variable])) for variable in VARIABLES)
         self._comparisons = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in self._rules)
-        self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in AT_MOST)
+        self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in ORDERED_INPUTS)
         self._remembered: dict[Box, Workload] = {}
 
     def classify(

@@ -28,7 +28,7 @@ _S = TypeVar("_S", bound=Settings)
 MAX_BYTES = 2**18
 """Size limit of a document: reading YAML takes seconds, and some 100 times its memory."""
 
-_LONGEST = 100
+_MAX_SHOWN_LENGTH = 100
 _STARS = "**********"
 
 
@@ -289,7 +289,7 @@ def shown(value: object) -> str:
     if not isinstance(value, str):
         return str(value).lower() if isinstance(value, bool) else str(value)
     text = masked(value)
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    return repr(text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…")
 
 
 def _described(value: object) -> str:

@@ -101,13 +101,13 @@ class YamlText:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
-            if depth > _MOST_DEPTH:
-                raise BadYaml(f"{self.origin}: not a configuration: it is nested deeper than {_MOST_DEPTH} levels")
+            if depth > _MAX_DEPTH:
+                raise BadYaml(f"{self.origin}: not a configuration: it is nested deeper than {_MAX_DEPTH} levels")
 
     def _given(self, node: yaml.Node, path: tuple[str, ...]) -> Given:
         self.nodes += 1
-        if self.nodes > _MOST_NODES:
-            raise BadYaml(f"{self.origin}: not a configuration: it has more than {_MOST_NODES} values")
+        if self.nodes > _MAX_NODES:
+            raise BadYaml(f"{self.origin}: not a configuration: it has more than {_MAX_NODES} values")
         where = self._where(node)
         if not node.tag.startswith("tag:yaml.org,2002:") or node.tag[18:] not in ("str", "seq", "map"):
             self.problems.append(f"{where}: {'.'.join(path) or 'the file'}: has a YAML tag; write the value without it")
@@ -152,8 +152,8 @@ def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
 
 _LOADER = _loader()
 
-_MOST_DEPTH = 50
-_MOST_NODES = 100_000
+_MAX_DEPTH = 50
+_MAX_NODES = 100_000
 """An alias of aliases can unfold to billions."""
 
 _NAMES = re.compile(r"(?<=alias|nchor) .*|(?<=tag) .*")

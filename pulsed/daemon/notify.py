@@ -41,7 +41,7 @@ RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 20.0, 600.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 20.0, 600.0
 """Pauses after attempts that failed."""
 
 WAITING = 100
@@ -142,7 +142,7 @@ class Notify(Feature):
         for receiver in receivers:
             if len(self._waiting) >= WAITING:
                 self._drop([self._waiting.popleft().receiver], "too many wait")
-            backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random)
+            backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random.random)
             self._waiting.append(_Delivery(receiver, document, now, backoff))
 
     def _receivers(self) -> Iterator[tuple[str, bool]]:

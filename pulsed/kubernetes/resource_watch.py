@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 300
 """Longest duration of one watch."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _MAX_PAUSE = 1.0, 60.0
 
 _T = TypeVar("_T")
 
@@ -66,7 +66,7 @@ class ResourceWatch(Generic[_T]):
     ) -> None:
         self._client, self._path, self._query, self._read, self._changed = client, path, query, read, changed
         self._sleep, self._random, self._clock = sleep, random, clock
-        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random)
+        self._backoff = Backoff(_FIRST_PAUSE, _MAX_PAUSE, random)
         self._version: str | None = None
         self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
         self.objects: dict[tuple[str, str], _T] = {}

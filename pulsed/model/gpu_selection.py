@@ -87,7 +87,7 @@ _INDEX = re.compile(r"[0-9]{1,6}")
 _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 _INSTANCE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]*|MIG-GPU-[0-9A-Fa-f-]+/\d+/\d+", re.IGNORECASE)
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 
 _NOTHING = frozenset({"", "none", "nodevfiles"})
 """No GPU. `NoDevFiles` is Slurm's word in CUDA_VISIBLE_DEVICES for a job without any."""
@@ -162,7 +162,7 @@ def _sound(text: str) -> Iterable[str]:
 
 def _is_range(part: str) -> bool:
     match = _RANGE.fullmatch(part)
-    return match is not None and int(match[1]) <= int(match[2]) < int(match[1]) + _MOST_GPUS
+    return match is not None and int(match[1]) <= int(match[2]) < int(match[1]) + _MAX_GPUS
 
 
 def _expanded(parts: Iterable[str]) -> Iterable[str]:

@@ -29,7 +29,7 @@ TITLES = {
 }
 """Rows of the table, by quantity."""
 
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 """There is no mean over less."""
 
 MIN_KNOWN_RATIO = 0.9
@@ -49,7 +49,7 @@ def balance_rows(account: Account) -> list[list[str]]:
     sums, nodes = _sums(account), {gpu["node"] for gpu in account["gpus"]}
     rows = [["Balance", "mean", "while SMs worked", "while SMs waited", ""]]
     for name, title in TITLES.items():
-        if sums[name].seconds < LEAST_SECONDS:
+        if sums[name].seconds < MIN_SECONDS:
             continue
         shares = _shares(sums, name)
         texts = [MISSING if value is None else field_text_with_unit(name, value) for value in _means(sums[name])]
@@ -82,7 +82,7 @@ def shared_ratio(account: Account) -> float:
         sum(host.get("network_shared_seconds", 0.0) for host in _hosts(account)),
         _sums(account)[RECEIVE].seconds,
     )
-    return min(shared / known, 1.0) if known >= LEAST_SECONDS else 0.0
+    return min(shared / known, 1.0) if known >= MIN_SECONDS else 0.0
 
 
 def _hosts(account: Account) -> Sequence[Account]:
@@ -101,7 +101,7 @@ def _sums(account: Account) -> dict[str, BalanceSums]:
 
 def _means(sums: BalanceSums) -> Means:
     pairs = zip(sums[::2], sums[1::2], strict=True)
-    return Means(*(integral / seconds if seconds >= LEAST_SECONDS else None for seconds, integral in pairs))
+    return Means(*(integral / seconds if seconds >= MIN_SECONDS else None for seconds, integral in pairs))
 
 
 def _shares(sums: dict[str, BalanceSums], name: str) -> Means:

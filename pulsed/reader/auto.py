@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 GIVE_UP_AFTER = 3
 """Failures in a row after which the other sources are tried again."""
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 """Pause before the second round through all of them, which doubles with every further one, and the longest."""
 
 SECOND_LOOK_SECONDS = 300.0
@@ -56,7 +56,7 @@ class AutoSource(Source):
         random: Callable[[], float] = random_module.random,
     ) -> None:
         self._candidates, self._clock, self._sleep = candidates, clock, sleep
-        self._pauses = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random)
+        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random)
         self._pause = 0.0
         self._chosen: Source | None = None
         self._candidate: SourceCandidate | None = None

@@ -18,7 +18,7 @@ from pulsed.reader.source import SourceSection
 STALE_INTERVALS = 3
 """Number of intervals without a new sample after which data is stale, if `source.stale_after` is not set."""
 
-LEAST_STALE_SECONDS = 1.0
+MIN_STALE_SECONDS = 1.0
 """Not earlier in a fast replay: its ticks wait for each other, and for what else the process does."""
 
 _SECTION = "Source `{}`.".format

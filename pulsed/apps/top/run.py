@@ -29,7 +29,7 @@ from pulsed.present.terminal.view_state import ViewState
 if TYPE_CHECKING:
     from pulsed.apps.top.app import TopApp
 
-LEAST_SECONDS = 0.25
+MIN_INTERVAL_SECONDS = 0.25
 """Shortest time between two requests."""
 
 ONCE_WIDTH, ONCE_HEIGHT = 160, 50
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     own = _own_arguments(options)
     if (options.urls or options.nodes) and own:
         options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
-    if options.interval < LEAST_SECONDS:
+    if options.interval < MIN_INTERVAL_SECONDS:
         options.parser.error("--interval is at least 250ms")
     opened = opening(options.urls[0] if options.urls else "")
     view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))

@@ -45,7 +45,7 @@ MAX_CONCURRENT = 10
 FORGOTTEN_SECONDS = 600.0
 """A pod is forgotten if it was not looked up for so long, and up to twice as long."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _MAX_PAUSE = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class PodWorkloads:
         )
         self._owners: dict[tuple[str, str], _OwnerPod] = {}
         self._denied: dict[ObjectKind, float] = {}  # until when these kinds are not requested again
-        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
+        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _MAX_PAUSE, random), 0.0
         self._next_sweep = clock() + FORGOTTEN_SECONDS
         self._wake = asyncio.Event()
         self._state, self._error = SourceState(NAME), ""
@@ -205,7 +205,7 @@ class PodWorkloads:
                         FAILURES["workloads"] += 1
                         log.exception("internal error in the names of workloads; please report it")
                         self._count("internal")
-                        self._paused_until = self._clock() + _LONGEST_PAUSE
+                        self._paused_until = self._clock() + _MAX_PAUSE
                 self._sweep()
                 await self._wait()
         finally:
@@ -279,7 +279,7 @@ class PodWorkloads:
             await self._resolver.resolve(pod)
         except AccessDenied as error:
             if isinstance(denied := self._resolver.walk(pod, renews=True), Controller):
-                self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
+                self._denied[denied.kind] = self._clock() + _MAX_PAUSE
             self._fail("forbidden", error)
         except KubernetesError as error:
             if self._clock() >= self._paused_until:  # requests that failed at the same time count once

@@ -24,7 +24,7 @@ MEDIA_RATIO = DEFAULT_THRESHOLDS.idle_media_ratio
 
 KILOWATT_HOUR = 3.6e6
 
-LEAST_KNOWN = 0.05
+MIN_KNOWN_SHARE = 0.05
 """Share of a quarter of an hour in which the real utilization must be known for a mean of it."""
 
 WASTED_KILOWATT_HOURS = 1.0
@@ -102,7 +102,7 @@ def use_rules() -> Iterator[Recording]:
         return f"rate(pulsed_gpu_{counter}_total{matcher}[{PERIOD}])"
 
     known = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
-    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known} > {LEAST_KNOWN})")
+    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known} > {MIN_KNOWN_SHARE})")
     yield Recording(IDLE_SECONDS, f"sum without (kind) ({rate('idle_seconds')})")
     yield Recording(IDLE_JOULES, rate("idle_energy_joules", HELD_KIND))
 

@@ -62,7 +62,7 @@ _HEALTH = ("unknown", "ok", "info", "warn", "hot", "crit")
 _ALLOWED: Mapping[str, Sequence[str]] = {"health": _HEALTH, "held": ("yes", "no"), "stale": ("yes", "no")}
 """The values of some texts; those of `health` in their order."""
 
-LONGEST, MOST_NESTED = 1000, 50
+MAX_FRAGMENT_LENGTH, MAX_NESTING = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""
 
 _ORDERS: Mapping[str, Callable[..., bool]] = {
@@ -85,11 +85,11 @@ def gpu_filter(text: str) -> Test:
     Raises:
         FilterError: it cannot be parsed.
     """
-    if len(text) > LONGEST:
-        raise FilterError(f"longer than {LONGEST} characters")
+    if len(text) > MAX_FRAGMENT_LENGTH:
+        raise FilterError(f"longer than {MAX_FRAGMENT_LENGTH} characters")
     tokens = _TOKEN.findall(text)
-    if tokens.count("!") + tokens.count("(") > MOST_NESTED:
-        raise FilterError(f"more than {MOST_NESTED} of ! and (")
+    if tokens.count("!") + tokens.count("(") > MAX_NESTING:
+        raise FilterError(f"more than {MAX_NESTING} of ! and (")
     if not tokens:
         return lambda gpu: True
     test = _either(tokens)

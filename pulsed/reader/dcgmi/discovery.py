@@ -20,7 +20,7 @@ from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 _GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
 _FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
 _FACT_ORDER = ("uuid", "model", "pci_bus_id")
@@ -165,14 +165,14 @@ async def printed(command: Sequence[str], patience: float) -> str:
 
     def receive(data: bytes) -> None:
         output.extend(data)
-        if len(output) > _MOST_BYTES:
+        if len(output) > _MAX_BYTES:
             over.set()
 
     child = await Child.start(command, receive, over.set)
     try:
         async with asyncio.timeout(patience):
             await over.wait()
-        if len(output) > _MOST_BYTES:
+        if len(output) > _MAX_BYTES:
             raise StreamBroke(f"{name} prints without end")
         text = output.decode("utf-8", "replace")
         if child.status != 0:

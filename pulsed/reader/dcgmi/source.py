@@ -40,7 +40,7 @@ from pulsed.reader.dcgmi.discovery import (
     is_outdated,
     merged_layout,
 )
-from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
+from pulsed.reader.dcgmi.settings import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
@@ -53,7 +53,7 @@ _ALL_WITH_INSTANCES = "*,*/*"
 _NAMELESS_SECONDS = 30.0
 """When to look again if nothing is known of the GPUs."""
 
-_LEAST_UPKEEP_SECONDS = 5.0
+_MIN_UPKEEP_SECONDS = 5.0
 """From one look at what changed to the next, also where entities come and go all the time."""
 
 
@@ -86,11 +86,11 @@ class DcgmiSource(Source):
         if not settings.fast:
             raise ConfigError("the source dcgmi has no field to read", "Choose at least one group of fields")
         self._settings, self._clock, self._sleep = settings, clock, sleep
-        self.interval = max(settings.interval, LEAST_INTERVAL)
-        if settings.interval < LEAST_INTERVAL:
+        self.interval = max(settings.interval, MIN_INTERVAL)
+        if settings.interval < MIN_INTERVAL:
             log.warning(
                 "the interval is too short for DCGM and was raised",
-                extra={"asked": settings.interval, "interval": LEAST_INTERVAL},
+                extra={"asked": settings.interval, "interval": MIN_INTERVAL},
             )
         self.target = settings.host or "localhost"
         self.starts = 0
@@ -282,7 +282,7 @@ class DcgmiSource(Source):
         """Look for changes of the GPUs soon if rows came or went."""
         if entities != self._entities:
             self._entities = entities
-            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
+            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
 
     def _maintain(self) -> None:
         """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""

@@ -65,8 +65,8 @@ _ERRORS = (
 )
 _CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]{1,9})\b")
 _LEFT_OUT = frozenset({"", "^C", "...", "…"})
-_MOST_MESSAGES = 64
-_MOST_LAYOUTS = 16
+_MAX_MESSAGES = 64
+_MAX_LAYOUTS = 16
 
 
 def message_of(line: str) -> DmonMessage | None:
@@ -99,7 +99,7 @@ class DmonParser:
         self._layouts: dict[frozenset[DmonEntity], tuple[Layout, tuple[DmonEntity, ...]]] = {}
         self._rejected: dict[str, int] = {}
         self._total: Counter[str] = Counter()
-        self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
+        self._messages: deque[DmonMessage] = deque(maxlen=_MAX_MESSAGES)
 
     @property
     def begun(self) -> bool:
@@ -213,7 +213,7 @@ class DmonParser:
         """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
         known = self._layouts.get(entities)
         if known is None:
-            if len(self._layouts) >= _MOST_LAYOUTS:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             order = tuple(self._rows)
             known = self._layouts[entities] = _layout_of(self._table.names, order), order

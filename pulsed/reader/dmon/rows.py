@@ -35,7 +35,7 @@ _LABELS = "GPU [0-9]+ LINK|SW [0-9]+ LINK|GPU-CI|GPU-I|GPU|vGPU|Switch|LINK|CPU 
 ENTITY = re.compile(rf"\s*({_LABELS}) (0|[1-9][0-9]*)")
 """The start of every row: what is measured and its DCGM entity id. A value may touch the id."""
 
-_MOST_ID_DIGITS = 10  # of `dcgm_field_eid_t`, which has 32 bits
+_MAX_ID_DIGITS = 10  # of `dcgm_field_eid_t`, which has 32 bits
 
 
 class DmonEntity(NamedTuple):
@@ -58,7 +58,7 @@ class BadCell(ValueError):
 def entity_of(text: str) -> DmonEntity | None:
     """Return the entity that `text`, a whole entity cell, names; None if it names none."""
     match = ENTITY.fullmatch(text.rstrip())
-    return DmonEntity(*match.groups()) if match and len(match[2]) <= _MOST_ID_DIGITS else None
+    return DmonEntity(*match.groups()) if match and len(match[2]) <= _MAX_ID_DIGITS else None
 
 
 def read_number(text: str) -> float | None:

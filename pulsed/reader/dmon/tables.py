@@ -36,8 +36,8 @@ _HEADER = re.compile(r"\s*(?P<hash>#)(?P<gap>\s*)Entity(?P<joined>\s?I[dD])?(?=\
 _UNITS = re.compile(r"\s*I[dD](?:\s|$)")
 _NAME = re.compile(r"\S+")
 _OLDEST_LEFT_CELL = 10
-_MOST_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
-_LONGEST_STRING = 256  # DCGM_MAX_STR_LENGTH
+_MAX_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
+_MAX_STRING_LENGTH = 256  # DCGM_MAX_STR_LENGTH
 
 
 def is_header(line: str) -> bool:
@@ -132,7 +132,7 @@ class LeftAlignedTable:
                 return split_row(line, self._texts) if terminated else BadRow(greedy, "half_row")
             if not terminated and not self._is_closed(line):
                 return BadRow(entity, "half_row")
-            if len(cell) == self._first and len(self._entities) < _MOST_ENTITY_CELLS:
+            if len(cell) == self._first and len(self._entities) < _MAX_ENTITY_CELLS:
                 self._entities[cell] = entity
             return self._row(entity, cells) or (
                 split_row(line, self._texts) if terminated else BadRow(entity, "half_row")
@@ -284,7 +284,7 @@ def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool)
     first = start + spaced
     if line[first : first + 1] in ("", " "):
         return
-    for stop in range(first + width, min(len(line), first + _LONGEST_STRING) + 1):
+    for stop in range(first + width, min(len(line), first + _MAX_STRING_LENGTH) + 1):
         text = line[first:stop]
         if "  " in text or (not is_text and " " in text):
             return

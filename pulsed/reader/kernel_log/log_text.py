@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line, plausible
 
-LONGEST_LINE = 8192
+MAX_LINE_LENGTH = 8192
 """Bytes of a line that count: as many as a record of /dev/kmsg has (`CONSOLE_EXT_LOG_MAX`)."""
 
 _FIRST = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
@@ -26,7 +26,7 @@ _NAME = re.compile(rb"[A-Z0-9_]{1,64}")
 _SIZE_BYTES = 8
 _TIMES = ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
 _KEPT = frozenset({"MESSAGE", "SYSLOG_FACILITY", "_TRANSPORT", *_TIMES})
-_LONGEST_VALUE = 8192
+_MAX_VALUE_LENGTH = 8192
 _MICROSECONDS = re.compile(r"[0-9]{1,18}")
 _INDENTATION = (b" ", b"\t")
 _CONTINUATIONS = (" ", "\t", "-- ")
@@ -77,7 +77,7 @@ class LogText:
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:
-        self._begun += part[: LONGEST_LINE - len(self._begun)]
+        self._begun += part[: MAX_LINE_LENGTH - len(self._begun)]
         self._length += len(part)
 
     def _events(self, line: bytes, length: int, now: Now) -> tuple[KernelEvent, ...]:
@@ -117,7 +117,7 @@ class LogText:
 
     def _add_to_message(self, message: LogLine, text: str, now: Now) -> tuple[KernelEvent, ...]:
         """Add a line to a message of a driver; return the event that it completes."""
-        whole = message._replace(message=f"{message.message}\n{text.strip()}"[:_LONGEST_MESSAGE])
+        whole = message._replace(message=f"{message.message}\n{text.strip()}"[:_MAX_MESSAGE_LENGTH])
         events = event_of(whole, now)
         self._unfinished = None if events else whole
         return events
@@ -186,7 +186,7 @@ class JournalExport:
 
     def _add_to_value(self, line: bytes, length: int) -> None:
         self._value = b"%b%b\n" % (self._value, line)
-        self._value, self._length = self._value[: _SIZE_BYTES + _LONGEST_VALUE], self._length + length
+        self._value, self._length = self._value[: _SIZE_BYTES + _MAX_VALUE_LENGTH], self._length + length
         if len(self._value) < _SIZE_BYTES:
             return
         end = _SIZE_BYTES + int.from_bytes(self._value[:_SIZE_BYTES], "little")
@@ -220,8 +220,8 @@ DRIVERS = (b"NVRM:", b"nvidia-nvswitch")
 """How the messages of NVIDIA's drivers begin."""
 
 _DRIVERS = tuple(name.decode() for name in DRIVERS)
-_LONGEST_TEXT = 500
-_LONGEST_MESSAGE = 1000
+_MAX_TEXT_LENGTH = 500
+_MAX_MESSAGE_LENGTH = 1000
 _PCI = r"(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 _INSTANCES = r"(?: GPU-I:\d{1,4})?(?: GPU-CI:\d{1,4})?"
 _CODE = r"(?P<code>[0-9]{1,6})(?![0-9])"
@@ -258,7 +258,7 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
     """
     if not message.startswith(_DRIVERS):  # nearly all messages end here
         return None
-    message = message[:_LONGEST_MESSAGE]
+    message = message[:_MAX_MESSAGE_LENGTH]
     if match := _XID.match(message):
         pid, name = _process(match["rest"])
         fault, cause = _link_fault(match["rest"]), _CAUSE.search(match["rest"])
@@ -323,4 +323,4 @@ def _text(match: re.Match[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST_TEXT]
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_MAX_TEXT_LENGTH]

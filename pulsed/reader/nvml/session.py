@@ -27,7 +27,7 @@ TARGET = "libnvidia-ml.so.1"
 NO_GPUS = 1
 """Flag of `nvmlInitWithFlags`: a machine without a GPU is not an error."""
 
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 10.0, 300.0
 """Pauses before NVML is initialized again because a GPU does not answer; every second one doubles."""
 
 RELEASE_SECONDS = 0.9
@@ -109,7 +109,7 @@ class DriverSession:
         if self._sample is not None and now - self._sampled < READ_SECONDS:
             return self._sample
         if self._retry_at is not None and now >= self._retry_at:
-            self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
+            self._pause = min(2.0 * self._pause, MAX_RETRY_SECONDS)
             self.close()
         nvml = self._nvml or load_nvml()
         try:

@@ -150,7 +150,7 @@ class Playback:
             turn.set()
 
 
-_LONGEST_LINE = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger
+_MAX_LINE_LENGTH = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger
 
 
 def recorded_targets(path: Path) -> Mapping[str, float]:
@@ -162,7 +162,7 @@ def recorded_targets(path: Path) -> Mapping[str, float]:
     reader, mark = RecordReader(), SESSION_MARK.encode()
     try:
         with open_bytes(path) as file:
-            while line := file.readline(_LONGEST_LINE):
+            while line := file.readline(_MAX_LINE_LENGTH):
                 if line.startswith(mark) and isinstance(session := _feed(reader, line, path), Session):
                     for target, interval in session.targets.items():
                         targets[target] = max(interval, targets.get(target, 0.0))
@@ -202,7 +202,7 @@ class RecordPlayer:
         reader, number = RecordReader(), 0
         try:
             with open_bytes(self._path) as file:
-                while line := file.readline(_LONGEST_LINE):
+                while line := file.readline(_MAX_LINE_LENGTH):
                     number += 1
                     entry = _feed(reader, line, self._path)
                     if isinstance(entry, Session):

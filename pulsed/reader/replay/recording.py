@@ -24,7 +24,7 @@ Recording = Literal["dmon", "page", "folder", "record", "csv"]
 BROKEN_FILE = (OSError, EOFError, zlib.error)
 """What reading a file may raise; EOFError and zlib.error: gzip data that is cut off or damaged."""
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE_LENGTH = 64 * 1024
 """Characters after which a line is taken for two."""
 
 BREATH = 1000
@@ -137,7 +137,7 @@ def _read_head(file: io.TextIOWrapper) -> str:
     """Return the first lines, whole; of gzip data that is cut off early, what there is."""
     head, size = [], 0
     try:
-        while size < _HEAD and (line := file.readline(LONGEST_LINE)):
+        while size < _HEAD and (line := file.readline(MAX_LINE_LENGTH)):
             head.append(line)
             size += len(line)
     except EOFError:

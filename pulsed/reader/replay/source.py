@@ -30,7 +30,7 @@ from pulsed.reader.replay.recording import (
     BREATH,
     BROKEN_FILE,
     DMON_REMEDY,
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     REMEDY,
     Recording,
     look,
@@ -45,7 +45,7 @@ from pulsed.reader.source import Source, SourceRequest
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
 
-_LARGEST_PAGE = 16 * 2**20
+_MAX_PAGE_BYTES = 16 * 2**20
 
 _Sample = DmonTick | Page | RawTick | SourceError
 """What is read for a tick, or an error that costs this tick only."""
@@ -185,9 +185,9 @@ def _dmon_ticks(path: Path, parser: DmonParser) -> _Samples:
     try:
         with open_text(path) as file:
             number = 0
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(MAX_LINE_LENGTH):
                 number += 1
-                whole = line.endswith("\n") or len(line) == LONGEST_LINE
+                whole = line.endswith("\n") or len(line) == MAX_LINE_LENGTH
                 if (tick := parser.feed(line.rstrip("\n")) if whole else parser.feed_rest(line)) is not None:
                     ticks += 1
                     yield tick
@@ -261,9 +261,9 @@ def _page(path: Path, parser: PageParser) -> Page | SourceError:
     """Return one page, or the error that it costs, not raised: the pages behind it are still to come."""
     try:
         with open_bytes(path) as file:
-            text = file.read(_LARGEST_PAGE + 1)
-        if len(text) > _LARGEST_PAGE:
-            return BadPage(f"{path} has more than {_LARGEST_PAGE} bytes", "Replay takes one page per file")
+            text = file.read(_MAX_PAGE_BYTES + 1)
+        if len(text) > _MAX_PAGE_BYTES:
+            return BadPage(f"{path} has more than {_MAX_PAGE_BYTES} bytes", "Replay takes one page per file")
         page = parser.parse(text)
         refuse_other_exporters(page.layout, page.samples)
     except BadPage as error:
