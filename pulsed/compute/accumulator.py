@@ -114,15 +114,15 @@ class Accumulator:
 
     def snapshot(self) -> CounterSnapshot:
         """Return the counters as of the last sample."""
-        known = self._energy_unknown is not None
+        has_energy = self._energy_unknown is not None
         return CounterSnapshot(
             (
                 self._observed,
                 *self._seconds,
-                *(self._joules if known else _NO_CLASS_ENERGY),
+                *(self._joules if has_energy else _NO_CLASS_ENERGY),
                 self._energy_unknown,
                 *self._idle_seconds,
-                *(self._idle_joules if known else _NO_IDLE_ENERGY),
+                *(self._idle_joules if has_energy else _NO_IDLE_ENERGY),
                 *self._integrals,
                 *self._missing,
             ),

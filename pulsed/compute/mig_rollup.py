@@ -110,11 +110,11 @@ def shares_of(profile: str, model: str) -> InstanceShares:
         model: product name of the board; empty when unknown.
     """
     row = partitioning_of(model)
-    found = _PROFILE.match(profile)
-    if found is None or int(found[1]) > row.compute_slices:
+    match = _PROFILE.match(profile)
+    if match is None or int(match[1]) > row.compute_slices:
         return UNKNOWN_PROFILE
-    slices = int(found[1])
-    memory = _memory_share(row, slices, int(found[2]), model)
+    slices = int(match[1])
+    memory = _memory_share(row, slices, int(match[2]), model)
     high = slices / row.compute_slices
     if row.by_memory:
         high = max(high, memory.high)

@@ -185,10 +185,10 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
-        if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
+        if isinstance(rule, Increase) and rule.window >= HOUR and (saved_increase := saved.increases.get(name)):
             state.increases = {
                 counter: replace(increase, seconds=rule.window, lifetime=rule.lifetime)
-                for counter, increase in found.items()
+                for counter, increase in saved_increase.items()
                 if counter in rule.inputs
             }
         held = saved.held.get(name)

@@ -207,9 +207,11 @@ class Tracker:
         remembered = states.keys() | {state.key for state in absent}
         self._inputs = {key: inputs for key, inputs in self._inputs.items() if key in remembered}
         self.absence.update(tick, states, absent, restarted, now)
-        found = tuple(states.values())
+        gpu_states = tuple(states.values())
         self._gpus = TickGpus(
-            found,
-            tuple([boards.get(device.entity.board, state) for device, state in zip(tick.devices, found, strict=True)]),
+            gpu_states,
+            tuple(
+                [boards.get(device.entity.board, state) for device, state in zip(tick.devices, gpu_states, strict=True)]
+            ),
             self.absence.missing,
         )

@@ -295,9 +295,9 @@ def without_duplicates(ticks: Iterable[ComputedTick], here: str) -> list[Compute
     Args:
         here: node of GPUs whose source does not name one.
     """
-    found = list(ticks)
-    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in found)
-    return [_without(tick, positions) if positions else tick for tick, positions in zip(found, hidden, strict=True)]
+    all_ticks = list(ticks)
+    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in all_ticks)
+    return [_without(tick, positions) if positions else tick for tick, positions in zip(all_ticks, hidden, strict=True)]
 
 
 def _without(tick: ComputedTick, positions: Container[int]) -> ComputedTick:

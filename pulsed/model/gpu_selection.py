@@ -57,18 +57,18 @@ class GpuSelection:
         """Return for each candidate whether it is selected. The beginning of several UUIDs means none, as in CUDA."""
         if self.everything:
             return (True,) * len(candidates)
-        known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
-        meant = {uuid for wanted in self.uuids for uuid in _unique(wanted, known)}
+        full_uuids = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
+        meant = {uuid for prefix in self.uuids for uuid in _unique(prefix, full_uuids)}
         return tuple(self._takes(one, meant) for one in candidates)
 
     def unmatched(self, candidates: Sequence[SelectableGpu]) -> tuple[str, ...]:
         """Return the selected GPUs that are not among the candidates, in the format of `--gpus`."""
-        known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
+        full_uuids = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
         legacy = {f"mig-{one.uuid.lower()}/{one.mig_id}/" for one in candidates if one.mig_id}
         return (
             *sorted(self.gpus - {one.gpu for one in candidates}, key=int),
             *(f"{gpu}:{mig}" for gpu, mig in sorted(self.instances - {(one.gpu, one.mig_id) for one in candidates})),
-            *sorted(u for u in self.uuids if not _unique(u, known) and not u.startswith(tuple(legacy))),
+            *sorted(u for u in self.uuids if not _unique(u, full_uuids) and not u.startswith(tuple(legacy))),
         )
 
     def _takes(self, one: SelectableGpu, uuids: set[str]) -> bool:
@@ -183,7 +183,7 @@ def _selection(parts: Iterable[str], origin: str) -> GpuSelection:
     )
 
 
-def _unique(wanted: str, known: Iterable[str]) -> list[str]:
+def _unique(prefix: str, uuids: Iterable[str]) -> list[str]:
     """Return the UUID that is meant: itself, or the only one that begins so."""
-    found = [uuid for uuid in known if uuid.startswith(wanted)]
-    return [wanted] if wanted in found else found if len(found) == 1 else []
+    matches = [uuid for uuid in uuids if uuid.startswith(prefix)]
+    return [prefix] if prefix in matches else matches if len(matches) == 1 else []

@@ -212,10 +212,10 @@ _TAG = re.compile(r"(?:v?\d+\.\d+\.\d+-)?v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-[a
 
 def exporter_version(text: str) -> ExporterVersion:
     """Parse a version, or the tag of an image with it. Raises `ValueError`."""
-    found = _TAG.fullmatch(text)
-    if not found:
+    match = _TAG.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a version of dcgm-exporter; give 4.5.2, or the tag of its image")
-    return ExporterVersion(int(found[1]), int(found[2]), int(found[3]))
+    return ExporterVersion(int(match[1]), int(match[2]), int(match[3]))
 
 
 def name_for(field: DcgmField, oldest: ExporterVersion, newest: ExporterVersion) -> str | None:

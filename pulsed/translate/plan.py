@@ -108,9 +108,11 @@ class Plan:
             return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
         for quantity, groups in self.contested:
             for group in groups:
-                found = [number for slot in group if (number := read_slot(slot, values, first, anomalies)) is not None]
-                if found:
-                    numbers[quantity] = max(found)
+                group_numbers = [
+                    number for slot in group if (number := read_slot(slot, values, first, anomalies)) is not None
+                ]
+                if group_numbers:
+                    numbers[quantity] = max(group_numbers)
                     break
         self._derive(numbers)
         return Reading._make(numbers)

@@ -196,9 +196,9 @@ class Translator:
             attribute = TEXT_COLUMNS.get(series.name)
             text = clean_text(value)
             if attribute and text:
-                known = self._texts.setdefault(series.labels, {})
-                news |= known.get(attribute) != text
-                known[attribute] = text
+                texts = self._texts.setdefault(series.labels, {})
+                news |= texts.get(attribute) != text
+                texts[attribute] = text
         return news
 
 
