@@ -246,7 +246,7 @@ MAX_WORD_LENGTH = 64
 """No known word is longer; comparing takes the product of both lengths."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, words: Iterable[str]) -> str | None:
     """Return the known word that was probably meant; None if no word is similar. Case does not count.
 
     In words with dots (`source.interval`) a word of the same section goes before the same name in another section.
@@ -255,7 +255,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     if len(word) > MAX_WORD_LENGTH:
         return None
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {each.lower(): each for each in words}
     word = word.lower()
     section, _, name = word.rpartition(".")
     siblings = {each.rpartition(".")[2]: each for each in by_lower if each.rpartition(".")[0] == section}
@@ -270,7 +270,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(word: str, words: Iterable[str], otherwise: str) -> str:
     """Return the question `did you mean ...?`, or `otherwise` if no known word is like this one."""
-    near = nearest(word, known)
+    near = nearest(word, words)
     return f"did you mean {near}?" if near else otherwise

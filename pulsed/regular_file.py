@@ -200,7 +200,7 @@ class FileWatcher:
 
 def _signature(name: str | Path) -> Signature:
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except (OSError, ValueError):  # a name with a zero byte
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

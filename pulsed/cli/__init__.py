@@ -39,10 +39,10 @@ class Command(NamedTuple):
     usage_error: type[UsageError] = UsageError
     failure_code: int = 1
 
-    def run(self, given: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Run the command; return the exit code."""
         module, _, name = self.function.partition(":")
-        code: int = getattr(import_module(f"pulsed.{module}"), name)(given)
+        code: int = getattr(import_module(f"pulsed.{module}"), name)(options)
         return code
 
 
@@ -107,12 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(sys.argv[1:] if arguments is None else arguments)
 
 
-def _main(given: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     code, parser = 0, CommandParser()
-    name = next((each for each in given if each in COMMANDS), None)
+    name = next((each for each in arguments if each in COMMANDS), None)
     try:
         try:
-            parsed = _parse(argument_parser([] if name is None else [name]), given)
+            parsed = _parse(argument_parser([] if name is None else [name]), arguments)
         except SystemExit:  # of --help and --version
             sys.stdout.flush()
             raise

@@ -46,15 +46,15 @@ def choose_absent(absent: Sequence[AbsentGpu], store: TargetStore, gpu: str, nod
     def is_meant(entity: Entity) -> bool:
         return gpu in (entity.gpu, entity.uuid) and node in (None, entity.node or store.node)
 
-    found = [one for one in absent if is_meant(one.entity)]
+    matches = [one for one in absent if is_meant(one.entity)]
     remedy = _remedy(absent, store.node)
     if any(map(is_meant, _present(store))):
         raise GpuNotForgettable(f"GPU {gpu} is present; only absent GPUs can be forgotten", remedy)
-    if not found:
+    if not matches:
         raise GpuNotFound(f"there is no absent GPU {gpu!r}", remedy)
-    if len({one.entity.board for one in found}) > 1:
+    if len({one.entity.board for one in matches}) > 1:
         raise GpuNotForgettable(f"there are several absent GPUs {gpu}: give the UUID or the node", remedy)
-    return found
+    return matches
 
 
 def _present(store: TargetStore) -> list[Entity]:

@@ -346,8 +346,8 @@ class DeviceFilter:
             tick,
             devices=self._devices,
             readings=tuple(compress(tick.readings, self._mask)),
-            anomalies={places[old]: found for old, found in tick.anomalies.items() if old in places},
-            extras={places[old]: found for old, found in tick.extras.items() if old in places},
+            anomalies={places[old]: entry for old, entry in tick.anomalies.items() if old in places},
+            extras={places[old]: entry for old, entry in tick.extras.items() if old in places},
         )
 
 

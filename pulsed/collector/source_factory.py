@@ -95,7 +95,7 @@ async def _settled(discovery: Discovery) -> Sequence[Source]:
 
 def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
-    given, intervals = config.source.stale_after, float(STALE_INTERVALS)
+    stale_after, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
         intervals = max(intervals / config.source.replay.speed, MIN_STALE_SECONDS / source.interval)
     errors = {kind.reason: 0 for kind in source.failures}
@@ -103,7 +103,7 @@ def target_of(source: Source, config: Config) -> Target:
         source.kind,
         source.target,
         source.interval,
-        intervals * source.interval if given is None else given,
+        intervals * source.interval if stale_after is None else stale_after,
         errors=errors,
-        stale_intervals=intervals if given is None else None,
+        stale_intervals=intervals if stale_after is None else None,
     )

@@ -195,12 +195,12 @@ def keys_of(section: type[Settings]) -> Mapping[str, Key]:
 
 def all_keys(section: type[Settings], prefix: str = "") -> Mapping[str, Key]:
     """Return every key with its dots (`source.exporter.targets`), sections before what is in them."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for name, key in keys_of(section).items():
-        found[prefix + name] = key
+        keys[prefix + name] = key
         if key.section:
-            found |= all_keys(key.section, f"{prefix}{name}.")
-    return found
+            keys |= all_keys(key.section, f"{prefix}{name}.")
+    return keys
 
 
 _KEYS: dict[type[Settings], Mapping[str, Key]] = {}
@@ -307,10 +307,10 @@ def size(value: object) -> int:
     parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if parts is None or parts[2] not in _SIZES:
         raise ValueError("is not a size")
-    found = int(float(parts[1]) * _SIZES[parts[2]])
-    if found < 1:
+    byte_count = int(float(parts[1]) * _SIZES[parts[2]])
+    if byte_count < 1:
         raise ValueError("is too small")
-    return found
+    return byte_count
 
 
 def moment(value: object) -> float:

@@ -87,5 +87,5 @@ class JobHostReader(Feature):
 
 
 def _read_groups(root: Path, accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:
-    found = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
-    return [(account, usage) for account, usage in found if usage is not None]
+    usages = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
+    return [(account, usage) for account, usage in usages if usage is not None]

@@ -183,13 +183,13 @@ class Notify(Feature):
         """Run the program; its messages go where those of pulsed go."""
         if not self._settings.exec:
             return
-        with os.fdopen(os.memfd_create("notification"), "w+b") as given:  # a program need not read it
-            given.write(json_bytes(document) + b"\n")
-            given.seek(0)
+        with os.fdopen(os.memfd_create("notification"), "w+b") as stdin:  # a program need not read it
+            stdin.write(json_bytes(document) + b"\n")
+            stdin.seek(0)
             try:
                 process = await asyncio.create_subprocess_exec(
                     *self._settings.exec,
-                    stdin=given,
+                    stdin=stdin,
                     stdout=asyncio.subprocess.DEVNULL,
                     start_new_session=True,
                 )

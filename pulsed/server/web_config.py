@@ -32,7 +32,7 @@ from pulsed.config.settings import (
     one_of,
     setting,
 )
-from pulsed.config.yaml import Given
+from pulsed.config.yaml import LocatedValue
 
 CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
@@ -297,7 +297,7 @@ class WebConfig:
     """
 
     settings: WebSettings
-    given: Given = field(repr=False)
+    given: LocatedValue = field(repr=False)
 
     def pem(self, name: str) -> Pem | None:
         """Return what is given as `cert`, `key` or `client_ca`."""

@@ -67,8 +67,8 @@ def _kernel_log_error(path: Path) -> str:
 def driver_version(root: Path) -> str:
     """Return the version of the loaded NVIDIA kernel driver; empty if no driver is loaded."""
     text = _text(root / "proc/driver/nvidia/version")
-    found = _DRIVER.search(text)
-    return found[1] if found else "unknown" if text else ""
+    match = _DRIVER.search(text)
+    return match[1] if match else "unknown" if text else ""
 
 
 def advice(machine: Machine) -> str:

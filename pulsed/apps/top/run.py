@@ -117,12 +117,12 @@ def _app_type() -> type[TopApp]:
     return TopApp
 
 
-def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_terminal: bool) -> Theme:
+def theme_of(environment: Mapping[str, str], theme: Theme | None, *, is_terminal: bool) -> Theme:
     """Return the theme: no colour with NO_COLOR or for a pipe, otherwise the requested one or the terminal's best."""
     if environment.get("NO_COLOR") or not is_terminal or environment.get("TERM") == "dumb":
         return "none"
-    if wanted is not None:
-        return wanted
+    if theme is not None:
+        return theme
     if environment.get("COLORTERM") not in ("truecolor", "24bit"):
         return "16"
     background = environment.get("COLORFGBG", "").rpartition(";")[2]

@@ -127,13 +127,13 @@ class TopSession:
         Raises:
             WrongCommand: it does not exist.
         """
-        given, _, argument = text.strip().partition(" ")
-        found = [name for name in COMMANDS if name == given or (given and name.startswith(given))]
+        prefix, _, argument = text.strip().partition(" ")
+        matches = [name for name in COMMANDS if name == prefix or (prefix and name.startswith(prefix))]
         argument = argument.strip()
-        match given if given in COMMANDS else found[0] if len(found) == 1 else None:
+        match prefix if prefix in COMMANDS else matches[0] if len(matches) == 1 else None:
             case None:
-                if given:
-                    raise WrongCommand(f"there is no command {given!r}; ? lists all")
+                if prefix:
+                    raise WrongCommand(f"there is no command {prefix!r}; ? lists all")
             case "focus":
                 self._focus(argument)
             case "sort":
@@ -150,11 +150,11 @@ class TopSession:
                 self.open(view)
         return False
 
-    def _focus(self, wanted: str) -> None:
-        if wanted:
-            gpu = self.model.find(wanted)
+    def _focus(self, name: str) -> None:
+        if name:
+            gpu = self.model.find(name)
             if gpu is None:
-                raise WrongCommand(f"there is no GPU {wanted!r}")
+                raise WrongCommand(f"there is no GPU {name!r}")
             self.view.selected, self.view.filter = gpu.key, ""
         self.open("focus")
 

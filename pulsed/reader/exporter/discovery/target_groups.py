@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from pulsed.config.settings import is_text
-from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
 from pulsed.http.credentials import masked
@@ -77,7 +77,7 @@ def parse_yaml(text: bytes, origin: str) -> Sequence[TargetGroup]:
     return _groups([] if found is None else found, origin)
 
 
-def _plain(given: Given) -> object:
+def _plain(given: LocatedValue) -> object:
     value = given.value
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
