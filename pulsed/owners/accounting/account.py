@@ -140,8 +140,8 @@ class GpuAccount:
     @property
     def joules(self) -> Value:
         """Energy, of a shared GPU a share, also of the time in which pulsed did not run; None if never known."""
-        known = total(self.estimate, "class_energy_joules")
-        return known if known is None and not self.bridged_joules else (known or 0.0) + self.bridged_joules
+        counted = total(self.estimate, "class_energy_joules")
+        return counted if counted is None and not self.bridged_joules else (counted or 0.0) + self.bridged_joules
 
     def held_seconds(self, now: float) -> float:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""
@@ -198,16 +198,16 @@ class GpuAccount:
     def _note(
         self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
     ) -> None:
-        known = self.conditions.get(check)
+        condition = self.conditions.get(check)
         if state not in RAISED:
-            if known is not None and known.until is None and state != "unknown":
-                known.until = time
-        elif known is None:
+            if condition is not None and condition.until is None and state != "unknown":
+                condition.until = time
+        elif condition is None:
             self.conditions[check] = OwnerCondition(check, state, time, None, message, remedy, was_raised)
         else:
-            known.until = None
-            if RAISED.index(state) > RAISED.index(known.state):
-                known.state, known.message, known.remedy = state, message, remedy
+            condition.until = None
+            if RAISED.index(state) > RAISED.index(condition.state):
+                condition.state, condition.message, condition.remedy = state, message, remedy
 
 
 @dataclass(slots=True, eq=False)

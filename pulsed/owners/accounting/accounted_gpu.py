@@ -102,12 +102,14 @@ class AccountedGpu:
     def uses(self, tick: ComputedTick) -> Sequence[Use]:
         """Return what each owner uses in a tick, with an equal share of the activity unless that of all is known."""
         uses = tick.uses.get(self.position, {})
-        found = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
-        known = [use.activity_share for use in found if use.activity_share is not None]
-        total = sum(known)
-        is_measured = len(known) == len(found) and total > 0.0
-        shares = [share / total for share in known] if is_measured else [1.0 / len(found)] * len(found)
-        return [Use(use.memory_bytes, share) for use, share in zip(found, shares, strict=True)]
+        shown_uses = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
+        activity_shares = [use.activity_share for use in shown_uses if use.activity_share is not None]
+        total = sum(activity_shares)
+        is_measured = len(activity_shares) == len(shown_uses) and total > 0.0
+        shares = (
+            [share / total for share in activity_shares] if is_measured else [1.0 / len(shown_uses)] * len(shown_uses)
+        )
+        return [Use(use.memory_bytes, share) for use, share in zip(shown_uses, shares, strict=True)]
 
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
         """Start a segment at a sample."""

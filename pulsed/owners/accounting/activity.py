@@ -61,9 +61,9 @@ class Moments:
     @classmethod
     def load(cls, saved: Mapping[str, Iterable[float]]) -> Moments:
         """Return sums from a file; names that are not in `MOMENTS` are ignored."""
-        found = cls()
-        found.sums = [number for name in MOMENTS for number in saved.get(name, (0.0, 0.0, 0.0))]
-        return found
+        moments = cls()
+        moments.sums = [number for name in MOMENTS for number in saved.get(name, (0.0, 0.0, 0.0))]
+        return moments
 
 
 BUCKETS = 64
@@ -102,7 +102,7 @@ class Timeline:
     @property
     def buckets(self) -> list[tuple[float, float]]:
         """GPU seconds and integral by bucket, up to the last one with a sample."""
-        length = max((at + 1 for at, known in enumerate(self.known) if known > 0.0), default=0)
+        length = max((at + 1 for at, seconds in enumerate(self.known) if seconds > 0.0), default=0)
         return list(zip(self.known[:length], self.integral[:length], strict=True))
 
     def dump(self) -> dict[str, Any]:
@@ -112,10 +112,10 @@ class Timeline:
     @classmethod
     def load(cls, width: float, buckets: Sequence[tuple[float, float]]) -> Timeline:
         """Return it from a file; buckets beyond `BUCKETS` are ignored."""
-        found = cls(width)
-        for at, (known, integral) in enumerate(buckets[:BUCKETS]):
-            found.known[at], found.integral[at] = known, integral
-        return found
+        timeline = cls(width)
+        for at, (seconds, integral) in enumerate(buckets[:BUCKETS]):
+            timeline.known[at], timeline.integral[at] = seconds, integral
+        return timeline
 
 
 def _halved(buckets: array[float]) -> array[float]:

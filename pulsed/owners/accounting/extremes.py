@@ -96,10 +96,10 @@ class Extremes:
         self.worked += other.worked
         self.pause = other.pause
 
-    def _take_peaks(self, given: Reading | Extremes) -> None:
-        self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
-        self.power_watts = _peak(self.power_watts, given.power_watts)
-        self.temperature_celsius = _peak(self.temperature_celsius, given.temperature_celsius)
+    def _take_peaks(self, peaks: Reading | Extremes) -> None:
+        self.memory_used_bytes = _peak(self.memory_used_bytes, peaks.memory_used_bytes)
+        self.power_watts = _peak(self.power_watts, peaks.power_watts)
+        self.temperature_celsius = _peak(self.temperature_celsius, peaks.temperature_celsius)
 
 
 def _peak(before: Value, now: Value) -> Value:

@@ -156,14 +156,14 @@ class PodWorkloads:
     @property
     def known(self) -> KnownPods:
         """What is known now, for `restore` by a later run."""
-        pods = [known.pod for known in self._owners.values() if known.pod is not None]
+        pods = [owner_pod.pod for owner_pod in self._owners.values() if owner_pod.pod is not None]
         return KnownPods(self._state.last_success, pods, self._resolver.known)
 
-    def restore(self, known: KnownPods) -> None:
+    def restore(self, saved_pods: KnownPods) -> None:
         """Use what an earlier run knew, until the API server answers."""
-        self._state.last_success = known.time
-        self._resolver.restore(known.controllers)
-        for pod in known.pods[:MAX_PODS]:
+        self._state.last_success = saved_pods.time
+        self._resolver.restore(saved_pods.controllers)
+        for pod in saved_pods.pods[:MAX_PODS]:
             owner = self._owners[pod.namespace, pod.name] = _OwnerPod(is_wanted=False)
             self._take(owner, pod)
 
@@ -179,19 +179,19 @@ class PodWorkloads:
         if owner.kind != "pod":
             return owner
         key = (owner.namespace, owner.name)
-        known = self._owners.get(key)
-        if known is None:
+        owner_pod = self._owners.get(key)
+        if owner_pod is None:
             if len(self._owners) >= MAX_PODS:
                 return owner
-            known = self._owners[key] = _OwnerPod()
-            self._take(known, self._watch.objects.get(key))
+            owner_pod = self._owners[key] = _OwnerPod()
+            self._take(owner_pod, self._watch.objects.get(key))
             self._wake.set()
-        known.is_wanted = True
-        if known.pod is None or owner.uid not in ("", known.pod.uid):
+        owner_pod.is_wanted = True
+        if owner_pod.pod is None or owner.uid not in ("", owner_pod.pod.uid):
             return owner
-        kind, name = known.workload or ("", "")
-        labels = self.settings.shown(known.pod)
-        return replace(owner, uid=known.pod.uid, workload=name, workload_kind=kind, labels=labels)
+        kind, name = owner_pod.workload or ("", "")
+        labels = self.settings.shown(owner_pod.pod)
+        return replace(owner, uid=owner_pod.pod.uid, workload=name, workload_kind=kind, labels=labels)
 
     async def run(self) -> None:
         """Watch and resolve pods until cancelled."""
@@ -218,48 +218,50 @@ class PodWorkloads:
             self._state.last_success = self._wall()
         else:
             self._count("forbidden" if self._watch.is_denied else "unavailable")
-        changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
+        changed = [
+            key for key, owner_pod in self._owners.items() if self._take(owner_pod, self._watch.objects.get(key))
+        ]
         if changed:
             self._wake.set()
             self._changed()
 
-    def _take(self, known: _OwnerPod, pod: PodMetadata | None) -> bool:
+    def _take(self, owner_pod: _OwnerPod, pod: PodMetadata | None) -> bool:
         """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
 
         What is known of a pod outlives it.
         """
-        if pod is None or pod is known.pod:
+        if pod is None or pod is owner_pod.pod:
             return False
-        before = known.pod
+        before = owner_pod.pod
         if before is not None and before.controller != pod.controller:
-            known.workload = None
-        known.pod = pod
-        return self._name(known) or pod != before
+            owner_pod.workload = None
+        owner_pod.pod = pod
+        return self._name(owner_pod) or pod != before
 
-    def _name(self, known: _OwnerPod) -> bool:
+    def _name(self, owner_pod: _OwnerPod) -> bool:
         """Name the workload of a pod if that needs no request; return whether the name changed."""
-        workload = self._resolver.walk(known.pod) if known.pod is not None else None
-        if known.pod is None or not isinstance(workload, WorkloadReference):
+        workload = self._resolver.walk(owner_pod.pod) if owner_pod.pod is not None else None
+        if owner_pod.pod is None or not isinstance(workload, WorkloadReference):
             return False
-        before, known.workload = known.workload, self.settings.workload(known.pod, workload)
-        return known.workload != before
+        before, owner_pod.workload = owner_pod.workload, self.settings.workload(owner_pod.pod, workload)
+        return owner_pod.workload != before
 
     async def _resolve_all(self) -> None:
         """Request what is missing to name the workloads of all owners, each object once."""
         self._denied = {kind: until for kind, until in self._denied.items() if until > self._clock()}
         waiting: dict[tuple[str, Controller], list[_OwnerPod]] = {}
-        for known in self._owners.values():
-            if known.pod is not None and known.is_wanted:
-                missing = self._resolver.walk(known.pod, renews=True)
+        for owner_pod in self._owners.values():
+            if owner_pod.pod is not None and owner_pod.is_wanted:
+                missing = self._resolver.walk(owner_pod.pod, renews=True)
                 if isinstance(missing, Controller):
-                    waiting.setdefault((known.pod.namespace, missing), []).append(known)
+                    waiting.setdefault((owner_pod.pod.namespace, missing), []).append(owner_pod)
         limit = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def name(pods: Sequence[_OwnerPod]) -> None:
             async with limit:
                 if pods[0].pod is not None and self._clock() >= self._paused_until:
                     await self._request(pods[0].pod)
-            named = [self._name(known) for known in pods]
+            named = [self._name(owner_pod) for owner_pod in pods]
             if any(named):
                 self._changed()
 
@@ -310,7 +312,7 @@ class PodWorkloads:
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + FORGOTTEN_SECONDS
-        self._owners = {key: known for key, known in self._owners.items() if known.is_wanted}
-        for known in self._owners.values():
-            known.is_wanted = False
+        self._owners = {key: owner_pod for key, owner_pod in self._owners.items() if owner_pod.is_wanted}
+        for owner_pod in self._owners.values():
+            owner_pod.is_wanted = False
         self._changed()

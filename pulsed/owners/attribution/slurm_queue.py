@@ -69,10 +69,10 @@ class SlurmQueue:
         details = self._known.get((owner.id, owner.begin))
         if details is None:
             return owner
-        known = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
+        texts = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
         if owner.user == owner.user_id:
-            known["user"] = details.user
-        return replace(owner, labels=owner.labels or details.labels, **known)
+            texts["user"] = details.user
+        return replace(owner, labels=owner.labels or details.labels, **texts)
 
     async def _take(self, job: _Job) -> None:
         try:
