@@ -142,8 +142,8 @@ def _is_unused(gpu: Account) -> bool:
 
 
 def _imbalance(account: Account) -> Iterator[Advice]:
-    found = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
-    ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
+    means = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
+    ratios = {name: ratio for name, ratio in means.items() if ratio is not None}
     if len(ratios) < 2:
         return
     most, least = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)

@@ -108,16 +108,16 @@ def _gpu_means(account: Account, name: str) -> dict[object, float]:
 
 def _squares(first: Account, second: Account, name: str) -> float:
     """Return the variance over time of a quantity within the GPUs, summed over both."""
-    found = [account.get("statistics", {}).get(name, {}).get("over_time", 0.0) for account in (first, second)]
-    return float(sum(spread * spread for spread in found))
+    errors = [account.get("statistics", {}).get(name, {}).get("over_time", 0.0) for account in (first, second)]
+    return float(sum(spread * spread for spread in errors))
 
 
 def _course(account: Account) -> Course:
     """Return the real utilization over time."""
     line = account.get("timeline", {"bucket_seconds": 0.0, "gpu_seconds": (), "real_utilization_seconds": ()})
-    known, integral = line["gpu_seconds"], line["real_utilization_seconds"]
-    least = MIN_BUCKET_RATIO * max(known, default=0.0)
-    means = [total / time for time, total in zip(known, integral, strict=True) if time > 0.0 and time >= least]
+    seconds, integral = line["gpu_seconds"], line["real_utilization_seconds"]
+    least = MIN_BUCKET_RATIO * max(seconds, default=0.0)
+    means = [total / time for time, total in zip(seconds, integral, strict=True) if time > 0.0 and time >= least]
     return Course(line["bucket_seconds"], means)
 
 

@@ -35,12 +35,12 @@ def idle_seconds(part: Account) -> float:
 
 def mean(parts: Iterable[Account], word: str) -> float | None:
     """Return the mean over time of `real_utilization`, `sm_active`, `tensor_active` or `dram_active` of some parts."""
-    integral = known = 0.0
+    integral = known_seconds = 0.0
     for part in parts:
         if part["counters"].get(f"{word}_seconds") is not None:
             integral += seconds(part, f"{word}_seconds")
-            known += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
-    return integral / known if known > 0.0 else None
+            known_seconds += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
+    return integral / known_seconds if known_seconds > 0.0 else None
 
 
 def joules(part: Account) -> float | None:

@@ -84,8 +84,8 @@ def _independent_ratio(values: Sequence[float]) -> float:
     squares = sum(each * each for each in offsets)
     if squares <= 0.0:
         return 1.0
-    found = sum(a * b for a, b in pairwise(offsets)) / squares
-    correlation = min(max(found + (1.0 + 3.0 * max(found, 0.0)) / count, 0.0), MAX_CORRELATION)
+    lag_correlation = sum(a * b for a, b in pairwise(offsets)) / squares
+    correlation = min(max(lag_correlation + (1.0 + 3.0 * max(lag_correlation, 0.0)) / count, 0.0), MAX_CORRELATION)
     return (1.0 - correlation) / (1.0 + correlation)
 
 

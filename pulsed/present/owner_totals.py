@@ -71,20 +71,23 @@ Owned = Mapping[OwnerAccount, Sequence[OwnedGpu]]
 def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
     fresh = {tick.target for tick in store.fresh_ticks(now)}
-    found: dict[OwnerAccount, list[OwnedGpu]] = {}
+    gpus_by_account: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
         if gpu.tick.target in fresh and gpu.account.owner.is_known:
-            found.setdefault(gpu.account, []).append(gpu)
-    return {account: found[account] for account in sorted(found, key=lambda each: (each.begin, each.owner.key))}
+            gpus_by_account.setdefault(gpu.account, []).append(gpu)
+    return {
+        account: gpus_by_account[account]
+        for account in sorted(gpus_by_account, key=lambda each: (each.begin, each.owner.key))
+    }
 
 
 def rows_of(group: OwnerGroup, accounts: Iterable[OwnerAccount]) -> Mapping[GroupLabels, Sequence[OwnerAccount]]:
     """Return the accounts of a group by its labels, without empty ones."""
-    found: dict[GroupLabels, list[OwnerAccount]] = {}
+    rows: dict[GroupLabels, list[OwnerAccount]] = {}
     for account in accounts:
         if (labels := row_labels(group, account.owner)) is not None:
-            found.setdefault(labels, []).append(account)
-    return found
+            rows.setdefault(labels, []).append(account)
+    return rows
 
 
 def row_labels(group: OwnerGroup, owner: Owner) -> GroupLabels | None:
@@ -122,10 +125,10 @@ NO_TOTALS = AccountTotals(EMPTY, 0.0, None)
 
 def totals_of(account: OwnerAccount) -> AccountTotals:
     """Return the counters of an account."""
-    found = NO_TOTALS
+    totals = NO_TOTALS
     for each in account.gpus.values():
-        found = found.plus(AccountTotals(each.estimate, each.observed, each.joules))
-    return found
+        totals = totals.plus(AccountTotals(each.estimate, each.observed, each.joules))
+    return totals
 
 
 @dataclass(slots=True)

@@ -355,11 +355,11 @@ def _health_row(
 def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list[Document]:
     """Return the row of this host, if a check of it is raised or asked for."""
     states = tuple([check for check in health.checks if not checks or check.id in checks])
-    known = [check for check in states if check.state != "unknown"]
+    evaluated = [check for check in states if check.state != "unknown"]
     problems = [check for check in states if check.severity > 0]
     if not problems and not set(checks) & set(NODE_CHECK_IDS):
         return []
-    of_host = Health(NodeHealth(states).state, len(known) / len(states) if states else 0.0, states)
+    of_host = Health(NodeHealth(states).state, len(evaluated) / len(states) if states else 0.0, states)
     return [_health_row(node, None, "", False, of_host, problems)]
 
 

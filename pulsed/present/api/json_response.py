@@ -73,8 +73,8 @@ def _without_slash(request: Request) -> str:
 
 async def refusal(request: Request, error: Exception) -> Response:
     """Return the error for invalid parameters."""
-    found = error.errors() if isinstance(error, RequestValidationError) else ()
-    message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
+    errors = error.errors() if isinstance(error, RequestValidationError) else ()
+    message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in errors)
     return failure_response(f"{request.url.path}: {message}", 400)
 
 

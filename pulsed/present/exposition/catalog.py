@@ -231,8 +231,8 @@ def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequ
 
 def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
     def differing(sample: GpuSample) -> Samples:
-        found = family.samples(sample)
-        return found if len({number for _, number in found}) > 1 else ()
+        samples = family.samples(sample)
+        return samples if len({number for _, number in samples}) > 1 else ()
 
     if form in ("brief", "current") and family.current is not None:
         return family.current

@@ -58,15 +58,15 @@ def _vector(value: DerivedVector) -> DerivedFamily:
 
 
 def _distribution(sample: GpuSample) -> Samples:
-    found = sample.result.counters.distribution
-    if found is None:
+    distribution = sample.result.counters.distribution
+    if distribution is None:
         return ()
-    below = list(accumulate(found.counts))
-    bounds = (*map(repr, map(float, found.bounds)), "+Inf")
+    below = list(accumulate(distribution.counts))
+    bounds = (*map(repr, map(float, distribution.bounds)), "+Inf")
     return [
         *[(("_bucket", bound), count) for bound, count in zip(bounds, below, strict=True)],
         (("_count", ""), below[-1]),
-        (("_sum", ""), found.sum),
+        (("_sum", ""), distribution.sum),
     ]
 
 

@@ -87,10 +87,10 @@ _CPU_FAMILIES = {
 
 def cpu_families(here: str, cpus: Iterable[CpuReading]) -> Iterator[Metric]:
     """Yield the families of the processors of superchips; `here` is the host of those that do not name one."""
-    found = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
+    readings = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
     for attribute, (name, help) in _CPU_FAMILIES.items():
         family = GaugeMetricFamily(name, help, labels=["node", "cpu"])
-        for labels, cpu in found.items():
+        for labels, cpu in readings.items():
             if (value := getattr(cpu, attribute)) is not None:
                 family.add_metric(labels, value)
         if family.samples:

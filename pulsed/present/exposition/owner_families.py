@@ -54,15 +54,15 @@ PUBLISHED_GROUPS = (POD, WORKLOAD, JOB)
 
 
 def _info(owner: Owner) -> Mapping[str, str]:
-    found: dict[str, str] = {"kind": owner.kind, "user": owner.user}
+    labels: dict[str, str] = {"kind": owner.kind, "user": owner.user}
     for group in PUBLISHED_GROUPS:
-        found |= group.labels_of(owner)
+        labels |= group.labels_of(owner)
     if owner.kind == "container":
-        found["container"] = owner.container
+        labels["container"] = owner.container
     if owner.kind == "pod":
         for name, text in owner.labels:
-            found.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)
-    return found
+            labels.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)
+    return labels
 
 
 def owner_label_text(device: Device) -> str:
@@ -162,16 +162,16 @@ class OwnerFamilies:
                 without.add_sample(WITHOUT_SERIES, {"group": _COUNTED[reason]}, len(left_out))
             yield without
 
-    def _limited(self, reason: str, found: Mapping[_Key, _T]) -> Mapping[_Key, _T]:
+    def _limited(self, reason: str, rows: Mapping[_Key, _T]) -> Mapping[_Key, _T]:
         """Return the first `max_owners`, and count those that are left out, once each."""
-        left_out = frozenset(islice(found, self.max_owners, None))
+        left_out = frozenset(islice(rows, self.max_owners, None))
         before = self._left_out.get(reason, frozenset())
         new = left_out - before
         self._left_out[reason] = left_out
         if bool(left_out) != bool(before):
             self._log(reason, len(left_out))
         self._dropped[reason] = self._dropped.get(reason, 0) + len(new)
-        return dict(islice(found.items(), self.max_owners)) if left_out else found
+        return dict(islice(rows.items(), self.max_owners)) if left_out else rows
 
     def _log(self, reason: str, left_out: int) -> None:
         """Log the first workloads that are left out, and the end of the condition."""

@@ -184,12 +184,12 @@ class RequestCounts:
 
     def family(self) -> Metric:
         """Return the counts."""
-        found = CounterMetricFamily(
+        family = CounterMetricFamily(
             "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
         )
         for labels, count in self._counts.items():
-            found.add_metric(labels, count)
-        return found
+            family.add_metric(labels, count)
+        return family
 
 
 def task_families() -> Iterator[Metric]:

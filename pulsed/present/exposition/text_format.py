@@ -174,7 +174,9 @@ def _choose_format(accept: str) -> Format:
     chosen, escaping = _TEXT, ""
     for offer in _OFFERS:
         matching = [
-            (found.specificity(offer), -place, found) for place, found in enumerate(ranges) if found.specificity(offer)
+            (media_range.specificity(offer), -place, media_range)
+            for place, media_range in enumerate(ranges)
+            if media_range.specificity(offer)
         ]
         if not matching:
             continue

@@ -203,8 +203,8 @@ class DeviceCounters:
 
     def forget_others(self, keys: Collection[GpuKey]) -> None:
         """Forget GPUs that are gone, once most of them are."""
-        known = {key for key, _, _ in self._counters}
-        if len(known) > 2 * len(keys) + _SPARE:
+        counter_keys = {key for key, _, _ in self._counters}
+        if len(counter_keys) > 2 * len(keys) + _SPARE:
             self._counters = {series: counter for series, counter in self._counters.items() if series[0] in keys}
 
 

@@ -189,7 +189,7 @@ def gone_alerts() -> tuple[Alert, ...]:
     gpus = f"max by (cluster, node) (count by (cluster, job, instance, node) ({BOARDS}))"
     gone = "\nor ".join(f"{gpus.format(f' offset {age}')} - {gpus.format('')} > 0" for age in EARLIER)
     missing = " or ".join(f'pulsed_gpu_info{{mig_id="",node=%q}} offset {age}' for age in EARLIER)
-    found = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
+    lines = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
     return (
         Alert(
             "PulsedGpuGone",
@@ -197,7 +197,7 @@ def gone_alerts() -> tuple[Alert, ...]:
             "10m",
             "warning",
             "{{ $labels.node }} no longer reports {{ $value }} of its GPUs",
-            f'{{{{ range {found} | sortByLabel "gpu" }}}}'
+            f'{{{{ range {lines} | sortByLabel "gpu" }}}}'
             "GPU {{ .Labels.gpu }}: {{ .Labels.uuid }}. {{ end }}"
             f"The node reports other GPUs. {_GONE_WHY}",
         ),

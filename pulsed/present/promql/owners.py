@@ -163,10 +163,10 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
         f"{name} held idle GPUs for {{{{ $value | humanizePercentage }}}} of 30 minutes",
         _IDLE_WHY.format(where, owner),
     )
-    known = f"({increase('gpu_seconds', '6h')} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
+    known_seconds = f"({increase('gpu_seconds', '6h')} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
     yield Alert(
         f"Pulsed{word.title()}LowRealUtilization",
-        f"{increase('real_utilization_seconds', '6h')}\n/ {known} < {LOW_RATIO}\n"
+        f"{increase('real_utilization_seconds', '6h')}\n/ {known_seconds} < {LOW_RATIO}\n"
         f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}\n"
         f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) {transcodes('6h')})",
         "1h",

@@ -76,10 +76,10 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
 def _check_names(settings: ComputeSettings, choice: RuleSelection) -> None:
     every = list(_groups(settings, RuleSelection(per_check=choice.per_check)))
     alerts = [rule.name for group in every for rule in group.rules if isinstance(rule, Alert)]
-    known = [*(group.name for group in every), *alerts]
+    names_of_all = [*(group.name for group in every), *alerts]
     for name in choice.exclude:
-        if name not in known:
-            near = nearest(name, known)
+        if name not in names_of_all:
+            near = nearest(name, names_of_all)
             hint = f"Did you mean {near}?" if near else f"Groups: {', '.join(group.name for group in every)}"
             raise UsageError(f"--exclude: there is no alert or group {name}", hint)
 

@@ -101,8 +101,8 @@ def use_rules() -> Iterator[Recording]:
     def rate(counter: str, matcher: str = "") -> str:
         return f"rate(pulsed_gpu_{counter}_total{matcher}[{PERIOD}])"
 
-    known = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
-    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known} > {MIN_KNOWN_SHARE})")
+    known_seconds = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
+    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known_seconds} > {MIN_KNOWN_SHARE})")
     yield Recording(IDLE_SECONDS, f"sum without (kind) ({rate('idle_seconds')})")
     yield Recording(IDLE_JOULES, rate("idle_energy_joules", HELD_KIND))
 
@@ -125,8 +125,8 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
     )
     if flat:
         observed = increase("observed_seconds", "6h")
-        known = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
-        mean = f"{increase('real_utilization_seconds', '6h')} / {known}"
+        known_seconds = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
+        mean = f"{increase('real_utilization_seconds', '6h')} / {known_seconds}"
         idle = f"sum without (kind) ({increase('idle_seconds', '6h')}) / {observed}"
         joules = increase("idle_energy_joules", "1d", HELD_KIND)
     else:

@@ -177,8 +177,8 @@ def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: i
 def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
     """Return the lowest and the highest value of several GPUs, whose newest values are of the same moment."""
     rows = [*zip_longest(*map(reversed, columns))][::-1]
-    known = [[value for value in row if value is not None] for row in rows]
-    return [Curve([end(row, default=None) for row in known], "dim") for end in (min, max)]
+    numbers = [[value for value in row if value is not None] for row in rows]
+    return [Curve([end(row, default=None) for row in numbers], "dim") for end in (min, max)]
 
 
 def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:

@@ -121,20 +121,20 @@ def _shown_groups(
 ) -> Iterator[tuple[Document | None, list[Text]]]:
     """Yield each owner with its rows that have the text of the filter, and what has no owner."""
     for job, rows in _groups(model, columns, width):
-        if found := [row for row in rows if view.filter.lower() in row.plain.lower()]:
-            yield job, found
+        if matching := [row for row in rows if view.filter.lower() in row.plain.lower()]:
+            yield job, matching
 
 
 def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
     """Return the GPUs of owners by the positions of daemon and owner, the most idle GPU time first."""
-    known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
+    gpus = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
     nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
     held: dict[tuple[int, int], list[JobGpu]] = {}
     for source, daemon in enumerate(model.daemons):
         for number, job in enumerate(daemon.jobs):
             rows = held[source, number] = []
             for part in job["gpus"]:
-                gpu = known.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
+                gpu = gpus.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
                 name = part["gpu"] if gpu is None else gpu.name
                 node = nodes.get(part["node"])
                 rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
@@ -274,17 +274,17 @@ UNLISTED = ("workload_class", "owner")
 
 def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
     """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
-    wanted = view.filter.lower()
+    substring = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]
     if len(model.daemons) > 1:
         events.sort(key=lambda event: -seconds_of(event["time"]))
     checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
     events = [event for event in events if _is_news(event, checks)]
-    listed = [event for event in events if wanted or event["event"] not in UNLISTED]
+    listed = [event for event in events if substring or event["event"] not in UNLISTED]
     rows = [(_row(event, with_node=model.has_several_nodes), event) for event in listed]
-    rows = [(row, event) for row, event in rows if wanted in row.plain.lower()]
+    rows = [(row, event) for row, event in rows if substring in row.plain.lower()]
     if not rows:
-        nothing = "no change has this text" if wanted else "no changes so far"
+        nothing = "no change has this text" if substring else "no changes so far"
         return [_last_minutes(events, model.time), line((nothing, "dim"))]
     (selected, event), *below = rows[min(view.event, len(rows) - 1) :]
     details = wrapped(f"What to do: {event['remedy']}", width, "    ") if event.get("remedy") else ()

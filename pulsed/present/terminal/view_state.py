@@ -125,8 +125,8 @@ def _one(rest: list[str]) -> Test:
     name = _word(rest, "a name")
     if rest and rest[0] in _SIGNS:
         return _comparison(name.lower(), rest.pop(0), _word(rest, f"a value after {name}"))
-    wanted = name.lower()
-    return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
+    lowered = name.lower()
+    return lambda gpu: any(lowered in get(gpu).lower() for get in _SEARCHED)
 
 
 def _takes(rest: list[str], token: str) -> bool:
@@ -140,7 +140,7 @@ def _word(rest: list[str], what: str) -> str:
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
-    wanted = value.lower()
+    lowered = value.lower()
     if name in NUMBERS and sign != "~":
         return _number_test(name, sign, value)
     if name not in TEXTS:
@@ -148,24 +148,24 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     get, allowed = TEXTS[name], _ALLOWED.get(name, ())
     if sign in _ORDERS and name != "health":
         raise FilterError(f"{name} is a text; use = != or ~")
-    if sign != "~" and allowed and wanted not in allowed:
+    if sign != "~" and allowed and lowered not in allowed:
         raise FilterError(f"{name} is one of {', '.join(allowed)}")
     if sign in _ORDERS:
-        return lambda gpu: _SIGNS[sign](allowed.index(get(gpu)), allowed.index(wanted))
+        return lambda gpu: _SIGNS[sign](allowed.index(get(gpu)), allowed.index(lowered))
     if sign == "~" or name == "owner":
-        return lambda gpu: (wanted in get(gpu).lower()) is (sign != "!=")
-    return lambda gpu: (get(gpu).lower() == wanted) is (sign != "!=")
+        return lambda gpu: (lowered in get(gpu).lower()) is (sign != "!=")
+    return lambda gpu: (get(gpu).lower() == lowered) is (sign != "!=")
 
 
 def _number_test(name: str, sign: str, value: str) -> Test:
     field = NUMBERS[name]
     if value == MISSING and sign not in _ORDERS:
         return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
-    found = _NUMBER.fullmatch(value)
-    if found is None:
+    match = _NUMBER.fullmatch(value)
+    if match is None:
         raise FilterError(f"{name}: {value} is not a number")
-    limit = float(found[1])
-    if found[2] or (field.endswith("_ratio") and limit > 1):
+    limit = float(match[1])
+    if match[2] or (field.endswith("_ratio") and limit > 1):
         limit /= 100
     return lambda gpu: (number := gpu.number(field)) is not None and _SIGNS[sign](number, limit)
 
@@ -218,8 +218,8 @@ class ViewState:
     def shown(self, model: Model) -> list[GpuRow]:
         """Return the GPUs that pass the filter, in order."""
         test = gpu_filter(self.filter)
-        found = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
-        return found[::-1] if self.reverse else found
+        gpus = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
+        return gpus[::-1] if self.reverse else gpus
 
     def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
         """Return the selected GPU; the first if it is not among them."""

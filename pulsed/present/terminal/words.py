@@ -81,8 +81,8 @@ def real_words(gpu: GpuRow) -> str:
     """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
     lower, upper = gpu.bounds
     if gpu.real is not None:
-        known = span(lower, upper)
-        return f"{percent(gpu.real)} %" if ".." not in known else f"{percent(gpu.real)} % {known}"
+        bounds = span(lower, upper)
+        return f"{percent(gpu.real)} %" if ".." not in bounds else f"{percent(gpu.real)} % {bounds}"
     return "--" if lower is None else f"{span(lower, upper)} %"
 
 
