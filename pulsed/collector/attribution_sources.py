@@ -77,9 +77,9 @@ class Cluster:
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def known(self) -> KnownPods | None:
+    def known_pods(self) -> KnownPods | None:
         """What is known of pods now."""
-        return self._known if self._pods is None else self._pods.known
+        return self._known if self._pods is None else self._pods.known_pods
 
     def restore(self, pods: KnownPods) -> None:
         """Use the pods of an earlier run, until the API server answers; before the first `apply`."""
@@ -140,7 +140,7 @@ class Cluster:
 
     def _end(self) -> None:
         if self._task is not None:
-            self._known = self.known
+            self._known = self.known_pods
             self._task.cancel()
             self._pods = self._task = None
             self._attribution.complete_with(None)

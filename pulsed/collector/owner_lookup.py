@@ -31,7 +31,7 @@ class OwnerLookup:
         self._labelled = 0
         self._profiles: Counter[tuple[tuple[str, str], str]] = Counter()
 
-    def of(self, tick: CanonicalTick) -> CanonicalTick:
+    def add_owners(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the owners of its devices."""
         attribution, version = self._attribution, self._attribution.version
         before, passing = self._owned_devices, _NOT_PASSING

@@ -203,7 +203,7 @@ class CollectorPool:
         """Return what is known of the cluster now."""
         from pulsed.collector.known_cluster import KnownCluster
 
-        discovery, pods = self._discovery, self._cluster.known
+        discovery, pods = self._discovery, self._cluster.known_pods
         cluster = KnownCluster() if pods is None else KnownCluster(pods=pods)
         if discovery is not None and discovery.found_by:
             cluster = replace(cluster, found_by=discovery.found_by, exporters=discovery.endpoints)

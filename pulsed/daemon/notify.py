@@ -110,10 +110,10 @@ class Notify(Feature):
         while True:
             await aligned_sleep(LOOK_SECONDS)
             if self._settings.is_on:
-                self._look(time.monotonic())
+                self._queue_new_findings(time.monotonic())
                 await self._deliver()
 
-    def _look(self, now: float) -> None:
+    def _queue_new_findings(self, now: float) -> None:
         """Queue a notification for each finding that is new."""
         running = self._accounts.accounting.running
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}

@@ -154,18 +154,20 @@ def _gpu_count(view: NodeView) -> Finding | None:
         if gpu.address not in failed and (not bus or gpu.address in bus or not gpu.address)
     ]
     never_listed = 0 if expected == "auto" else len(on_bus - {gpu.address for gpu in shown})
-    wanted = expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
-    counts = {model: present.count(model) if model else len(present) for model in wanted}
-    short = {model: count for model, count in counts.items() if count < wanted[model]}
+    expected_counts = (
+        expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
+    )
+    counts = {model: present.count(model) if model else len(present) for model in expected_counts}
+    short = {model: count for model, count in counts.items() if count < expected_counts[model]}
     if not short:
         return OK
     if all(
-        count + never_listed + (possible.count(model) if model else len(possible)) >= wanted[model]
+        count + never_listed + (possible.count(model) if model else len(possible)) >= expected_counts[model]
         for model, count in short.items()
     ):
         return UNKNOWN
-    texts = [f"{count} of {wanted[model]} {model}".rstrip() for model, count in short.items()]
-    evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(wanted.values()))))
+    texts = [f"{count} of {expected_counts[model]} {model}".rstrip() for model, count in short.items()]
+    evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(expected_counts.values()))))
     return Finding("crit", ", ".join(texts), evidence)
 
 

@@ -316,9 +316,9 @@ class ApiClient:
         """Return the error for a refused request, with the message of the Status object that came with it."""
         remedy = _REMEDIES.get(status, "See the log of the API server")
         message = f"{f'API server {self._access.server} answered {status} {reason}'.rstrip()} for {what}"
-        given = document.get("message") if isinstance(document, dict) else None
-        if isinstance(given, str) and given not in ("", reason):
-            shown = given[:_MAX_MESSAGE_LENGTH].rstrip(" .")
+        detail = document.get("message") if isinstance(document, dict) else None
+        if isinstance(detail, str) and detail not in ("", reason):
+            shown = detail[:_MAX_MESSAGE_LENGTH].rstrip(" .")
             message += f": {''.join(each if each.isprintable() else '?' for each in shown)}"
         return _REFUSALS.get(status, KubernetesError)(message, remedy)
 

@@ -100,10 +100,10 @@ class ResourceWatch(Generic[_T]):
         version = {"resourceVersion": self._list_version} if self._list_version else {}
         objects: dict[tuple[str, str], _T] = {}
 
-        def take(item: JsonObject) -> None:
+        def add(item: JsonObject) -> None:
             objects[_key(item)] = self._read(item)
 
-        self._version = await self._client.list(self._path, {**self._query, **version}, take)
+        self._version = await self._client.list(self._path, {**self._query, **version}, add)
         self.objects, self._heard = objects, self._clock()
         self.is_listed = True
         self._worked()
@@ -111,14 +111,14 @@ class ResourceWatch(Generic[_T]):
     async def _watch(self) -> None:
         seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
         begun = self._clock()
-        await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._take)
+        await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._apply)
         if self._clock() - begun > min(seconds, SILENT_SECONDS) / 2:
             self._backoff.reset()
         if self._clock() - self._heard > WATCH_SECONDS * 0.8:
             # Nothing changed; or the version is newer than all of the server, whose etcd was restored from a backup.
             self._version = None
 
-    def _take(self, event: WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         self._backoff.reset()
         self._heard = self._clock()
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):

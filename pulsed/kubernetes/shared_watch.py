@@ -144,10 +144,10 @@ class _Objects(Mapping[_Key, _T]):
         self._objects, self._reader = objects, reader
 
     def __getitem__(self, key: _Key) -> _T:
-        found = self._objects[key].get(self._reader)
-        if found is None:
+        kept = self._objects[key].get(self._reader)
+        if kept is None:
             raise KeyError(key)
-        return cast("_T", found)  # the result of that reader
+        return cast("_T", kept)  # the result of that reader
 
     def __iter__(self) -> Iterator[_Key]:
         return (key for key, results in self._objects.items() if results.get(self._reader) is not None)

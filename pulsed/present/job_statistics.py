@@ -90,7 +90,7 @@ def sparkline(account: Account) -> str:
 
 def gpu_statistics(moments: Moments, device: Device) -> dict[str, GpuStatistic]:
     """Return the statistic of each quantity that was known."""
-    statistics = {name: statistic for name in MOMENTS if (statistic := _statistic(*moments.of(name))) is not None}
+    statistics = {name: statistic for name in MOMENTS if (statistic := _statistic(*moments.sums_of(name))) is not None}
     mfu, peak = statistics.get(MFU), tensor_peak_of(device.model)
     if mfu is not None and peak is not None and device.entity.kind == "gpu":
         statistics[FLOPS] = GpuStatistic(mfu.mean * peak.flops, mfu.over_time * peak.flops, mfu.seconds)

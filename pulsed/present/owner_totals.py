@@ -147,7 +147,7 @@ class GroupSums:
     gpus: set[GpuKey] = field(default_factory=set)
     shares: float = 0.0
     pods: set[str] = field(default_factory=set)
-    known: float = 0.0
+    known_shares: float = 0.0
     real_utilization: float = 0.0
     classes: dict[str, float] = field(default_factory=dict)
     memory_used_bytes: Value = None
@@ -164,7 +164,7 @@ class GroupSums:
         name = gpu.result.held.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
         if (ratio := gpu.result.real_utilization.ratio) is not None:
-            self.known += share
+            self.known_shares += share
             self.real_utilization += share * ratio
         if (used := gpu.memory_used_bytes) is not None:
             self.memory_used_bytes = (self.memory_used_bytes or 0.0) + used
@@ -174,12 +174,12 @@ class GroupSums:
     @property
     def mean_real_utilization(self) -> Value:
         """Mean over the GPUs of which it is known; None if of none."""
-        return self.real_utilization / self.known if self.known else None
+        return self.real_utilization / self.known_shares if self.known_shares else None
 
     @property
     def whole_real_utilization(self) -> Value:
         """Sum over all GPUs; None if it is unknown of any: a sum without it would be too low."""
-        return self.real_utilization if self.known >= self.shares - 1e-9 else None
+        return self.real_utilization if self.known_shares >= self.shares - 1e-9 else None
 
     def scale_hint(self, target: float) -> int | None:
         """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
@@ -294,7 +294,7 @@ class WorkloadTotals:
         """Leave out what is in these accounts already: they are from before the start."""
         self._taken |= {account: totals_of(account) for account in accounts}
 
-    def take(self, accounts: Iterable[OwnerAccount]) -> None:
+    def add_growth(self, accounts: Iterable[OwnerAccount]) -> None:
         """Add what these accounts have grown by; they have to be settled."""
         for account in accounts:
             labels = row_labels(WORKLOAD, account.owner)
@@ -307,7 +307,7 @@ class WorkloadTotals:
 
     def end(self, account: OwnerAccount) -> None:
         """Add the last growth of an account that has ended."""
-        self.take([account])
+        self.add_growth([account])
         self._taken.pop(account, None)
         if len(self._sums) > MAX_WORKLOADS:
             current = {row_labels(WORKLOAD, each.owner) for each in self._taken}

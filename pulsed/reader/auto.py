@@ -82,7 +82,7 @@ class AutoSource(Source):
             better, self._search = self._search.result(), None
             if better is not None:
                 await self._drop()
-                return self._take(better)
+                return self._use(better)
         if self._chosen is None:
             return await self._choose()
         try:
@@ -118,14 +118,14 @@ class AutoSource(Source):
         reasons: list[str] = []
         trial = await _first_that_works(self._candidates, reasons, limited=True)
         if trial is not None:
-            return self._take(trial)
+            return self._use(trial)
         self._pause = self._pauses.next()
         raise NoSourceWorks(
             "no source works here: " + "; ".join(f"({number}) {why}" for number, why in enumerate(reasons, 1)),
             "`pulsed doctor` looks closer; `--source demo` shows pulsed without a GPU",
         )
 
-    def _take(self, trial: _Trial) -> RawTick:
+    def _use(self, trial: _Trial) -> RawTick:
         self._chosen, self._candidate = trial.source, trial.candidate
         self._describe(trial.source)
         log.info("source chosen", extra={"source": self.kind, "target": self.target})

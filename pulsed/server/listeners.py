@@ -60,16 +60,16 @@ class Listener:
 
 def listen(addresses: Sequence[str]) -> list[Listener]:
     """Return listeners on all addresses, or raise `ListenError` and keep none."""
-    taken: list[Listener] = []
+    listeners: list[Listener] = []
     try:
         for address in addresses:
             listener = _unix(address) if address.startswith(UNIX) else Listener(_tcp(address))
-            taken.append(listener)
+            listeners.append(listener)
     except ListenError:
-        for listener in taken:
+        for listener in listeners:
             listener.close()
         raise
-    return taken
+    return listeners
 
 
 def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:

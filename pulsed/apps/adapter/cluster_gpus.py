@@ -181,7 +181,7 @@ class ClusterGpus:
         pod_metadata = self._pods.objects.get((namespace, pod))
         return pod_metadata.metadata.labels if pod_metadata is not None else {}
 
-    def of(self, namespace: str) -> NamespaceGpus:
+    def in_namespace(self, namespace: str) -> NamespaceGpus:
         """Return the GPUs of the pods of a namespace that exist, with `stale` as of now.
 
         Of a GPU that several daemons report, the row that arrived last counts.

@@ -122,7 +122,9 @@ class MetricsApi:
         warnings: list[str] = []
         workload = WorkloadKey(namespace, kind, name)
         scale_metric = ScaleMetric(f"{how} of {field}", field, HOWS[how])
-        return plain_value(self._number(self._gpus.of(namespace), workload, scale_metric, warnings.append), warnings)
+        return plain_value(
+            self._number(self._gpus.in_namespace(namespace), workload, scale_metric, warnings.append), warnings
+        )
 
     def check_ready(self) -> None:
         """Raise an error until the pods of the cluster are known, and all daemons have been tried."""
@@ -146,7 +148,7 @@ class MetricsApi:
             raise RequestFailed(404, f"{resource} have metrics by their names only")
         if not _selector(query, "metricLabelSelector")({}):
             return value_list(CUSTOM, version, [])
-        gpus = self._gpus.of(namespace)
+        gpus = self._gpus.in_namespace(namespace)
         if name != "*":
             number = self._number(gpus, WorkloadKey(namespace, described.kind, name), metric, warn)
             return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, number)])
@@ -168,7 +170,7 @@ class MetricsApi:
         warn: Callable[[str], None],
     ) -> Document:
         matches = _selector(query, "labelSelector")
-        gpus = self._gpus.of(namespace)
+        gpus = self._gpus.in_namespace(namespace)
         items = []
         for kind, name in dict.fromkeys((row.workload_kind, row.workload) for row in gpus.rows if row.workload):
             labels = {"namespace": namespace, "workload": name, "workload_kind": kind}

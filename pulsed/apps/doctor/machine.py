@@ -40,7 +40,7 @@ class Machine:
     kernel_log_error: str = ""
 
 
-def look(root: Path = Path("/"), library: str = NVML, kernel_log: str = KMSG) -> Machine:
+def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str = KMSG) -> Machine:
     """Look at the machine.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pulsed import __version__
 from pulsed.apps.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
-from pulsed.apps.doctor.machine import advice, look
+from pulsed.apps.doctor.machine import advice, inspect_machine
 from pulsed.apps.doctor.remedies import is_accepted, outdated, steps, supply
 from pulsed.apps.doctor.shards_check import check_shards
 from pulsed.apps.doctor.source_check import SourceCheck, choose, probe_all
@@ -36,8 +36,8 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
         shards: URLs of the daemons that share the targets: then no source is read.
     """
-    probes, attribution = ([], []) if shards else asyncio.run(_look(config, exporter))
-    machine = look(kernel_log=kernel_log_of(config))
+    probes, attribution = ([], []) if shards else asyncio.run(_check_sources(config, exporter))
+    machine = inspect_machine(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
     shown = {"driver": machine.driver or None, "device_files": list(machine.device_files), "dcgm": list(machine.dcgm)}
     return {
@@ -59,7 +59,7 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
     }
 
 
-async def _look(
+async def _check_sources(
     config: Config, exporter: ExporterVersion | None
 ) -> tuple[Sequence[SourceCheck], Sequence[AttributionCheck]]:
     probes = await probe_all(config, exporter)

@@ -182,7 +182,7 @@ class GpuAccount:
     def add_event(self, event: OwnerEvent) -> None:
         """Keep an event, unless there are `MAX_EVENTS` before it, and what it means for the condition of the GPU."""
         if event.check:
-            self._note(event.check, event.after, event.time, event.message, event.remedy)
+            self._update_condition(event.check, event.after, event.time, event.message, event.remedy)
         if len(self.events) < MAX_EVENTS:
             self.events.append(event)
 
@@ -190,12 +190,12 @@ class GpuAccount:
         """Note the condition of the GPU when the owner gets it, at a Unix time."""
         for check in health.checks:
             if check.state not in RAISED:
-                self._note(check.id, check.state, time)
+                self._update_condition(check.id, check.state, time)
             elif check.id not in self.conditions:
                 since = time if check.since is None else min(check.since, time)
-                self._note(check.id, check.state, since, check.message, check.remedy, was_raised=True)
+                self._update_condition(check.id, check.state, since, check.message, check.remedy, was_raised=True)
 
-    def _note(
+    def _update_condition(
         self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
     ) -> None:
         condition = self.conditions.get(check)

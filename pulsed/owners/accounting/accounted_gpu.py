@@ -74,7 +74,7 @@ class AccountedGpu:
         """Set the owners of the segment, with equal shares."""
         self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
 
-    def take(self, tick: ComputedTick) -> None:
+    def add_extremes(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
         result, reading = tick.results[self.position], tick.readings[self.position]
         uses = self.uses(tick)
@@ -87,12 +87,12 @@ class AccountedGpu:
         seconds, self.observed = seen - self.observed, seen
         ratio, seen_memory = result.real_utilization.ratio, reading
         if seconds > 0.0:
-            self.moments.take(reading, result, seconds)
+            self.moments.add_sample(reading, result, seconds)
             if None not in [use.memory_bytes for use in uses]:
                 seen_memory = reading._replace(memory_used_bytes=None)
                 for account, use in zip(self.owners, uses, strict=True):
-                    account.on(self.device).extremes.take_memory(use.memory_bytes)
-        self.extremes.take(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
+                    account.on(self.device).extremes.add_memory(use.memory_bytes)
+        self.extremes.add_sample(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
         for account, share in zip(self.owners, shares, strict=True):
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:

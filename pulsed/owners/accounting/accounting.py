@@ -122,7 +122,7 @@ class OwnerAccounting:
         if is_changed or view.tick.standby != tick.standby or tick.passing:
             self._update(view, tick)
         for gpu in view.owned:
-            gpu.take(tick)
+            gpu.add_extremes(tick)
         for gpu in view.held:
             for account in gpu.owners:
                 account.advance(tick.now, account.last_seen)

@@ -141,7 +141,7 @@ class PodWorkloads:
             "/api/v1/pods",
             settings.query,
             settings.read,
-            self._take_watched,
+            self._update_watched,
             is_paged=not settings.node,
             sleep=sleep,
             random=random,
@@ -154,10 +154,10 @@ class PodWorkloads:
         self._state, self._error = SourceState(NAME), ""
 
     @property
-    def known(self) -> KnownPods:
+    def known_pods(self) -> KnownPods:
         """What is known now, for `restore` by a later run."""
         pods = [owner_pod.pod for owner_pod in self._owners.values() if owner_pod.pod is not None]
-        return KnownPods(self._state.last_success, pods, self._resolver.known)
+        return KnownPods(self._state.last_success, pods, self._resolver.known_controllers)
 
     def restore(self, saved_pods: KnownPods) -> None:
         """Use what an earlier run knew, until the API server answers."""
@@ -165,7 +165,7 @@ class PodWorkloads:
         self._resolver.restore(saved_pods.controllers)
         for pod in saved_pods.pods[:MAX_PODS]:
             owner = self._owners[pod.namespace, pod.name] = _OwnerPod(is_wanted=False)
-            self._take(owner, pod)
+            self._update_pod(owner, pod)
 
     @property
     def state(self) -> SourceState:
@@ -184,7 +184,7 @@ class PodWorkloads:
             if len(self._owners) >= MAX_PODS:
                 return owner
             owner_pod = self._owners[key] = _OwnerPod()
-            self._take(owner_pod, self._watch.objects.get(key))
+            self._update_pod(owner_pod, self._watch.objects.get(key))
             self._wake.set()
         owner_pod.is_wanted = True
         if owner_pod.pod is None or owner.uid not in ("", owner_pod.pod.uid):
@@ -212,20 +212,20 @@ class PodWorkloads:
             watching.cancel()
             await asyncio.wait({watching})
 
-    def _take_watched(self) -> None:
+    def _update_watched(self) -> None:
         """Take over the pods of the watch."""
         if not self._watch.error:
             self._state.last_success = self._wall()
         else:
             self._count("forbidden" if self._watch.is_denied else "unavailable")
         changed = [
-            key for key, owner_pod in self._owners.items() if self._take(owner_pod, self._watch.objects.get(key))
+            key for key, owner_pod in self._owners.items() if self._update_pod(owner_pod, self._watch.objects.get(key))
         ]
         if changed:
             self._wake.set()
             self._changed()
 
-    def _take(self, owner_pod: _OwnerPod, pod: PodMetadata | None) -> bool:
+    def _update_pod(self, owner_pod: _OwnerPod, pod: PodMetadata | None) -> bool:
         """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
 
         What is known of a pod outlives it.

@@ -347,6 +347,7 @@ class AccountShape(_AccountHead):
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     gpus = [
-        GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()
+        GpuAccountShape.render(_OwnedGpu(each, node_of(each.device, here), account.now))
+        for each in account.gpus.values()
     ]
-    return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)
+    return with_totals(_AccountHead.render(_Shown(account, here)), gpus, prices)

@@ -259,7 +259,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "last_xid": health.xid_last,
         "seconds": result.health.seconds,
     }
-    return GPU.of(
+    return GPU.render(
         {
             "gpu": device.entity.gpu,
             "uuid": device.entity.uuid,
@@ -334,7 +334,7 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
 def _health_row(
     node: str, device: Device | None, target: str, stale: bool, health: Health, problems: Sequence[CheckState]
 ) -> Document:
-    return GpuHealthShape.of(
+    return GpuHealthShape.render(
         {
             "node": node,
             "gpu": device and device.entity.gpu,

@@ -171,7 +171,7 @@ class ColumnReader:
             if sent is not None and sent.tick is tick and sent.stale == state.stale:
                 continue
             self._sent[first] = state
-            shown += [Match.of(target, tick, position, self._store.node) for position in positions]
+            shown += [Match.at_position(target, tick, position, self._store.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}

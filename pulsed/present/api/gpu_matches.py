@@ -57,7 +57,7 @@ class Match(NamedTuple):
     position: int
 
     @classmethod
-    def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
+    def at_position(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
         """Return a device of a target's tick; `here` is this process's node."""
         device, missing = tick.devices[position], position in tick.missing
         time = tick.missing[position] if missing else tick.time
@@ -102,7 +102,7 @@ def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
         if (tick := target.tick) is not None:
             for position in range(len(tick.devices)):
                 if position not in hidden[id(target)]:
-                    yield Match.of(target, tick, position, store.node)
+                    yield Match.at_position(target, tick, position, store.node)
 
 
 def is_stale(match: Match, now: float) -> bool:
@@ -179,9 +179,9 @@ class DerivedSection(NamedTuple):
         """Return the values of its members, of which the model makes the document."""
         return {name: get(derived) for name, get in self.getters.items()}
 
-    def of(self, derived: Derived) -> Document:
+    def document(self, derived: Derived) -> Document:
         """Return the document of the section."""
-        return self.model.of(self.values(derived))
+        return self.model.render(self.values(derived))
 
 
 def _section(name: str, members: Sequence[_Member]) -> DerivedSection:

@@ -67,7 +67,7 @@ def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices)
                 containers.setdefault(each.owner.id, each)
     documents = [account_document(each, here, prices) for each in containers.values()]
     document = pod_account(documents) if len(documents) > 1 else documents[0]
-    earlier = [EarlierAccountShape.of(each) for each in accounts if each not in containers.values()]
+    earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
     return {**document, "earlier": earlier}
 
 

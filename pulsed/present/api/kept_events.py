@@ -100,7 +100,7 @@ class Subscriber:
         finally:
             timer.cancel()
 
-    def take(self) -> bytes:
+    def next_chunk(self) -> bytes:
         """Return queued events in order, up to about 64 KiB, after a `lag` event if any were dropped."""
         parts: list[bytes] = []
         size = 0

@@ -143,7 +143,7 @@ class OwnerFamilies:
         shown = self._limited("series", {account.owner.key: account for account in owned}).values()
         workloads = self._limited("workloads", rows_of(WORKLOAD, owned))
         self.accounting.settle({*shown, *chain.from_iterable(rows_of(WORKLOAD, owned).values())})
-        self.workloads.take(owned)
+        self.workloads.add_growth(owned)
         if f"{_INFO}_info" in self.published:
             yield from self._info_family(shown, owned)
         yield from self._finding_families(shown, owned)

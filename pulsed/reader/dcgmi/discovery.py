@@ -86,9 +86,9 @@ def parse_listing(text: str) -> dict[str, dict[str, str]]:
             current = gpus.setdefault(number[1], {})
         fact, _, text = right.partition(":")
         label = _FACT_LABELS.get(fact)
-        known = read_text(text.strip().removesuffix("(last known)").rstrip()) if label else None
-        if about_gpus and current is not None and label and known:
-            current[label] = known
+        cleaned = read_text(text.strip().removesuffix("(last known)").rstrip()) if label else None
+        if about_gpus and current is not None and label and cleaned:
+            current[label] = cleaned
     return gpus
 
 
@@ -208,11 +208,11 @@ def described(versions: Sequence[str]) -> str:
 def merged_layout(fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
     """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
     series = (*fast.series, *(slow.series if slow else ()))
-    known: dict[Labels, Labels] = {}
+    merged: dict[Labels, Labels] = {}
     for labels in {each.labels for each in series}:
         pairs = dict(labels)
-        known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
-    return Layout(fast.dialect, tuple(Series(each.name, known[each.labels]) for each in series))
+        merged[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
+    return Layout(fast.dialect, tuple(Series(each.name, merged[each.labels]) for each in series))
 
 
 PROC = Path("/proc")
@@ -249,8 +249,8 @@ def engine_epoch(proc: Path = PROC) -> str:
 
     Empty unless exactly one is visible: in a container it is not, and an exporter may have an engine of its own.
     """
-    found = [start for folder in proc.glob("[0-9]*") if (start := _start(folder))]
-    return found[0] if len(found) == 1 else ""
+    starts = [start for folder in proc.glob("[0-9]*") if (start := _start(folder))]
+    return starts[0] if len(starts) == 1 else ""
 
 
 def _start(folder: Path) -> str:

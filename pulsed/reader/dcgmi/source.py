@@ -190,7 +190,7 @@ class DcgmiSource(Source):
         self._path = find(self._settings.path)
         self._is_silent = False
         self._topology = await self._identify()
-        if (fields := self._fields()) != self._watch.wanted:
+        if (fields := self._fields()) != self._watch.requested:
             self._watch = Watch(fields)
         while True:
             try:
@@ -301,7 +301,7 @@ class DcgmiSource(Source):
         try:
             before, self._topology = self._topology, await self._discover()
             changed = not self._settings.entities and is_outdated(before, self._topology)
-            if changed or self._fields() != self._watch.wanted:
+            if changed or self._fields() != self._watch.requested:
                 self._must_restart = True
         except SourceError as error:
             log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})

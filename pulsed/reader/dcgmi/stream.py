@@ -115,7 +115,7 @@ class DmonStream:
             except TooManyGpus as error:
                 self._refuse(error)
                 return
-            self._take(tick)
+            self._append_tick(tick)
             self._stamp = now
         self._unparsed += len(data)
         if self._unparsed > _MAX_UNPARSED_BYTES:
@@ -143,7 +143,7 @@ class DmonStream:
         finally:
             self._news = None
 
-    def _take(self, tick: DmonTick | None) -> None:
+    def _append_tick(self, tick: DmonTick | None) -> None:
         if tick is None:
             return
         self._parsed.append(
@@ -155,7 +155,7 @@ class DmonStream:
 
     def _end_tick(self) -> bool:
         """Take the tick in progress as whole, and let the parsed ticks be read; return whether there was any."""
-        self._take(self._parser.finish())
+        self._append_tick(self._parser.finish())
         ticks, self._parsed = self._parsed, []
         if not ticks:
             return False
@@ -187,7 +187,7 @@ class DmonStream:
         """Take the end of the output."""
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
-            self._take(self._parser.feed_rest(rest))
+            self._append_tick(self._parser.feed_rest(rest))
         self._is_over = True
         self._wake()
 

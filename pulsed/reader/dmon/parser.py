@@ -211,13 +211,13 @@ class DmonParser:
 
     def _layout(self, entities: frozenset[DmonEntity]) -> tuple[Layout, tuple[DmonEntity, ...]]:
         """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
-        known = self._layouts.get(entities)
-        if known is None:
+        layout = self._layouts.get(entities)
+        if layout is None:
             if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             order = tuple(self._rows)
-            known = self._layouts[entities] = _layout_of(self._table.names, order), order
-        return known
+            layout = self._layouts[entities] = _layout_of(self._table.names, order), order
+        return layout
 
     def _reject(self, reason: str, count: int = 1) -> None:
         self._rejected[reason] = self._rejected.get(reason, 0) + count

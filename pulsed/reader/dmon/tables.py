@@ -246,8 +246,8 @@ class RightAlignedTable:
             steps: dict[int, tuple[int, int, str]] = {}
             for start, ways in reached.items():
                 for stop, text in _right_cells(line, start, width, is_text, spaced):
-                    known = steps[stop][0] if stop in steps else 0
-                    steps[stop] = (known + ways, start, text)
+                    earlier_ways = steps[stop][0] if stop in steps else 0
+                    steps[stop] = (earlier_ways + ways, start, text)
             trail.append(steps)
             reached = {stop: ways for stop, (ways, _, _) in steps.items()}
         ends = [stop for stop in reached if not line[stop:].strip()]

@@ -138,12 +138,12 @@ class ExporterSettings(SourceSection):
 
     def problems(self) -> Iterator[Problem]:
         """Find what contradicts itself among the credentials, and what discovery lacks."""
-        for kind, key, given in (
+        for kind, key, origins in (
             ("file", "files", self.file.files),
             ("http", "url", self.http.url),
             ("dns", "names", self.dns.names),
         ):
-            if self.discovery == kind and not given:
+            if self.discovery == kind and not origins:
                 yield f"{kind}.{key}", f"is missing; discovery: {kind} needs it"
         if self.discovery == "dns" and self.dns.type != "SRV" and self.dns.port is None:
             yield "dns.port", f"is missing; records of the type {self.dns.type} have none"

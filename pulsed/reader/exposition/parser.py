@@ -234,9 +234,9 @@ class PageParser:
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
         if self._layout_outdated:
             self._layout_outdated = False
-            known, series = self._layout, tuple(self._series)
+            layout, series = self._layout, tuple(self._series)
             texts = dict(self._help), dict(self._types)
-            if (known.series, known.help, known.types, known.decimals) != (series, *texts, self._decimals):
+            if (layout.series, layout.help, layout.types, layout.decimals) != (series, *texts, self._decimals):
                 self._layout = Layout("exporter", series, *texts, decimals=self._decimals)
         if samples:  # an empty page comes from an exporter that reloads, and is not evidence about its series
             self._live = samples
@@ -274,9 +274,9 @@ def decoded(page: bytes) -> str:
 def decimals_of(text: str) -> int | None:
     """Return the decimals that all activity of a page has; None if they are as many as dcgm-exporter prints, or differ,
     as where numbers are printed without zeros at their end."""
-    found = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
-    most = max(found, default=0)
-    return most if len(found) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
+    lengths = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
+    most = max(lengths, default=0)
+    return most if len(lengths) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
 
 
 def lines_of(text: str) -> Iterator[str]:

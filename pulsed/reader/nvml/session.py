@@ -174,7 +174,7 @@ class DriverSession:
         self._list_due = now + self._settings.slow_interval
         is_due = now >= self._places_due
         self._places_due = now + RARE if is_due else self._places_due
-        devices, is_any_gone = list_devices(nvml, self._devices, is_placed_anew=is_due)
+        devices, is_any_gone = list_devices(nvml, self._devices, rereads_place=is_due)
         if len(devices) > self._settings.max_gpus:
             raise TooManyGpus(self._settings.max_gpus, TARGET)
         if is_any_gone:
@@ -208,11 +208,11 @@ class DriverSession:
     def _list_processes(self, now: float) -> None:
         """List the processes of the GPUs that are due; unknown as long as a GPU has no list."""
         gone = {reader.device.uuid for reader in self._readers if reader.gone}
-        known = [each for each in self._process_lists if each.uuid not in gone]
-        has_fewer, self._process_lists = len(known) < len(self._process_lists), known
-        is_new = [each.read(now) for each in known]
+        remaining = [each for each in self._process_lists if each.uuid not in gone]
+        has_fewer, self._process_lists = len(remaining) < len(self._process_lists), remaining
+        is_new = [each.read(now) for each in remaining]
         if has_fewer or any(is_new):
-            lists = [each.processes for each in known]
+            lists = [each.processes for each in remaining]
             self._processes = None if None in lists else tuple(chain.from_iterable(part or () for part in lists))
 
     def _release(self, nvml: ModuleType) -> None:

@@ -208,8 +208,8 @@ class _CsvTickParser:
             raise _bad_line(self._path, number, f"{len(cells)} cells under a header of {len(self._header)}")
         if tuple(cells) == self._header:  # one export was appended to another
             self._joined = True
-            for known in self._gpus.values():
-                known.last = None
+            for known_gpu in self._gpus.values():
+                known_gpu.last = None
             return self.finish()
         try:
             time = _milliseconds(cells[self._rows.time])

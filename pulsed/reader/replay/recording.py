@@ -45,7 +45,7 @@ _CSV = re.compile(r"\A\ufeff?(?:[a-z0-9_]+,)*(?:time|timestamp|gpu|gpu_id|uuid)(
 _NATURAL = re.compile(r"(\d+)")
 
 
-def look(path: Path, columns: Sequence[str] = ()) -> Recording:
+def recording_type(path: Path, columns: Sequence[str] = ()) -> Recording:
     """Find out what a path is by its first lines.
 
     Args:

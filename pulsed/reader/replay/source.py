@@ -33,10 +33,10 @@ from pulsed.reader.replay.recording import (
     MAX_LINE_LENGTH,
     REMEDY,
     Recording,
-    look,
     open_bytes,
     open_text,
     pages_of,
+    recording_type,
     unreadable,
 )
 from pulsed.reader.replay.settings import ReplaySettings
@@ -111,7 +111,7 @@ def replay_sources(
     """
     path, pacer = Path(settings.path or ""), Pacer(settings.speed, clock, sleep)
     with contextlib.suppress(BadCapture):  # `read` raises it
-        if look(path, settings.columns) == "record":
+        if recording_type(path, settings.columns) == "record":
             targets = recorded_targets(path)
             playback = Playback(str(path), targets, RecordPlayer(path).frames, pacer, loop=settings.loop)
             return [ReplaySource(playback, target, targets) for target in targets]
@@ -130,11 +130,11 @@ class _SingleRecording:
         self._rows = DmonParser(settings.columns, settings.max_gpus)
         self._clock = 0.0  # of the newest tick, in seconds since the first
         with contextlib.suppress(BadCapture):  # `frames` raises it: a daemon starts without its source
-            self._look()
+            self._open()
 
     def frames(self, played: int) -> Pass:
         """Yield the frames of a pass. Raises `BadCapture` if it is not a recording or has no ticks."""
-        recording = self._look()
+        recording = self._open()
         samples, interval = self._samples(recording), self.intervals[self.target]
         begin = self._clock + interval if played else 0.0
         while True:
@@ -160,14 +160,14 @@ class _SingleRecording:
         time = self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
-    def _look(self) -> Recording:
-        recording = look(self._path, self._settings.columns)
+    def _open(self) -> Recording:
+        recording = recording_type(self._path, self._settings.columns)
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
             raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
-        given = self._settings.interval
-        usual = _csv_interval(self._path) if recording == "csv" and not given else None
-        self.intervals[self.target] = given or usual or DEFAULT_INTERVALS[recording]
+        interval = self._settings.interval
+        usual = _csv_interval(self._path) if recording == "csv" and not interval else None
+        self.intervals[self.target] = interval or usual or DEFAULT_INTERVALS[recording]
         return recording
 
     def _samples(self, recording: Recording) -> _Samples:

@@ -145,7 +145,7 @@ def _document(match: Match, board: Match, owner: Owner, missing: Value, derived:
         "workload_kind": owner.workload_kind,
         **{field.key: _number(field, match, board, missing) for field in _QUANTITIES},
         "timestamp": rfc3339(match.time),
-        **({name: section.of(derived) for name, section in SECTIONS.items()} if derived else {}),
+        **({name: section.document(derived) for name, section in SECTIONS.items()} if derived else {}),
     }
     return {key: value for key, value in row.items() if value or key not in _OPTIONAL}
 

@@ -131,7 +131,7 @@ def host_router(parts: ApiParts) -> APIRouter:
     @router.get("/host", response_model=HostShape, summary="CPU and memory of the host, and what is wrong with it")
     async def host() -> Response:
         health = parts.store.node_health
-        problems = [HealthCheck.of(check) for check in (health.problems if health is not None else ())]
+        problems = [HealthCheck.render(check) for check in (health.problems if health is not None else ())]
         return json_response(usage.document() | {"problems": problems})
 
     @router.get(
@@ -202,7 +202,7 @@ def processes_document(on_gpus: Sequence[GpuProcess] | None, with_arguments: boo
     is_joined = is_visible and on_gpus is not None
     rows = [_process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in listed.items()]
     rows += [_process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in listed)]
-    return Processes.of({"published": True, "visible": is_visible, "processes": rows})
+    return Processes.render({"published": True, "visible": is_visible, "processes": rows})
 
 
 IMMUTABLE = "private, max-age=31536000, immutable"

@@ -226,7 +226,7 @@ def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: fl
     accounts.running.settle(owned)
     totals: Mapping[GroupLabels, AccountTotals] = {}
     if group is WORKLOAD and accounts.workloads is not None:
-        accounts.workloads.take(owned)
+        accounts.workloads.add_growth(owned)
         totals = accounts.workloads.sums
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))
