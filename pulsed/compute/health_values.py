@@ -44,7 +44,7 @@ HEALTH = DerivedResult(
         ),
         DerivedNumber(
             name="health_coverage_ratio",
-            help="Share of the checks that apply to this GPU which could be evaluated",
+            help="Share of the applicable checks that could be evaluated",
             get=lambda reading, result: result.health.coverage,
             json="health.coverage",
             csv=False,

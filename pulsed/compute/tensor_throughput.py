@@ -43,8 +43,8 @@ TENSOR_THROUGHPUT = DerivedResult(
         ),
         DerivedNumber(
             name="mfu_ratio",
-            help="Upper estimate of model FLOP utilization: tensor throughput of models whose data sheet's clock is"
-            " known; tile quantization and sparsity are not seen",
+            help="Upper estimate of model FLOP utilization from tensor throughput, for products with a known data sheet"
+            " clock; ignores tile quantization and sparsity",
             get=mfu_ratio,
             json="saturation.mfu_ratio",
             csv=False,

@@ -253,7 +253,7 @@ def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:
     """Return the family of notifications."""
     family = CounterMetricFamily(
         "pulsed_notifications",
-        "Notifications of owners, by receiver (exec, webhook) and result: sent, failed attempts, dropped",
+        "Notifications about owners by receiver (exec, webhook) and result (sent, failed, dropped)",
         labels=["receiver", "result"],
     )
     for (receiver, result), count in sorted(results.items()):

@@ -266,16 +266,16 @@ def _finding(problems: Sequence[Problem], number: str = "findings") -> Finding:
 NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
-        "A GPU on the PCI bus is not shown by the source",
+        "A GPU on the PCI bus is missing from the source",
         "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus` and others, or one of the "
         f"XIDs {', '.join(map(str, sorted(DEAD_GPU_XIDS)))}), without a source that delivers within the last 10 "
         "minutes; warn: the driver lists it, or it has no driver and the log has such a message without an address. "
-        "Not one that another driver has (vfio-pci), that is withheld from this container, or that a source has shown "
-        "before; not with the key `gpus`",
+        "Does not apply to a GPU that another driver has (vfio-pci), that is hidden from this container, or that a "
+        "source has shown before, or with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
         remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
-        "lacks the GPU, look at the kernel log, drain the node and restart it.",
+        "does not list the GPU, check the kernel log, then drain the node and restart it.",
         critical="The driver cannot use the GPU: drain the node and power-cycle it; if it repeats, reseat or "
         "replace the board.",
         source="/sys/bus/pci: vendor 0x10de, classes 0x0300 and 0x0302; the kernel log",
@@ -283,29 +283,29 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_count",
         "The node has fewer GPUs than expected",
-        "crit: its sources list fewer than `health.expected_gpus`; `auto`: than were ever there, but for those that "
-        "were replaced, forgotten or given to another driver (vfio-pci). A GPU that is not listed counts if the driver "
-        "lists it, and it may be there unless it is lost or not on the PCI bus: then the check is unknown. Without "
-        "this key it does not apply",
+        "crit: the sources list fewer GPUs than `health.expected_gpus`; with `auto`, fewer than there have ever "
+        "been, except for those that were replaced, forgotten or given to another driver (vfio-pci). A GPU that is "
+        "not listed counts if the driver lists it. Otherwise it may exist unless it is lost or not on the PCI bus: "
+        "then the check is unknown. Without this key the check does not apply",
         ("crit",),
         _gpu_count,
-        remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "
-        "change health.expected_gpus, or with auto run `pulsed health --forget GPU`.",
+        remedy="Drain the node and restart it; if GPUs are still missing, reseat or replace them. After a planned "
+        "removal, change health.expected_gpus; with auto, run `pulsed health --forget GPU`.",
         source="the configuration",
     ),
     NodeCheck(
         "driver_hung",
         "Processes hang in the NVIDIA driver",
         "a process named `nvidia*`, `dcgm*` or `nv-hostengine`, or one that has a GPU open, is in uninterruptible sleep"
-        f" (state D) at {STUCK_LOOKS} looks, with at most {MISSED_LOOKS} in between at which it is not: crit if one is "
-        "named `nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root`, or `hostPID: true`), and "
-        "root for those that have a GPU open",
+        f" (state D) at {STUCK_LOOKS} evaluations, with at most {MISSED_LOOKS} in between at which it is not: crit if"
+        " the name of one is `nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root`, or `hostPID: "
+        "true`), and root for those that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
-        remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: look at "
+        remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: check "
         "the kernel log, drain the node and restart it.",
-        critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
-        "restart it.",
+        critical="Calls of the driver do not return, and programs that use the GPUs will hang, too: drain the node "
+        "and restart it.",
         source="gpud",
         looks=1,
     ),
@@ -326,8 +326,8 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "ib_link_down",
         "An InfiniBand or RoCE link is down",
-        "crit: a port was active since pulsed was started and is not now; warn: it is not, and more than half of the "
-        "ports of its kind are. Not one that an administrator has disabled",
+        "crit: a port was active since pulsed was started and is not now; warn: a port is not active, but more than "
+        "half of the ports of its kind are. Ports that an administrator has disabled do not count",
         ("warn", "crit"),
         _of_ports(_link_down),
         remedy="Check cable, transceiver and switch port (`ibstat`, `mlxlink -d DEVICE`), or disable the port if it is "
@@ -338,9 +338,9 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     ),
     NodeCheck(
         "ib_link_degraded",
-        "An InfiniBand or RoCE link is slower than it can be",
-        "warn: the rate of an active port is below its own since pulsed was started, or below that of two or more "
-        "other ports of its kind",
+        "An InfiniBand or RoCE link is slower than possible",
+        "warn: the rate of an active port is below its highest since pulsed was started, or below that of two or "
+        "more other ports of its kind",
         ("warn",),
         _of_ports(_link_degraded),
         remedy="One slow link slows all nodes of a job: check cable and transceiver, and reset the port "

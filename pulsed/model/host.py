@@ -60,10 +60,12 @@ class PortCounter(NamedTuple):
 PORT_COUNTERS: Mapping[str, PortCounter] = {
     "receive_bytes": PortCounter("counters/port_rcv_data", 4, "Data received by the port"),
     "transmit_bytes": PortCounter("counters/port_xmit_data", 4, "Data sent by the port"),
-    "symbol_errors": PortCounter("counters/symbol_error", 1, "Symbols with errors that the port received"),
-    "link_recoveries": PortCounter("counters/link_error_recovery", 1, "Recoveries of the link from errors"),
-    "link_downed": PortCounter("counters/link_downed", 1, "Recoveries of the link that failed: it went down"),
-    "rnr_nak_retry_errors": PortCounter("hw_counters/rnr_nak_retry_err", 1, "Sends given up: receiver not ready"),
+    "symbol_errors": PortCounter("counters/symbol_error", 1, "Symbol errors received by the port"),
+    "link_recoveries": PortCounter("counters/link_error_recovery", 1, "Link recoveries from errors"),
+    "link_downed": PortCounter("counters/link_downed", 1, "Failed link recoveries, after which the link went down"),
+    "rnr_nak_retry_errors": PortCounter(
+        "hw_counters/rnr_nak_retry_err", 1, "Sends abandoned because the receiver was not ready"
+    ),
     "local_ack_timeout_errors": PortCounter("hw_counters/local_ack_timeout_err", 1, "Acknowledgements that timed out"),
 }
 """By name. An adapter or kernel may lack some. Sources: the kernel's sysfs-class-infiniband, NVIDIA's mlx5 counters."""

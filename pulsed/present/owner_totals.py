@@ -243,21 +243,21 @@ def _counter(name: str, help: str, get: Callable[[AccountTotals], Value]) -> Own
 
 
 FAMILIES: tuple[OwnerFamily, ...] = (
-    _gauge("gpus", "GPUs and MIG instances, shared ones in full", lambda sums: len(sums.gpus), "pod", "job"),
-    _gauge("gpus", "GPUs and MIG instances, shared ones in part", lambda sums: sums.shares, "workload", "user"),
+    _gauge("gpus", "GPUs and MIG instances; shared ones count in full", lambda sums: len(sums.gpus), "pod", "job"),
+    _gauge("gpus", "GPUs and MIG instances; shared ones count in part", lambda sums: sums.shares, "workload", "user"),
     _gauge("pods", "Pods with GPUs on this node", lambda sums: len(sums.pods), "workload"),
     _gauge("real_utilization_ratio", "Mean real utilization of its GPUs", lambda sums: sums.mean_real_utilization),
     _gauge(
         "real_utilization_ratio_sum",
-        "Sum of the real utilization of its GPUs, shared ones in part; absent if that of any is unknown; over nodes,"
-        " sum / sum of gpus is the mean",
+        "Sum of the real utilization of its GPUs; shared ones count in part; absent if any is unknown; the mean over"
+        " nodes is its sum over that of pulsed_workload_gpus",
         lambda sums: sums.whole_real_utilization,
         "workload",
     ),
     _gauge("memory_used_bytes", "Device memory in use", lambda sums: sums.memory_used_bytes),
     _gauge("power_watts", "Power", lambda sums: sums.power_watts),
     _counter("gpu_seconds", "Observed GPU time", lambda totals: observed(totals.counters)),
-    _counter("observed_seconds", "Observed GPU time, shared GPUs in full", lambda totals: totals.observed),
+    _counter("observed_seconds", "Observed GPU time; shared GPUs count in full", lambda totals: totals.observed),
     _counter(
         "real_utilization_seconds",
         "Integral of real utilization over its GPUs",

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """
     own = _own_arguments(options)
     if (options.urls or options.nodes) and own:
-        options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
+        options.parser.error(f"{own[0].partition('=')[0]} configures a local source: leave out the URL")
     if options.interval < MIN_INTERVAL_SECONDS:
         options.parser.error("--interval is at least 250ms")
     opened = opening(options.urls[0] if options.urls else "")
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _own_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of the daemon of an own source, which are those of `top`."""
+    """Return the arguments of the daemon of a local source, which are those of `top`."""
     pairs = [
         ("--config.file", options.config_file),
         ("--source", getattr(options, "config.source.kind")),
@@ -90,7 +90,7 @@ def _own_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def _local_urls(options: argparse.Namespace, own: Sequence[str]) -> Sequence[str]:
-    """Return where a daemon of this host may be; none if an own source is requested."""
+    """Return where a daemon of this host may be; none if a local source is requested."""
     if getattr(options, "config.source.kind") is not None:
         return ()
     if not own and not any(name.startswith("PULSED_") for name in os.environ):
@@ -134,7 +134,7 @@ END_SECONDS = 5.0
 
 
 class OwnSourceFailed(PulsedError):
-    """The daemon for the own source ended or did not start."""
+    """The daemon for the local source ended or did not start."""
 
 
 class Opening(NamedTuple):
@@ -196,7 +196,7 @@ class LocalDaemon:
             except (PulsedError, KeyError, TypeError):
                 continue
             return Connection(client, client.address)
-        return Connection(self._start(), "own source, as no daemon runs here")
+        return Connection(self._start(), "local source, as no daemon runs here")
 
     def _start(self) -> DaemonClient:
         port = _free_port()
@@ -218,7 +218,7 @@ class LocalDaemon:
                 time.sleep(0.05)
                 continue
             return client
-        message = f"the own source did not start: {_last_line(self._log)}"
+        message = f"the local source did not start: {_last_line(self._log)}"
         self.stop()
         raise OwnSourceFailed(message, "Give the URL of a running pulsed")
 

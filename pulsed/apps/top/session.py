@@ -176,7 +176,7 @@ class TopSession:
             raise NothingAnswered(errors[0] if errors else "there is no GPU")
 
     def wait_for_gpus(self, seconds: float) -> None:
-        """Wait until an own source that has just been started has GPUs, or an error."""
+        """Wait until a local source that has just been started has GPUs, or an error."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not _is_settled(self.update()):
             for feed in self.feeds:

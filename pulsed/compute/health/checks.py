@@ -126,8 +126,8 @@ CHECKS: tuple[Check, ...] = (
             release=MINUTE,
         ),
         XidRule(text=f"after XID {FALLEN_OFF_BUS}", choose=FALLEN_OFF_BUS, keep={"crit": MINUTE}),
-        note="a GPU that its source no longer lists is not lost without such evidence, nor are all GPUs of a source at "
-        "once: see `telemetry`",
+        note="a GPU that its source no longer lists is not lost without such evidence, and neither are all GPUs of a "
+        "source at once: see `telemetry`",
         remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
         "check its power.",
         source="NVML errors 15 and 28, XID 79",
@@ -145,8 +145,8 @@ CHECKS: tuple[Check, ...] = (
             by=requested_action,
             lasts=DAY,
         ),
-        note="without this reading, the action that the last XID 154 in the kernel log names, until the GPU is reset "
-        "or its driver or node restarted",
+        note="without this reading, the action of the last XID 154 in the kernel log, until the GPU is reset or its "
+        "driver or node is restarted",
         remedy="The driver requests recovery action {recovery_action:g}: {advice}.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
@@ -174,8 +174,8 @@ CHECKS: tuple[Check, ...] = (
             "and 3 intervals without a current temperature, power, clock, utilization or energy",
             number="after {:g} s",
         ),
-        note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
-        "is warn or worse; while its source does not deliver, it is unknown but for events that came before",
+        note="blank and frozen readings are not current; a GPU without current readings is unknown unless another "
+        "check is warn or worse; while its source does not deliver, it is unknown except for earlier events",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; if it hangs, drain "
         "and restart the node.",
         source="pulsed",
@@ -206,23 +206,23 @@ CHECKS: tuple[Check, ...] = (
             choose="warning",
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
-        note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
-        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count, nor "
-        "154 where its message names the action",
+        note="unknown XIDs, and critical XIDs from before the first sample, are warn; an XID of severity crit "
+        "becomes warn after 24 h and remains until the GPU is reset or the last code is 0 again; 45 does not "
+        "count, and neither does 154 if its message names the action",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
     check(
         "xid_repeat",
-        "The same XID repeatedly",
+        "A repeated XID",
         XidRule(
             text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 programs; not 45",
             choose="repeated",
             keep={"info": DAY, "warn": DAY},
         ),
-        note="info for a code that programs cause while the same program had the GPU each time: it is the suspect, not "
-        "the GPU; a pod is known by its workload, an array job by its job",
+        note="info for a code that programs cause, if the same program had the GPU each time: then the program is "
+        "the suspect, not the GPU; pods count by workload, array jobs by job",
         remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
         source="NVSentinel",
         guest=True,
@@ -233,7 +233,7 @@ CHECKS: tuple[Check, ...] = (
         "Uncorrected memory errors",
         Rule("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
         step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
-        remedy="Uncorrected memory errors may have spoiled results: warn the owner, drain the node, reset the GPU, "
+        remedy="Uncorrected memory errors may have corrupted results: warn the owner, drain the node, reset the GPU, "
         "then check row remapping.",
         recurs="It came back: run field diagnostics and plan the replacement of the GPU.",
         source="DCGM's memory watch",
@@ -243,7 +243,7 @@ CHECKS: tuple[Check, ...] = (
         "Memory cannot be repaired",
         _defect("memory_unrepairable", "crit", "while the board reports memory that it cannot repair"),
         _defect("ecc_sram_threshold_exceeded", "crit", "while SRAM errors are above their limit"),
-        remedy="The GPU reports memory that it cannot repair: take the GPU out and open a replacement case.",
+        remedy="The GPU reports memory that it cannot repair: take the GPU out of service and open a replacement case.",
         source="DCGM's memory watch, NVIDIA's memory error management",
     ),
     check(
@@ -300,9 +300,9 @@ CHECKS: tuple[Check, ...] = (
             ends_with_reset=False,
         ),
         _defect("remap_banks_no_spares", "warn", "while a bank has no spare row"),
-        note="fewer rows that were replaced before are ok: the memory is repaired",
-        remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
-        "soon.",
+        note="fewer rows, replaced earlier, are ok: the memory is repaired",
+        remedy="Memory rows were replaced: once is harmless, but if the number grows or a bank has no spares, plan "
+        "to replace the GPU.",
         critical="Few spare rows are left: drain the node and replace the GPU.",
         source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
         unless=_RETIRED_INPUTS,
@@ -395,7 +395,7 @@ CHECKS: tuple[Check, ...] = (
             fallback="slowdown",
         ),
         note="only without a margin; limits are the device's, or without them the model's",
-        remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
+        remedy="The die is near its slowdown temperature: check the cooling, and heat from neighbouring devices.",
         critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
         superseded_by="temperature_margin_celsius",
@@ -411,7 +411,7 @@ CHECKS: tuple[Check, ...] = (
             ("memory_temperature_celsius", "memory_max_operating_temperature_celsius"),
             fallback="memory",
         ),
-        remedy="Memory is too warm: raise airflow; memory heat causes errors before the die does.",
+        remedy="Memory is too hot: increase the airflow; hot memory causes errors before a hot die does.",
         source="NVML's temperature thresholds",
         cause="cooling",
     ),
@@ -464,10 +464,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "pcie_link",
-        "The PCIe link is narrower or slower than it can be",
+        "The PCIe link is narrower or slower than possible",
         _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
         _below_maximum("generation", {"warn": 0.999}, "PCIe generation", ratio),
-        remedy="The GPU runs on a narrower or slower PCIe link than it can: reseat it and check the slot and BIOS.",
+        remedy=(
+            "The PCIe link is narrower or slower than the GPU supports: reseat the board and check the slot and BIOS."
+        ),
         source="the device's own maximum; links idle at a lower generation",
     ),
     check(
@@ -508,7 +510,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "nvlink_down",
-        "NVLinks are not up",
+        "NVLinks are down",
         Rule(
             "nvlinks_down",
             {"crit": 1},
@@ -521,7 +523,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="links that are off by design do not count: without a bridge, in a partition of one GPU, with MIG; needs "
         "DCGM_FI_DEV_NVLINK_GET_STATE (a series per link) in the counters file of dcgm-exporter",
-        remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
+        remedy="NVLinks are down: check cables or bridge, restart the fabric manager, then reset the GPU.",
         source="NVML's state of each link, DCGM field 1508",
         cause="fabric",
     ),
@@ -534,11 +536,11 @@ CHECKS: tuple[Check, ...] = (
             choose="nvlink",
             keep={"info": 10 * MINUTE, "warn": HOUR, "crit": CRITICAL_SECONDS},
         ),
-        note="the kernel's message decides: fatal is crit, not fatal warn, injected as a test info; without it the "
-        "severity of the code, and crit once another input confirms it; warn after the 24 h until the GPU is reset, "
-        "unless the last code is 0 again; info for a GPU whose fault follows from another one within a minute, in the "
-        "same fabric (from NVML, or dcgm-exporter's labels DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), or, "
-        "without a fabric, on all nodes of the daemon",
+        note="the kernel's message decides: a fatal fault is crit, a nonfatal one warn, one injected as a test info; "
+        "without the message, the severity of the code decides, and it is crit once another input confirms it; "
+        "after 24 h it is warn until the GPU is reset or the last code is 0 again; info for a GPU whose fault "
+        "follows from another one within a minute, in the same fabric (from NVML, or dcgm-exporter's labels "
+        "DCGM_FI_DEV_FABRIC_CLUSTER_UUID and _CLIQUE_ID), or, without a fabric, on all nodes of the daemon",
         remedy="XID {xid:g} is a fault of an NVLink: {advice}.",
         recurs="It came back: run field diagnostics before the GPU gets new jobs.",
         source="NVIDIA's XID catalogue",
@@ -578,8 +580,8 @@ CHECKS: tuple[Check, ...] = (
             for kind, text in (("crc", "CRC errors"), ("replay", "replays"))
         ],
         step("c2c_repeated_replay_errors_total", "warn", "replays that follow another one at once", 10 * MINUTE),
-        remedy="The link between CPU and GPU of the superchip repeats data: compare its rate with other nodes, and "
-        "reset the GPU when the current jobs finish; if it repeats, open a case with the vendor.",
+        remedy="The link between CPU and GPU of the superchip retransmits data: compare its rate with other nodes, "
+        "and reset the GPU when the current jobs finish; if it repeats, open a case with the vendor.",
         source="limits of NVLink; DCGM fields 1400 to 1402",
         optional=True,
     ),
@@ -596,8 +598,8 @@ CHECKS: tuple[Check, ...] = (
             enter=MINUTE,
             hold=10 * MINUTE,
         ),
-        note="not on a node whose daemon was never ready: without a domain that is normal",
-        remedy="Memory cannot be shared between nodes: run `nvidia-imex-ctl -q`, look at nvidia-imex.service of all "
+        note="not raised on a node whose daemon was never ready, which is normal without a domain",
+        remedy="Memory cannot be shared between nodes: run `nvidia-imex-ctl -q`, check nvidia-imex.service on all "
         "nodes of the domain, and restart it.",
         source="DCGM field 1503",
         optional=True,
@@ -613,10 +615,10 @@ CHECKS: tuple[Check, ...] = (
             _DIAG_RESULTS,
             number="at {:g}",
         ),
-        note="never crit: the result is that of the node, not of one GPU; `last_event` is when it changed, unknown for "
-        "a run before pulsed was started",
-        remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while no "
-        "job runs, to see which GPU it is.",
+        note="never crit, because the result is that of the node, not of one GPU; `last_event` is the time at which "
+        "it changed, unknown for a run before pulsed was started",
+        remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while "
+        "no job runs, to find the GPU.",
         source="DCGM fields 350 to 361 and 363",
         optional=True,
         cause="dcgm_diag",
@@ -635,8 +637,8 @@ CHECKS: tuple[Check, ...] = (
             enter=5 * MINUTE,
             hold=10 * MINUTE,
         ),
-        note="only where pulsed has no inputs for the same cause, as DCGM keeps a result for as long as the host "
-        "engine runs; never crit; known false alarms are ignored, and named in the message",
+        note="only for causes without inputs in pulsed, because DCGM keeps a result as long as the host engine runs; "
+        "never crit; known false alarms are ignored and named in the message",
         remedy="A DCGM health watch reports a problem for which pulsed has no inputs: {advice}.",
         source="DCGM's health watches, through dcgm-exporter",
     ),
@@ -672,7 +674,7 @@ CHECKS: tuple[Check, ...] = (
             enter=30 * MINUTE,
             clear=3.0,
         ),
-        remedy="The GPU is hot while idle: check cooling and what runs on it.",
+        remedy="The GPU is hot while idle: check its cooling and its processes.",
         source="OCI's GPU scanner",
         optional=True,
         cause="cooling",

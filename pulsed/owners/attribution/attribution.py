@@ -200,13 +200,13 @@ def _owners(claims: Claims) -> set[tuple[str, Owner]]:
 
 
 def _start(
-    source: AttributionSource, look: Callable[[AttributionSource, SourceState], Awaitable[None]]
+    source: AttributionSource, read: Callable[[AttributionSource, SourceState], Awaitable[None]]
 ) -> tuple[SourceState, asyncio.Task[None]]:
     state = SourceState(source.name)
 
     async def read_regularly() -> None:
         while True:
-            await look(source, state)
+            await read(source, state)
             await aligned_sleep(source.interval)
 
     def failed() -> None:

@@ -46,11 +46,13 @@ DISTRIBUTION = Summary(
     "Distribution of real utilization over the observed time of all GPUs, by node and model",
     ("node", "model", "le"),
 )
-CHECKS = Summary("pulsed_health_checks", "gauge", "GPUs by check and its state, if that is not ok", ("check", "state"))
+CHECKS = Summary(
+    "pulsed_health_checks", "gauge", "GPUs by check and state, for states other than ok", ("check", "state")
+)
 QUANTITIES = Summary(
     "pulsed_quantity_gpus",
     "gauge",
-    "GPUs with a reading of a quantity whose series end while it is 0",
+    "GPUs with a reading of a quantity, including zeros whose series are omitted",
     ("quantity",),
 )
 PEAKS = Summary(

@@ -50,7 +50,7 @@ def _problem_families(node: str, problems: Sequence[CheckState]) -> Iterator[Met
 
 def _host_families(node: str, host: HostFacts) -> Iterator[Metric]:
     if host.pci_gpus is not None:
-        gpus = GaugeMetricFamily("pulsed_node_pci_gpus", "GPUs of NVIDIA on the PCI bus", labels=["node"])
+        gpus = GaugeMetricFamily("pulsed_node_pci_gpus", "NVIDIA GPUs on the PCI bus", labels=["node"])
         gpus.add_metric([node], len(host.pci_gpus))
         yield gpus
     if host.ports:
@@ -77,8 +77,8 @@ def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metri
 
 _CPU_FAMILIES = {
     "power_watts": ("pulsed_node_cpu_power_watts", "Power of a processor of a superchip"),
-    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Limit of the power of a processor"),
-    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of the part of a processor for input and output"),
+    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Power limit of a processor"),
+    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of the I/O part of a processor"),
     "module_power_watts": ("pulsed_node_module_power_watts", "Power of the superchip: processor, GPUs and memory"),
     "temperature_celsius": ("pulsed_node_cpu_temperature_celsius", "Temperature of a processor of a superchip"),
 }

@@ -78,13 +78,13 @@ def owner_label_text(device: Device) -> str:
 FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     "hang": (
         "pulsed_gpu_hang_suspected",
-        "1 while no GPU of the owner works and kernels of some spin: busy without tensor and memory work, traffic or"
-        " change; from 30 min and three times its longest pause on; absent if not judged, for a reason in /jobs",
+        "1 if for 30 min, and three times the longest pause of the owner, none of its GPUs has worked while kernels on"
+        " some spin: busy without tensor work, memory work, traffic or changes; absent if not evaluated, see /jobs",
     ),
     "straggler": (
         "pulsed_gpu_straggler",
-        "1 while the GPU does the same tensor and memory work as at least two others of its owner and takes more time"
-        " for it, for 10 min; absent if not judged, for a reason in /jobs",
+        "1 if the GPU has been slower than at least two others of its owner at the same tensor and memory work for 10"
+        " min; absent if not evaluated, see /jobs",
     ),
     "leaked_memory": (
         "pulsed_gpu_leaked_memory",
@@ -96,7 +96,7 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
 
 _INFO, _DROPPED, _HINT = "pulsed_gpu_owner", "pulsed_jobs_dropped", "pulsed_workload_scale_hint"
 WITHOUT_SERIES = "pulsed_owners_without_series"
-WITHOUT_SERIES_HELP = "Owners, and workloads, that have a GPU and no series of their own: more than publish.max_owners"
+WITHOUT_SERIES_HELP = "Owners and workloads with a GPU but without series of their own, because of publish.max_owners"
 HINT_HELP = (
     "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, and 0"
     " in between; absent if it is unknown"

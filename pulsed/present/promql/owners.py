@@ -135,8 +135,8 @@ _IDLE_WHY = (
     " the usual causes."
 )
 _LOW_WHY = (
-    "Its GPUs are in use, but their SMs, tensor cores and memory do little.{} /jobs of pulsed on these nodes has its"
-    " classes and peaks: io means slow data loading, low_utilization small batches or a slow host. Advise {}."
+    "Its GPUs are in use, but their SMs, tensor cores and memory do little.{} /jobs of pulsed on these nodes has its "
+    "classes and peaks: io means slow data loading; low_utilization means small batches or a slow host. Advise {}."
 )
 
 

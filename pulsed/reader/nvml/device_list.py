@@ -53,6 +53,10 @@ def list_devices(
 
     A GPU that does not answer is listed as it was in `open_devices`, or left out. The place of an open device in fabric
     and rack is read again only if `rereads_place`.
+
+    Raises:
+        NVMLError: the driver is gone.
+        SourceError: there are GPUs, and none answers.
     """
     driver = optional(nvml, "nvmlSystemGetDriverVersion")
     devices: list[NvmlDevice] = []
