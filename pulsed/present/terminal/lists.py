@@ -194,14 +194,14 @@ HELP_WIDTH = 116
 
 _HELP = f"""\
 Views
-  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then end; ^C ends
-  Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; mouse: click, again to open
+  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
+  Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
   / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
 Commands
   :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
 Filter
-  comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a word alone is looked for in all texts
+  comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a single word is searched for in all texts
   numbers: {" ".join(NUMBERS)}
   texts: {" ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
@@ -210,10 +210,10 @@ Cards and columns
   percentages of SM are active/occupancy, temperatures GPU|memory, clocks SM|memory, PCIe received/sent
 Marks
   [████··|··]  a known value; | is what the driver calls GPU utilization
-  [██▒▒▒····]  bounds: at least what is solid, at most what is hatched, because inputs are missing
+  [██▒▒▒····]  bounds: solid is the least, hatched the most, because inputs are missing
   [/ / / / /]  no reading: --, never 0; a measured 0 is [▏········]
-  C compute  M memory  I io  X mixed  - idle  ? unknown, with the classes that it can be
-  i info  ! warn  ^ hot  x crit; STALE 42 s: no newer sample, not in any sum; 7/8: sums are of 7 of 8 GPUs
+  C compute  M memory  I io  X mixed  - idle  ? unknown, with the possible classes
+  i info  ! warn  ^ hot  x crit; STALE 42 s: no newer sample, left out of sums; 7/8: sum of 7 of 8 GPUs
 """
 
 

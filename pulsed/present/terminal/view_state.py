@@ -1,8 +1,9 @@
 """What a person has chosen to see, with the filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
 
 Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` (or a blank) and `|`,
-negated by `!`, in parentheses; a word alone is looked for in all texts; `"in quotes"` a value may have any character. A
-comparison with a missing number is false; `ru=--` finds them. The page has the same language in `text/filter.js`.
+negated by `!`, in parentheses; a single word is searched for in all texts; `"in quotes"` a value may have any
+character. A comparison with a missing number is false; `ru=--` matches them. The page has the same language in
+`text/filter.js`.
 """
 
 from __future__ import annotations

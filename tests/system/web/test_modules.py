@@ -112,7 +112,7 @@ def test_format(page: Page, call: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("owners", "use", "text"),
     [
-        ("null", "held", "owner not known"),
+        ("null", "held", "owner unknown"),
         ("[]", "free", "free"),
         ("[]", "held", "nobody"),
         ("[]", "busy", "nobody"),

@@ -10,6 +10,6 @@ export function isHeld(fleet, i) {
 /** Its owners; `no owner` for a GPU that is in use without one. */
 export function ownersText(fleet, i) {
   const owners = fleet.owners[i];
-  if (owners === null || owners === undefined) return "owner not known";
+  if (owners === null || owners === undefined) return "owner unknown";
   return owners.map(ownerName).join(", ") || (fleet.get("use", i) === "free" ? "free" : "no owner");
 }
