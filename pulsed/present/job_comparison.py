@@ -56,7 +56,7 @@ def comparison_report(first: Account, second: Account) -> str:
 
 
 def comparison_notes(quantities: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return which quantities of a comparison differ, and which are not judged and why."""
+    """Return which quantities of a comparison differ, and which are not evaluated and why."""
     titles = {quantity.name: quantity.title for quantity in JOB_QUANTITIES}
     differing = [titles[name] for name, each in quantities.items() if each["differs"]]
     is_judged = any(each["differs"] is not None for each in quantities.values())
@@ -65,7 +65,7 @@ def comparison_notes(quantities: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, each in quantities.items():
         if each["missing"]:
             reasons.setdefault(each["missing"], []).append(titles[name])
-    return [*lines, *(f"Not judged: {', '.join(names)}: {reason}" for reason, names in reasons.items())]
+    return [*lines, *(f"Not evaluated: {', '.join(names)}: {reason}" for reason, names in reasons.items())]
 
 
 def comparison_rows(quantities: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:

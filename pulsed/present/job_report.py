@@ -274,8 +274,8 @@ _QUESTIONS = {"hang": "whether it hangs", "straggler": "whether a GPU is slower 
 
 
 def not_judged_text(unjudged: Mapping[str, Any]) -> str:
-    """Return a finding that is not judged, and why."""
-    return f"{_QUESTIONS.get(unjudged['finding'], unjudged['finding'])} (not judged: {unjudged['missing']})"
+    """Return a finding that is not evaluated, and why."""
+    return f"{_QUESTIONS.get(unjudged['finding'], unjudged['finding'])} (not evaluated: {unjudged['missing']})"
 
 
 def _no_advice(account: Account) -> str:

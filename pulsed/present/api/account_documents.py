@@ -115,7 +115,7 @@ class FindingShape(DocumentModel):
     """Whether a finding holds."""
 
     state: str = Field(description="suspected, ok, or not_judged")
-    missing: Text = Field(description="why it is not judged; otherwise null")
+    missing: Text = Field(description="why it is not evaluated; otherwise null")
 
 
 class GpuStatisticShape(DocumentModel):
@@ -302,7 +302,7 @@ class JobStatisticShape(DocumentModel):
 
 
 class UnjudgedShape(DocumentModel):
-    """A finding about a job that is not judged, as `Unjudged`."""
+    """A finding about a job that is not evaluated, as `Unjudged`."""
 
     finding: str
     missing: str

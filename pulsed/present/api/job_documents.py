@@ -40,7 +40,7 @@ class ComparisonShape(DocumentModel):
     first: str
     second: str
     rows: list[list[str]] = Field(description="the table; the first row is the head")
-    notes: list[str] = Field(description="what differs beyond noise, and what is not judged")
+    notes: list[str] = Field(description="what differs beyond noise, and what is not evaluated")
 
 
 class NewestAccountShape(AccountShape):

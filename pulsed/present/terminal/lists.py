@@ -152,7 +152,7 @@ def _groups(
         for each in job.get("advice", ())[:1]:
             lines += wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
         for each in job.get("not_judged", ()):  # absent in answers of older daemons
-            lines.append(line((f"  {each['finding']} not judged: {each['missing']}", "dim")))
+            lines.append(line((f"  {each['finding']} not evaluated: {each['missing']}", "dim")))
         yield job, [*lines, *(_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))]
     for daemon in model.daemons:
         owners = [job["owner"] for job in daemon.jobs]

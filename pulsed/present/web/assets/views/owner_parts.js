@@ -6,7 +6,7 @@ import { marksOf } from "../text/event_marks.js";
 import { windowText } from "../text/format.js";
 import { h, setText } from "../ui/dom.js";
 import { segmented } from "../ui/segmented.js";
-import { GpuLines, MAX_GPUS } from "./gpu_lines.js";
+import { GpuLines, MAX_DRAWN_GPUS } from "./gpu_lines.js";
 
 const NAMES = ["ru", "sm", "tensor", "dram", "power", "mem"];
 const MODES = ["lines", "spread", "map"];
@@ -62,7 +62,7 @@ export class OwnerLines {
     const longest = await longestWindow(fleet);
     if (this.isOver) return;
     const listed = [...new Set(gpus.map((gpu) => fleet.positions.get(keyOfEvent(gpu))))].filter((i) => i !== undefined).sort((a, b) => a - b);
-    const positions = listed.slice(0, MAX_GPUS);
+    const positions = listed.slice(0, MAX_DRAWN_GPUS);
     const reach = fleet.current.time - longest;
     this.isPast = end !== null && end < reach;
     const gone = gpus.length - listed.length;

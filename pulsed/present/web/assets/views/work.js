@@ -169,7 +169,7 @@ export class WorkView {
 
   findings({ id, job, findings }, isOpen) {
     if (!findings) return h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "after 3 minutes" : "none");
-    const text = job.advice.length ? `${job.advice.length} ${job.advice.length > 1 ? "findings" : "finding"}` : "not judged";
+    const text = job.advice.length ? `${job.advice.length} ${job.advice.length > 1 ? "findings" : "finding"}` : "not evaluated";
     const toggle = () => {
       if (!this.opened.delete(id)) this.opened.add(id);
       this.draw();
