@@ -59,7 +59,7 @@ async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambd
             pause = backoff.next()
             FAILURES[name] += 1
             log.exception(
-                "internal error in a background task, which is started again; please report it",
+                "internal error in a background task, which is restarted; please report it",
                 extra={"task": name, "pause_seconds": round(pause, 1)},
             )
             failed()

@@ -106,7 +106,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         if not (written := os.write(descriptor, rest)):
-            raise OSError(errno.EIO, "the system takes no more bytes")
+            raise OSError(errno.EIO, "the system accepts no more bytes")
         rest = rest[written:]
 
 

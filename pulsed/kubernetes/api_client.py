@@ -169,7 +169,7 @@ class ApiClient:
             metadata = document.get("metadata")
             items = document.get("items")
             if not isinstance(metadata, dict) or not isinstance(items, list | None):
-                raise self._error("sent something else than a list", "See whether this is an API server")
+                raise self._error("sent something other than a list", "Check that this is an API server")
             for item in items or ():
                 if isinstance(item, dict):
                     take(item)
@@ -236,7 +236,7 @@ class ApiClient:
         document = self._parsed(line)
         kind, item = document.get("type"), document.get("object")
         if not isinstance(kind, str) or not isinstance(item, dict):
-            raise self._error("sent something else than a change", "See whether this is an API server")
+            raise self._error("sent something other than a change", "Check that this is an API server")
         if kind == "ERROR":
             code = item.get("code")
             raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch", item)
@@ -309,7 +309,7 @@ class ApiClient:
     def _parsed(self, text: bytes) -> JsonObject:
         document = _document(text)
         if not isinstance(document, dict):
-            raise self._error("sent something else than JSON objects", "See whether this is an API server")
+            raise self._error("sent something other than JSON objects", "Check that this is an API server")
         return document
 
     def _refusal(self, status: int, reason: str, what: str, document: object) -> KubernetesError:

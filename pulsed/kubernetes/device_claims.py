@@ -96,7 +96,7 @@ class DeviceClaims:
             self.error = ""
         except KubernetesError as error:
             if str(error) != self.error:
-                log.warning("claims of devices are not read; their names count", extra={"error": str(error)})
+                log.warning("cannot read ResourceClaims, using device names", extra={"error": str(error)})
             self.error, self._retry = str(error), self._clock() + RETRY_SECONDS
         finally:
             self._task = None

@@ -137,7 +137,7 @@ class ResourceWatch(Generic[_T]):
 
     def _fail(self, error: str, *, is_denied: bool = False) -> None:
         if error != self.error:
-            log.warning("the Kubernetes API failed; what was read last is used", extra={"error": error})
+            log.warning("the Kubernetes API failed; using the last result", extra={"error": error})
         self.error, self.is_denied = error, is_denied
         self.restarts += 1
         self._changed()

@@ -122,7 +122,7 @@ class AutoSource(Source):
         self._pause = self._pauses.next()
         raise NoSourceWorks(
             "no source works here: " + "; ".join(f"({number}) {why}" for number, why in enumerate(reasons, 1)),
-            "`pulsed doctor` looks closer; `--source demo` shows pulsed without a GPU",
+            "`pulsed doctor` has details; `--source demo` shows pulsed without a GPU",
         )
 
     def _use(self, trial: _Trial) -> RawTick:

@@ -74,7 +74,7 @@ class RecordFile:
             while rest:
                 written = self._raw.write(rest)
                 if written is None:
-                    raise BlockingIOError("it takes no more for now")
+                    raise BlockingIOError("it accepts no more for now")
                 rest = rest[written:]
         except BrokenPipeError:
             self._raw.close()

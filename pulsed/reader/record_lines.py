@@ -179,7 +179,7 @@ class RecordReader:
         layout = self._layouts[line.target][line.tick]
         values: list[RawValue] = [float(value[0]) if isinstance(value, tuple) else value for value in line.values]
         if len(values) != len(layout.series):
-            raise ValueError("another number of values than series")
+            raise ValueError("the numbers of values and series differ")
         rejected = line.rejected
         if self._damaged:
             rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}

@@ -217,7 +217,7 @@ class TlsServerSection(Settings):
                     yield name, "needs a certificate too; set cert_file and key_file"
         if has_ca and not verifies:
             name = "client_ca_file" if self.client_ca_file else "client_ca"
-            yield name, f"is of no use without client_auth_type; set it to {' or '.join(_VERIFYING)}"
+            yield name, f"has no effect without client_auth_type; set it to {' or '.join(_VERIFYING)}"
         if verifies and not has_ca:
             yield "client_auth_type", f"is {self.client_auth_type}, which needs authorities; set client_ca_file"
         if self.client_allowed_sans and not verifies:

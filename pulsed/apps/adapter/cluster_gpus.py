@@ -273,7 +273,7 @@ class ClusterGpus:
         for url, error in self.daemons.items():
             if error and error != before.get(url):
                 log.warning(
-                    "a daemon cannot be read; its last values stay until they are stale", extra={"error": error}
+                    "a daemon cannot be read; its last values are kept until they are stale", extra={"error": error}
                 )
             elif not error and before.get(url):
                 log.info("a daemon is read again", extra={"url": url})

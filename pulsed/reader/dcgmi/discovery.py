@@ -173,7 +173,7 @@ async def printed(command: Sequence[str], patience: float) -> str:
         async with asyncio.timeout(patience):
             await over.wait()
         if len(output) > _MAX_BYTES:
-            raise StreamBroke(f"{name} prints without end")
+            raise StreamBroke(f"{name} prints endlessly")
         text = output.decode("utf-8", "replace")
         if child.status != 0:
             raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])

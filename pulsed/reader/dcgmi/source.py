@@ -158,7 +158,7 @@ class DcgmiSource(Source):
         printed. Where that is unknown they are left out, and the time is a gap in the accounting.
         """
         if self._is_closed:
-            raise StreamBroke(f"{self.target} is closed", "Make a new source")
+            raise StreamBroke(f"{self.target} is closed", "Create a new source")
         if self._must_restart:
             self._must_restart = False
             await self._stop()
@@ -172,7 +172,7 @@ class DcgmiSource(Source):
             self._due = self._clock() + self._pauses.next()
             if isinstance(error, StreamHung) and self._is_silent and await accepts_connections(self.target):
                 raise HostEngineHung(
-                    f"the host engine at {self.target} accepts connections and answers nothing: {error.args[0]}",
+                    f"the host engine at {self.target} accepts connections but does not answer: {error.args[0]}",
                     "Restart it (systemctl restart nvidia-dcgm); if it cannot be ended, the driver hangs: drain the "
                     "node and restart it",
                 ) from None
@@ -304,7 +304,7 @@ class DcgmiSource(Source):
             if changed or self._fields() != self._watch.requested:
                 self._must_restart = True
         except SourceError as error:
-            log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})
+            log.debug("the GPUs cannot be looked up at the moment", extra={"error": str(error)})
         if not (missed := self._watch.lost_profiling):
             return
         probe = Watch(missed)
@@ -313,7 +313,7 @@ class DcgmiSource(Source):
                 probe, lambda fields: self._make(fields, self.interval), self._patience, self._sleep
             )
         except SourceError as error:
-            log.debug("still no profiling", extra={"error": str(error)})
+            log.debug("profiling is still unavailable", extra={"error": str(error)})
             return
         await stream.end_now()
         self._watch.restore(probe.attempt())

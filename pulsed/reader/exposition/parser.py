@@ -321,7 +321,7 @@ def refuse_other_exporters(layout: Layout, samples: int) -> None:
     """
     if samples and not any(series.name[:5].upper() == "DCGM_" for series in layout.series):
         raise BadPage(
-            f"None of its {samples} samples is of dcgm-exporter (DCGM_*); the first one is {layout.series[0].name}",
+            f"None of its {samples} samples comes from dcgm-exporter (DCGM_*); the first is {layout.series[0].name}",
             "Check the URL: dcgm-exporter usually has port 9400",
         )
 

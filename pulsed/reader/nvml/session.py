@@ -164,7 +164,7 @@ class DriverSession:
                 is_shown = not reader.gone or reader.device.uuid in with_xids
                 values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
-            raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
+            raise NvmlError("NVML answers no call for any GPU", "Check nvidia-smi and dmesg")
         answering = {reader.device.uuid for reader in self._readers if not reader.gone}
         self._lost = (self._lost | {device.uuid for device in self._devices}) - answering
         return Sample(layout, values, self._processes, self._lost)

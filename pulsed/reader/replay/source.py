@@ -164,7 +164,7 @@ class _SingleRecording:
         recording = recording_type(self._path, self._settings.columns)
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
-            raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
+            raise BadCapture(f"{self._path} is a record that did not exist at the start", "Start pulsed again")
         interval = self._settings.interval
         usual = _csv_interval(self._path) if recording == "csv" and not interval else None
         self.intervals[self.target] = interval or usual or DEFAULT_INTERVALS[recording]

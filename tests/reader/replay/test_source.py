@@ -184,7 +184,7 @@ async def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadCapture, match="not a regular file"):
         await replayed(tmp_path / "pipe").read()
-    with pytest.raises(BadCapture, match="no path"):
+    with pytest.raises(BadCapture, match="is not a path"):
         await replayed("zero\0byte").read()
 
 

@@ -297,7 +297,7 @@ def test_sockets_that_systemd_hands_over(tmp_path: Path, words: tuple[str, ...])
 def test_without_sockets_of_systemd_there_is_one_clear_line() -> None:
     finished = pulsed("serve", "--source", "demo", "--web.systemd-socket")
     assert finished.returncode == 1
-    assert finished.stderr.startswith("pulsed: systemd hands over no sockets. Start pulsed by a .socket unit")
+    assert finished.stderr.startswith("pulsed: systemd passed no sockets. Start pulsed by a .socket unit")
     assert finished.stderr.count("\n") == 1
 
 

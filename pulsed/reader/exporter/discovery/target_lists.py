@@ -126,7 +126,7 @@ class HttpList:
                 ) from None
             if error.kind == "body":
                 raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
-            raise TargetListError(f"{name} {error}", "See whether it is up") from None
+            raise TargetListError(f"{name} {error}", "Check that it is up") from None
         if answer.status != 200:
             more = f", to {masked(answer.location)}" if answer.location else ""
             raise TargetListError(
