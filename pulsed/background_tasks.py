@@ -12,7 +12,7 @@ from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 """Pauses before a task is started again."""
 
 STEADY_SECONDS = 600.0
@@ -48,7 +48,7 @@ async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambd
         name: of the task, for log and metric.
         failed: called after each error.
     """
-    backoff, clock = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random), asyncio.get_running_loop()
+    backoff, clock = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random.random), asyncio.get_running_loop()
     while True:
         begun = clock.time()
         try:
@@ -59,7 +59,7 @@ async def keep_running(name: str, work: Work, failed: Callable[[], None] = lambd
             pause = backoff.next()
             FAILURES[name] += 1
             log.exception(
-                "internal error in a background task, which is started again; please report it",
+                "internal error in a background task, which is restarted; please report it",
                 extra={"task": name, "pause_seconds": round(pause, 1)},
             )
             failed()

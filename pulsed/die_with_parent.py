@@ -19,7 +19,7 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 CANNOT_RUN, NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that is no program, and for one that is not there."""
+"""Exit codes of a shell for a command that is not a program, and for one that does not exist."""
 
 
 def dying_with_parent(command: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ _DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
+    """Return whether this is a finite number; `true` and `false`, which Python counts as numbers, are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -174,7 +174,7 @@ class ProfilingHeld(WatchRefused, reason="profiling_held"):
 
 
 class TooManyCounters(WatchRefused, reason="profiling_multi_pass"):
-    """The hardware cannot count so many profiling fields at the same time."""
+    """The hardware cannot count this number of profiling fields at the same time."""
 
 
 class NvmlMissing(SourceError, reason="nvml_missing"):
@@ -242,20 +242,20 @@ class AttributionTimeout(AttributionError, reason="timeout"):
     """An attribution source did not answer in time."""
 
 
-LONGEST_WORD = 64
+MAX_WORD_LENGTH = 64
 """No known word is longer; comparing takes the product of both lengths."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant; None if there is none like it. Case does not count.
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant; None if no word is similar. Case does not count.
 
     In words with dots (`source.interval`) a word of the same section goes before the same name in another section.
     """
     from difflib import get_close_matches  # only errors need it
 
-    if len(word) > LONGEST_WORD:
+    if len(word) > MAX_WORD_LENGTH:
         return None
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {each.lower(): each for each in words}
     word = word.lower()
     section, _, name = word.rpartition(".")
     siblings = {each.rpartition(".")[2]: each for each in by_lower if each.rpartition(".")[0] == section}
@@ -270,7 +270,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(word: str, words: Iterable[str], otherwise: str) -> str:
     """Return the question `did you mean ...?`, or `otherwise` if no known word is like this one."""
-    near = nearest(word, known)
+    near = nearest(word, words)
     return f"did you mean {near}?" if near else otherwise

@@ -17,7 +17,7 @@ import orjson
 def json_bytes(document: object) -> bytes:
     """Return a document as compact JSON in UTF-8; numbers that JSON cannot represent are null.
 
-    Infinity, NaN and integers of thousands of digits are no measurements. One of them must not cost the whole answer,
+    Infinity, NaN and integers of thousands of digits are not measurements. One of them must not fail the whole answer,
     and neither must half a surrogate pair, which UTF-8 does not have: it is escaped.
     """
     try:
@@ -65,7 +65,7 @@ def rfc3339(seconds: float) -> str:
 
 
 def rfc3339_or_none(seconds: float | None) -> str | None:
-    """Return Unix seconds as `rfc3339` does; None if they are None."""
+    """Return Unix seconds as `rfc3339` does, and None for None."""
     return None if seconds is None else rfc3339(seconds)
 
 

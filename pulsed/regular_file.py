@@ -106,7 +106,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         if not (written := os.write(descriptor, rest)):
-            raise OSError(errno.EIO, "the system takes no more bytes")
+            raise OSError(errno.EIO, "the system accepts no more bytes")
         rest = rest[written:]
 
 
@@ -127,7 +127,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.close(descriptor)
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # a part of it would take up room on a full disk
+        with contextlib.suppress(OSError):  # a partial file would occupy space on a full disk
             temporary.unlink()
         raise
 
@@ -167,7 +167,7 @@ WATCH_SECONDS = 1.0
 """Seconds between two calls of `FileWatcher.has_changed`."""
 
 Signature = tuple[int, int, int] | None
-"""Modification time, size and inode of a file; None if there is none."""
+"""Modification time, size and inode of a file; None without a file."""
 
 
 class FileWatcher:
@@ -200,7 +200,7 @@ class FileWatcher:
 
 def _signature(name: str | Path) -> Signature:
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except (OSError, ValueError):  # a name with a zero byte
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

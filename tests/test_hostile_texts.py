@@ -34,7 +34,7 @@ from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText, parse_message
 from pulsed.reader.replay.exported_csv import header_of, problem_of
-from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.recording import recording_type
 from pulsed.translate.fields import exporter_version
 from tests.translate.build import page_tick
 
@@ -103,7 +103,7 @@ def computed_page(text: str) -> None:
 def recording(text: str) -> None:
     path = Path("capture")
     path.write_text(text, encoding="utf-8", errors="replace")
-    look(path)
+    recording_type(path)
 
 
 READERS: dict[str, Callable[[str], object]] = {

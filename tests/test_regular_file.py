@@ -100,7 +100,7 @@ def test_a_system_that_takes_a_part_gets_the_rest(tmp_path: Path, monkeypatch: p
 
 def test_a_system_that_takes_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
-    with pytest.raises(OSError, match="takes no more bytes"):
+    with pytest.raises(OSError, match="accepts no more bytes"):
         write_all(1, b"x")
 
 

@@ -193,20 +193,20 @@ class DaemonClient:
 
     def _authorization(self) -> dict[str, str]:
         """Return the header Authorization; empty without credentials."""
-        given, settings = self._parts, self._settings
+        parts, settings = self._parts, self._settings
         try:
-            if given.username is None and settings.bearer_token_file:
+            if parts.username is None and settings.bearer_token_file:
                 return authorization("", settings.bearer_token_file)
-            username, password = settings.username, unquote(given.password or "")
-            if given.username is not None:
-                username = unquote(given.username)
+            username, password = settings.username, unquote(parts.password or "")
+            if parts.username is not None:
+                username = unquote(parts.username)
             elif settings.user_file:
                 username, colon, password = read_password(settings.user_file).partition(":")
                 if not colon and not settings.password_file:
                     raise BadCredentials(f"user file {settings.user_file} holds no password: it needs USER:PASSWORD")
             if not username:
                 return {}
-            if given.password is None and settings.password_file:
+            if parts.password is None and settings.password_file:
                 password = read_password(settings.password_file)
         except BadCredentials as error:
             raise DaemonUnreachable(str(error), "Name a file that you may read, and with nothing else") from None
@@ -226,19 +226,19 @@ def clients_of(urls: Sequence[str], nodes: Sequence[str], settings: ClientSettin
 
     Raises `UsageError` if one of `urls` is not a URL, or there are several and nodes.
     """
-    found = [_split(url) for url in urls or [DEFAULT_URL]]
+    addresses = [_split(url) for url in urls or [DEFAULT_URL]]
     if nodes:
-        if len(found) > 1:
+        if len(addresses) > 1:
             raise UsageError("--nodes needs at most one URL", "Its scheme, port and path are those of all nodes")
-        login, at, _ = found[0].netloc.rpartition("@")
-        port = f":{found[0].port}" if found[0].port is not None else ""
-        found = [found[0]._replace(netloc=f"{login}{at}{node}{port}") for node in nodes]
-    hosts = [parts.hostname for parts in found]
+        login, at, _ = addresses[0].netloc.rpartition("@")
+        port = f":{addresses[0].port}" if addresses[0].port is not None else ""
+        addresses = [addresses[0]._replace(netloc=f"{login}{at}{node}{port}") for node in nodes]
+    hosts = [parts.hostname for parts in addresses]
     names = [
         str(parts.hostname) if hosts.count(parts.hostname) == 1 else parts.geturl().rpartition("@")[2]
-        for parts in found
+        for parts in addresses
     ]
-    return {name: DaemonClient(parts.geturl(), settings) for name, parts in zip(names, found, strict=True)}
+    return {name: DaemonClient(parts.geturl(), settings) for name, parts in zip(names, addresses, strict=True)}
 
 
 def _split(url: str) -> SplitResult:

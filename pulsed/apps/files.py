@@ -22,13 +22,13 @@ class RulesNotWritten(PulsedError):
 
 def run_rules(options: argparse.Namespace) -> int:
     """Print or write the rules; return the exit code. Raises `RulesNotWritten` if the file cannot be written."""
-    given = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
-    if given and options.format != "kubernetes":
-        options.parser.error(f"--{next(iter(given))} needs --format kubernetes")
+    fields = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
+    if fields and options.format != "kubernetes":
+        options.parser.error(f"--{next(iter(fields))} needs --format kubernetes")
     config = configuration(options)
     selection = RuleSelection(
         options.kind,
-        KubernetesObject(**given) if options.format == "kubernetes" else None,
+        KubernetesObject(**fields) if options.format == "kubernetes" else None,
         exclude=tuple(options.exclude),
         runbook=options.runbook_url or _runbook(config),
         scale_target=config.publish.scale_target,

@@ -81,12 +81,12 @@ def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
 
 def _fetch(client: DaemonClient) -> list[Row]:
     """Return the GPUs and targets of a daemon as `/health/gpus` has them."""
-    found = client.json(PATH)
-    if not isinstance(found, list):
+    checks = client.json(PATH)
+    if not isinstance(checks, list):
         raise DaemonUnreachable(
             f"{client.address}{PATH}: the answer is not a list", "Check that the URL is of a pulsed"
         )
-    return found
+    return checks
 
 
 def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:

@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, given: TextIO) -> None:
+def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, summary: TextIO) -> None:
     """Print what a job got out of its GPUs.
 
     Args:
         clients: by node.
         id: as in `/jobs/{id}`; if it was used several times, the newest is printed.
-        format: `text`, `json`, `line`, or `js1`: the summary of jobstats that is read from `given`, with GPUs added.
+        format: `text`, `json`, `line`, or `js1`: the summary of jobstats that is read from `summary`, with GPUs added.
 
     Raises:
         NotJobstatsSummary: there is no such summary.
@@ -61,7 +61,7 @@ def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, 
         RequestRefused: no daemon answered without an error.
     """
     account = _account(clients, id)
-    out.write(with_gpus(given.read(), account) + "\n" if format == "js1" else _FORMATS[format](account))
+    out.write(with_gpus(summary.read(), account) + "\n" if format == "js1" else _FORMATS[format](account))
 
 
 def compare(clients: Mapping[str, DaemonClient], ids: Sequence[str], format: str, out: TextIO) -> None:
@@ -73,11 +73,11 @@ def compare(clients: Mapping[str, DaemonClient], ids: Sequence[str], format: str
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
     path = f"/jobs/{quote(id, safe='/:')}"
-    found, errors = all_answers(clients, lambda get: get(path), has="gpus")
-    if not found:
+    accounts, errors = all_answers(clients, lambda get: get(path), has="gpus")
+    if not accounts:
         raise _error(id, clients, list(errors.values()))
-    newest = max(found.values(), key=lambda account: account["begin"])
-    parts = {node: account for node, account in found.items() if is_same_job(account, newest)}
+    newest = max(accounts.values(), key=lambda account: account["begin"])
+    parts = {node: account for node, account in accounts.items() if is_same_job(account, newest)}
     if len(clients) == 1:
         return newest
     missing = [{"node": node, "reason": _reason(errors.get(node))} for node in clients if node not in parts]
@@ -85,7 +85,7 @@ def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
 
 
 def _error(id: str, clients: Mapping[str, DaemonClient], errors: Sequence[PulsedError]) -> PulsedError:
-    """Return the error of a job that no daemon has: the first that is not a 404, or that there is no such job."""
+    """Return the error of a job that no daemon has: the first one that is not a 404, or `no such job`."""
     other = next((each for each in errors if not (isinstance(each, RequestRefused) and each.status == 404)), None)
     where = next(iter(clients.values())).address if len(clients) == 1 else f"{len(clients)} nodes"
     return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")

@@ -20,11 +20,11 @@ _FILTERS = ("state", "user", "account", "namespace")
 
 def run(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
-    given = {name: value for name in _FILTERS if (value := getattr(options, name))}
+    filters = {name: value for name in _FILTERS if (value := getattr(options, name))}
     if options.since is not None:
-        given["since"] = f"{time.time() - options.since:.0f}"
+        filters["since"] = f"{time.time() - options.since:.0f}"
     clients = clients_of(options.urls, options.nodes, client_settings(options))
-    jobs(clients, options.format, sys.stdout, urlencode(given), with_findings=options.diagnose)
+    jobs(clients, options.format, sys.stdout, urlencode(filters), with_findings=options.diagnose)
     return 0
 
 

@@ -32,7 +32,7 @@ class DaemonAnswers(NamedTuple):
         """Return these answers.
 
         Raises:
-            DaemonUnreachable, RequestRefused: there is none.
+            DaemonUnreachable, RequestRefused: no daemon answered.
         """
         if not self.documents:
             raise next(iter(self.errors.values()))
@@ -50,10 +50,10 @@ def all_answers(clients: Mapping[str, DaemonClient], request: Callable[[Get], Do
 
     def answer(client: DaemonClient) -> Document | PulsedError:
         def get(path: str) -> Document:
-            found: Document = client.json(path)
-            if not isinstance(found, dict) or has not in found:
+            document: Document = client.json(path)
+            if not isinstance(document, dict) or has not in document:
                 raise DaemonUnreachable(f"{client.address}{path}: the answer has no {has}", "Check that it is a pulsed")
-            return found
+            return document
 
         try:
             return request(get)
@@ -61,8 +61,8 @@ def all_answers(clients: Mapping[str, DaemonClient], request: Callable[[Get], Do
             return error
 
     with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
-        found = dict(zip(clients, pool.map(answer, clients.values()), strict=True))
+        answers = dict(zip(clients, pool.map(answer, clients.values()), strict=True))
     return DaemonAnswers(
-        {node: each for node, each in found.items() if not isinstance(each, PulsedError)},
-        {node: each for node, each in found.items() if isinstance(each, PulsedError)},
+        {node: each for node, each in answers.items() if not isinstance(each, PulsedError)},
+        {node: each for node, each in answers.items() if isinstance(each, PulsedError)},
     )

@@ -24,7 +24,7 @@ from pulsed.json_text import rfc3339
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record_file import STDOUT, RecordFailed, RecordFile, open_record
 from pulsed.reader.record_lines import RecordWriter, Session
-from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.recording import recording_type
 from pulsed.reader.source import Source, SourceLog
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def _check(config: Config, name: str) -> None:
         if config.source.kind == "replay" and played and os.path.samefile(played, path):
             raise UsageError(f"{name} is the recording to be replayed", "Record into another file")
         with contextlib.suppress(BadCapture):
-            if look(path) == "record":
+            if recording_type(path) == "record":
                 return
         raise UsageError(f"{name} exists and is not a record", "Give another name, or remove it")
 
@@ -120,7 +120,7 @@ class Recorder:
         self._done.set()
 
     async def run(self, seconds: float | None = None) -> None:
-        """Record until all sources have ended, a limit is reached, or so many seconds have passed.
+        """Record until all sources have ended, a limit is reached, or `seconds` have passed.
 
         Raises:
             RecordFailed: the file cannot be written; or no tick was recorded, and `stop` was not called.

@@ -39,7 +39,7 @@ def report(
     """
     path = f"/report?by={by}&since={time.time() - seconds:.0f}"
     answers = all_answers(clients, lambda get: get(path), has="rows").checked()
-    found: Mapping[str, Any] = {
+    documents: Mapping[str, Any] = {
         "by": by,
         "seconds": seconds,
         "rows": merged_rows(_all(answers.documents, "rows"), LABELS[by]),
@@ -47,9 +47,9 @@ def report(
         "missing_nodes": answers.missing,
     }
     if format == "json":
-        out.write(json.dumps(found, indent=2) + "\n")
+        out.write(json.dumps(documents, indent=2) + "\n")
         return
-    out.write(usage_table(found) if format == "table" else usage_csv(found))
+    out.write(usage_table(documents) if format == "table" else usage_csv(documents))
     for each in answers.missing:
         errors.write(clean_lines(f"missing: {each['node']}: {each['reason']}"))
 

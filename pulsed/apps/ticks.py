@@ -29,7 +29,7 @@ from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.table import WIDTH, table
 from pulsed.printable import clean_lines
 
-MOST_TICKS = 4
+MAX_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
 
 
@@ -113,7 +113,7 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
 
 def _is_done(target: Target) -> bool:
     """Return whether the next tick of a target would have no more than this one, or the source has failed."""
-    if target.tick is None or not target.up or target.samples >= MOST_TICKS:
+    if target.tick is None or not target.up or target.samples >= MAX_TICKS:
         return True
     if target.kind == "dcgmi":  # a live dcgmi has activity from its second or third tick on
         return any(result.real_utilization.ratio is not None for result in target.tick.results)

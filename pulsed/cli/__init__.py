@@ -39,17 +39,17 @@ class Command(NamedTuple):
     usage_error: type[UsageError] = UsageError
     failure_code: int = 1
 
-    def run(self, given: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Run the command; return the exit code."""
         module, _, name = self.function.partition(":")
-        code: int = getattr(import_module(f"pulsed.{module}"), name)(given)
+        code: int = getattr(import_module(f"pulsed.{module}"), name)(options)
         return code
 
 
 COMMANDS: Mapping[str, Command] = {
     "serve": Command("run the daemon", options.SERVE, "daemon.serve:run"),
     "adapter": Command(
-        "answer the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "apps.adapter.run:run",
+        "serve the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "apps.adapter.run:run",
         "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
     ),
     "snapshot": Command("print one tick and exit", options.SNAPSHOT, "apps.ticks:run_snapshot"),
@@ -57,9 +57,9 @@ COMMANDS: Mapping[str, Command] = {
     "record": Command(
         "write raw ticks to a file, for replay, until the source ends", options.RECORD, "apps.record:run",
     ),
-    "doctor": Command("check which sources work here, and what they lack", options.DOCTOR, "apps.doctor:run"),
+    "doctor": Command("check which sources work on this machine and what they lack", options.DOCTOR, "apps.doctor:run"),
     "counters": Command(
-        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS,
+        "print a counters file for dcgm-exporter with all fields that pulsed uses", options.COUNTERS,
         "apps.install_files:run_counters",
         "Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
     ),
@@ -69,21 +69,21 @@ COMMANDS: Mapping[str, Command] = {
         HealthUsageError, HealthUsageError.exit_code,
     ),
     "job": Command(
-        "list the jobs and pods of a running daemon, or report what one got out of its GPUs", options.JOB,
+        "list the jobs and pods of a running daemon, or report how one used its GPUs", options.JOB,
         "apps.job:run",
         "Lists the owners of GPUs of a running pulsed, or reports one of them.",
     ),
     "jobs": Command(
-        "show the jobs and pods of running daemons in a table, also those of the last days, with what is wrong",
+        "show current and recent jobs and pods of running daemons in a table, with their problems",
         options.JOBS, "apps.jobs:run",
     ),
     "report": Command(
-        "show who used how many GPU hours, how much of it was work, idle time, energy and cost", options.REPORT,
+        "show GPU hours by user, with the share of work, idle time, energy and cost", options.REPORT,
         "apps.report:run",
-        "Adds up the accounts of all owners that ran in this time, each as a whole, over all daemons that are named.",
+        "Sums the whole accounts of all owners that ran in this time, over all given daemons.",
     ),
     "top": Command(
-        "show the GPUs of running daemons, or of an own source, in the terminal", options.TOP, "apps.top.run:run",
+        "show the GPUs of running daemons, or of a local source, in the terminal", options.TOP, "apps.top.run:run",
         "Shows GPUs, their work, health and events. Press ? for keys and commands.",
     ),
     "rules": Command("print recording and alerting rules for Prometheus", options.RULES, "apps.files:run_rules"),
@@ -107,12 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(sys.argv[1:] if arguments is None else arguments)
 
 
-def _main(given: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     code, parser = 0, CommandParser()
-    name = next((each for each in given if each in COMMANDS), None)
+    name = next((each for each in arguments if each in COMMANDS), None)
     try:
         try:
-            parsed = _parse(argument_parser([] if name is None else [name]), given)
+            parsed = _parse(argument_parser([] if name is None else [name]), arguments)
         except SystemExit:  # of --help and --version
             sys.stdout.flush()
             raise

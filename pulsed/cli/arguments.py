@@ -37,29 +37,29 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the error for this message of argparse."""
         if choice := _CHOICE.fullmatch(message):
-            option, given, listed = choice.groups()
+            option, value, listed = choice.groups()
             allowed = re.findall(r"[\w-]+", listed)
             otherwise = f"allowed: {', '.join(allowed)}"
-            what = f"there is no command {given!r}" if option == "COMMAND" else f"{option}: {given!r} is not allowed"
-            message = f"{what}; {did_you_mean(given, allowed, otherwise)}"
+            what = f"there is no command {value!r}" if option == "COMMAND" else f"{option}: {value!r} is not allowed"
+            message = f"{what}; {did_you_mean(value, allowed, otherwise)}"
         command = self.prog.removeprefix("pulsed").strip()
         message = message.removeprefix("argument ")
         raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
 
     def flags(self, options: argparse.Namespace) -> dict[str, tuple[str, object]]:
         """Return by configuration key the flag that sets it, and its value: those with a `dest` of `config.KEY`."""
-        found: dict[str, tuple[str, object]] = {}
+        flags: dict[str, tuple[str, object]] = {}
         for action in self._actions:
             if action.dest.startswith(_KEY) and (value := getattr(options, action.dest)) is not None:
-                found.setdefault(action.dest.removeprefix(_KEY), (action.option_strings[0], value))
-        return found
+                flags.setdefault(action.dest.removeprefix(_KEY), (action.option_strings[0], value))
+        return flags
 
     def arguments(self) -> list[argparse.Action]:
         """Return the arguments and options in the order of the help."""
         return [action for action in self._actions if action.help != argparse.SUPPRESS]
 
     def unknown(self, argument: str) -> NoReturn:
-        """Raise the error for an argument that is none of this command's."""
+        """Raise the error for an argument that this command does not have."""
         name = argument.partition("=")[0]
         if not name.startswith("-"):
             self.error(f"unexpected argument {name!r}")
@@ -178,7 +178,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _choices(brackets: str, text: str) -> list[str]:
-    found: list[str] = []
+    choices: list[str] = []
     for each in brackets[1:-1].split(","):
         match = _RANGE.fullmatch(each)
         if match is None:
@@ -187,8 +187,8 @@ def _choices(brackets: str, text: str) -> list[str]:
         count = int(last) - int(first) + 1
         if count < 1 or count > MAX_HOSTS:
             raise _refusal(text, f"{each!r} in {brackets} is not a range of 1 to {MAX_HOSTS} numbers")
-        found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
-    return found
+        choices += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    return choices
 
 
 def _refusal(text: str, problem: str) -> UsageError:

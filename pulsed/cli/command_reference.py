@@ -57,12 +57,12 @@ class CommandReference:
 
 def commands(parser: CommandParser) -> list[CommandReference]:
     """Return the program itself and its commands, from the parser with the options of all."""
-    found = [_command("", "", parser)]
+    rows = [_command("", "", parser)]
     for action in parser.arguments():
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            found += [_command(name, helps[name], each) for name, each in action.choices.items()]
-    return found
+            rows += [_command(name, helps[name], each) for name, each in action.choices.items()]
+    return rows
 
 
 def _command(name: str, help_line: str, parser: CommandParser) -> CommandReference:

@@ -64,12 +64,12 @@ def daemons(timeout: float, default: str = DEFAULT_URL, *leading: Option) -> Opt
     return (
         *leading,
         option("urls", metavar="URL", nargs="*",
-               help=f"of the daemons: gpu1, gpu1:9401 or https://gpu1:9401/path; default: {default}"),
+               help=f"daemons to read: gpu1, gpu1:9401 or https://gpu1:9401/path; default: {default}"),
         option("--nodes", metavar="LIST", type=expanded_hosts, default=(),
-               help="read the daemon of each of these nodes, gpu[01-04,07], in place of the host of the URL"),
+               help="read the daemons of these nodes, such as gpu[01-04,07], instead of the host of the URL"),
         option("--timeout", type=time_span, metavar="TIME", default=timeout,
-               help=f"of each request, such as 5s; default: {timeout:g}s"),
-        option("--username", default="", metavar="NAME", help="user, for URLs without one"),
+               help=f"timeout of each request, such as 5s; default: {timeout:g}s"),
+        option("--username", default="", metavar="NAME", help="user name, for URLs without one"),
         option("--user-file", default="", metavar="FILE", help="file with the user, or with USER:PASSWORD"),
         option("--password-file", default="", metavar="FILE", help="file with the password of the user"),
         option("--bearer-token-file", default="", metavar="FILE",
@@ -95,7 +95,7 @@ SERVE: Options = (
            help="prefix of all routes; default: the path of --web.external-url"),
     option("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, users, headers (YAML)"),
     option("--web.systemd-socket", dest="config.web.systemd_socket", action="store_true", default=None,
-           help="refuse to start unless systemd passes sockets, which replace the addresses in any case"),
+           help="require sockets from systemd; sockets that systemd passes replace the addresses in any case"),
 )  # fmt: skip
 """Those of the web are exporter-toolkit's."""
 
@@ -120,7 +120,9 @@ EXPORT: Options = (
 
 RECORD: Options = (
     *SOURCE,
-    option("file", metavar="FILE", help="an existing record is appended to; gzipped if named .gz; - is stdout"),
+    option(
+        "file", metavar="FILE", help=("record to write; an existing one is extended; gzipped if named .gz; - is stdout")
+    ),
     option("--duration", type=time_span, metavar="TIME", help="stop after this time, such as 60s"),
     option("--ticks", type=positive_number, metavar="N", help="stop after N ticks, of all targets together"),
 )
@@ -129,9 +131,9 @@ DOCTOR: Options = (
     *SOURCE,
     option("--format", choices=["table", "json"], default="table"),
     option("--exporter-version", **EXPORTER_VERSION,
-           help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image"),
+           help="version of dcgm-exporter, which its page does not include: 4.5.2, or the tag of its image"),
     option("--shards", metavar="URL", nargs="+", default=[],
-           help="all daemons that share the targets: check that each target is read, and once"),
+           help="all daemons that share the targets: check that each target is read exactly once"),
 )  # fmt: skip
 
 COUNTERS: Options = (
@@ -144,50 +146,53 @@ HEALTH: Options = (
     *daemons(10.0),
     option("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios"),
     option("--forget", metavar="GPU",
-           help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle"),
-    option("--node", help="with --forget: its node, if several have such a GPU"),
+           help="forget an absent GPU, by UUID or index; needs a daemon with --web.enable-lifecycle"),
+    option("--node", help="with --forget: the node of the GPU, if several nodes have such a GPU"),
 )  # fmt: skip
 
 JOB: Options = (
     *daemons(2.0, DEFAULT_URL, option(
         "id", metavar="ID", nargs="?",
-        help="4711, 4711_7, a pod's NAME, NAMESPACE/NAME or UID; without it, also if a URL stands here, the list",
+        help="4711, 4711_7, a pod's NAME, NAMESPACE/NAME or UID; without an ID, or with a URL in its place: the list",
     )),
     option("--format", choices=["text", "json", "line", "js1"], default="text",
            help="line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"),
-    option("--compare", nargs=2, metavar=("ID", "ID"), help="compare two jobs, as text or json, in place of a report"),
+    option("--compare", nargs=2, metavar=("ID", "ID"), help="compare two jobs, as text or json, instead of a report"),
 )  # fmt: skip
 
 JOBS: Options = (
     *daemons(10.0),
     option("--since", type=time_span, metavar="TIME",
-           help="also all that have ended in this time, such as 7d; default: the newest that a daemon has in memory"),
+           help="include all that ended within this time, such as 7d; default: the newest in the daemon's memory"),
     option("--state", choices=["running", "ended"], default=""),
     option("--user", default="", metavar="NAME"),
     option("--account", default="", metavar="NAME", help="account of Slurm"),
     option("--namespace", default="", metavar="NAME"),
-    option("--diagnose", action="store_true", help="with the numbers of the first finding of each"),
+    option("--diagnose", action="store_true", help="add the numbers of the first finding of each job"),
     option("--format", choices=["text", "json"], default="text"),
 )  # fmt: skip
 
 REPORT: Options = (
     *daemons(30.0),
     option("--since", type=time_span, metavar="TIME", default=2592000.0,
-           help="leave out what ended earlier than that ago; default: 30d"),
+           help="leave out owners that ended earlier; default: 30d"),
     option("--by", choices=["user", "account", "namespace", "workload", "node"], default="user",
-           help="a row per; default: user"),
+           help="one row for each; default: user"),
     option("--format", choices=["table", "csv", "json"], default="table"),
 )  # fmt: skip
 
 TOP: Options = (
     *GPUS,
-    *daemons(5.0, "the one of this host, else an own source; URL#/gpu/3 opens that GPU"),
+    *daemons(5.0, "this host's daemon, or a local source; URL#/gpu/3 opens that GPU"),
     option("--once", action="store_true", help="print one frame and exit, also to a pipe"),
     option("--interval", type=time_span, metavar="TIME", default=1.0,
-           help="between two requests, from 250ms; default: 1s"),
+           help="time between two requests, at least 250ms; default: 1s"),
     option("--ascii", action="store_true", help="use ASCII characters only"),
     option("--theme", choices=["dark", "light", "16", "none"],
-           help="colours: 16 uses those of the terminal; default: as the terminal can; NO_COLOR turns them off"),
+           help=(
+               "colours; 16 uses those of the terminal; default: the best that the terminal supports; NO_COLOR turns "
+               "them off"
+           )),
 )  # fmt: skip
 
 RULES: Options = (
@@ -196,11 +201,11 @@ RULES: Options = (
     option("--exclude", action="append", default=[], metavar="NAME",
            help="leave out an alert or a group (repeatable)"),
     option("--runbook-url", metavar="URL",
-           help="the docs/health.md that the alerts link to; default: the daemon's, if it has `web.external_url`"),
+           help="URL of the docs/health.md that alerts link to; default: the daemon's, if it has `web.external_url`"),
     option("--flat", action="store_true",
-           help="no rule uses the result of another one, for engines where that lags (VictoriaMetrics)"),
+           help="use no results of other rules, for engines where they lag (VictoriaMetrics)"),
     option("--per-check", action="store_true",
-           help="alerts for each health check, in place of one per severity with a label `check`"),
+           help="one alert for each health check, instead of one per severity with a label `check`"),
     option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),
     option("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes"),
     option("--namespace", type=object_name, help="its namespace"),
@@ -214,7 +219,7 @@ CHECK_CONFIG: Options = (
     option(
         "--syntax-only",
         action="store_true",
-        help="leave out whether this machine has the files and folders that the configuration names",
+        help="do not check whether this machine has the files and folders of the configuration",
     ),
 )
 

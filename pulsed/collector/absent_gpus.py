@@ -12,7 +12,7 @@ from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Entity
 from pulsed.model.target_store import Target, TargetStore
 
-_MOST_NAMES = 16
+_MAX_NAMES = 16
 
 
 class AbsentGpu(NamedTuple):
@@ -46,15 +46,15 @@ def choose_absent(absent: Sequence[AbsentGpu], store: TargetStore, gpu: str, nod
     def is_meant(entity: Entity) -> bool:
         return gpu in (entity.gpu, entity.uuid) and node in (None, entity.node or store.node)
 
-    found = [one for one in absent if is_meant(one.entity)]
+    matches = [one for one in absent if is_meant(one.entity)]
     remedy = _remedy(absent, store.node)
     if any(map(is_meant, _present(store))):
         raise GpuNotForgettable(f"GPU {gpu} is present; only absent GPUs can be forgotten", remedy)
-    if not found:
+    if not matches:
         raise GpuNotFound(f"there is no absent GPU {gpu!r}", remedy)
-    if len({one.entity.board for one in found}) > 1:
+    if len({one.entity.board for one in matches}) > 1:
         raise GpuNotForgettable(f"there are several absent GPUs {gpu}: give the UUID or the node", remedy)
-    return found
+    return matches
 
 
 def _present(store: TargetStore) -> list[Entity]:
@@ -72,5 +72,5 @@ def _remedy(absent: Sequence[AbsentGpu], here: str) -> str:
     names = [
         f"{one.entity.uuid or one.entity.gpu} (GPU {one.entity.gpu} of {one.entity.node or here})" for one in absent
     ]
-    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"Can be forgotten: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
+    more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"Can be forgotten: {', '.join(names[:_MAX_NAMES]) or 'none'}{more}"

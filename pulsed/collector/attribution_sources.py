@@ -57,8 +57,10 @@ def pod_settings(config: Config) -> PodSettings:
     from pulsed.kubernetes.objects import parse_kind
     from pulsed.owners.attribution.pod_workloads import PodSettings
 
-    given = config.attribution.workloads
-    return PodSettings(node_of_pods(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
+    settings = config.attribution.workloads
+    return PodSettings(
+        node_of_pods(config), settings.name_labels, tuple(map(parse_kind, settings.kinds)), settings.pod_labels
+    )
 
 
 class Cluster:
@@ -75,13 +77,13 @@ class Cluster:
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def known(self) -> KnownPods | None:
+    def known_pods(self) -> KnownPods | None:
         """What is known of pods now."""
-        return self._known if self._pods is None else self._pods.known
+        return self._known if self._pods is None else self._pods.known_pods
 
-    def restore(self, known: KnownPods) -> None:
+    def restore(self, pods: KnownPods) -> None:
         """Use the pods of an earlier run, until the API server answers; before the first `apply`."""
-        self._known = known
+        self._known = pods
 
     def client_for(self, config: Config) -> ApiClient | None:
         """Return the client for `apply`, the same as before while its section is; None without need.
@@ -138,7 +140,7 @@ class Cluster:
 
     def _end(self) -> None:
         if self._task is not None:
-            self._known = self.known
+            self._known = self.known_pods
             self._task.cancel()
             self._pods = self._task = None
             self._attribution.complete_with(None)

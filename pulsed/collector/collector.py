@@ -170,10 +170,10 @@ class Pipeline:
             self._select(selection)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
-        self._attribution.gpu_processes.note(raw.processes)
+        self._attribution.gpu_processes.update(raw.processes)
         start = time.perf_counter()
         listed = self._translator.translate(raw, kernel_events)
-        canonical = self._owners.of(self._chosen.of(listed))
+        canonical = self._owners.add_owners(self._chosen.apply(listed))
         translated = time.perf_counter()
         if canonical.devices != self._devices:
             self._devices = canonical.devices
@@ -247,7 +247,7 @@ class Collector:
                     if isinstance(outcome, SourceError):
                         self._fail(outcome)
                     else:
-                        self._take(outcome)
+                        self._process(outcome)
                     if self._until(self._target):
                         return
         finally:
@@ -276,7 +276,7 @@ class Collector:
             target.show(tick, time.monotonic())
             self._on_tick(tick)
 
-    def _take(self, raw: RawTick) -> None:
+    def _process(self, raw: RawTick) -> None:
         """Process a tick and store the result. An error costs this tick only."""
         source, target = self._source, self._target
         target.set_source(source.kind, source.target, source.interval, self._restarts + source.restarts)
@@ -333,7 +333,7 @@ class DeviceFilter:
         """Return whether a device would be selected."""
         return self._selection.everything or self._selection.among([_candidate(device)])[0]
 
-    def of(self, tick: CanonicalTick) -> CanonicalTick:
+    def apply(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the chosen devices only."""
         if self._selection.everything:
             return tick
@@ -346,8 +346,8 @@ class DeviceFilter:
             tick,
             devices=self._devices,
             readings=tuple(compress(tick.readings, self._mask)),
-            anomalies={places[old]: found for old, found in tick.anomalies.items() if old in places},
-            extras={places[old]: found for old, found in tick.extras.items() if old in places},
+            anomalies={places[old]: entry for old, entry in tick.anomalies.items() if old in places},
+            extras={places[old]: entry for old, entry in tick.extras.items() if old in places},
         )
 
 

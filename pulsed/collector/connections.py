@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def api_client(config: Config) -> ApiClient:
-    """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
+    """Return a client of the configured Kubernetes API server, by default that of the cluster that pulsed runs in.
 
     Raises:
         ConfigError: there is neither, or exporters of an unknown node are to be found.
@@ -34,8 +34,8 @@ def condition_target(config: Config) -> ConditionTarget | None:
     Raises:
         ConfigError: the node or the API server is unknown, or the GPUs may be those of other nodes.
     """
-    given = config.kubernetes.conditions
-    if not given.enabled:
+    settings = config.kubernetes.conditions
+    if not settings.enabled:
         return None
     from pulsed.kubernetes.node_conditions import ConditionTarget
 
@@ -45,15 +45,15 @@ def condition_target(config: Config) -> ConditionTarget | None:
             "Set `node`, in a pod PULSED_NODE from the field spec.nodeName; for targets that may be of other hosts set "
             "source.exporter.own_node, too",
         )
-    return ConditionTarget(config.node, api_client(config), given.interval, given.heartbeat, given.events)
+    return ConditionTarget(config.node, api_client(config), settings.interval, settings.heartbeat, settings.events)
 
 
 def cluster_access(config: Config) -> ClusterAccess:
-    """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
+    """Return where the API server is and how to log in. Raises `ConfigError` if no API server is configured."""
     from pulsed.kubernetes.api_client import ClusterAccess, server_of_pod
 
-    given = config.kubernetes
-    return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)
+    settings = config.kubernetes
+    return ClusterAccess(settings.server or server_of_pod(os.environ), settings.token_file, settings.ca_file)
 
 
 def exporter_settings(config: Config) -> ExporterSettings:

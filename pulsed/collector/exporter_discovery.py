@@ -51,15 +51,15 @@ _HOST_LABELS = ("Hostname", "hostname")
 def pod_requirements(config: Config) -> PodRequirements:
     """Return which pods are exporters, besides their labels.
 
-    Whoever creates pods in the namespace of pulsed can read its credentials anyway; `default` is excluded all the same,
-    because it is everybody's in many clusters.
+    Users who may create pods in the namespace of pulsed can read its credentials anyway. `default` is excluded
+    nevertheless, because all users of many clusters may create pods in it.
     """
-    given = config.source.exporter.kubernetes
-    namespaces = given.namespaces
+    settings = config.source.exporter.kubernetes
+    namespaces = settings.namespaces
     if namespaces is None:
         own = own_namespace(config.kubernetes.namespace_file)
         namespaces = tuple(dict.fromkeys((*USUAL_NAMESPACES, *([own] if own not in ("", "default") else []))))
-    return PodRequirements(None if namespaces == ALL_NAMESPACES else namespaces, given.controllers)
+    return PodRequirements(None if namespaces == ALL_NAMESPACES else namespaces, settings.controllers)
 
 
 def found_by(config: Config) -> str:
@@ -84,13 +84,13 @@ class ExporterDiscovery:
     Args:
         client: of the API server, which the caller closes.
         changed: called when `sources` are others than before.
-        known: exporters that were found before, until the first list.
+        endpoints_before: exporters that were found before, until the first list.
 
     Attributes:
         found_by: see the function.
         endpoints: the exporters.
-        sources: one per exporter, the same object as long as its address is; one that fails with the reason if there
-            is none. An exporter that is gone stays, failing, while there is no other, and so do its counters.
+        sources: one per exporter, the same object as long as its address is the same. Without an exporter, one that
+            fails with the reason. An exporter that is gone stays, failing, with its counters until another one appears.
 
     Raises:
         ConfigError: the node is unknown.
@@ -101,19 +101,19 @@ class ExporterDiscovery:
         config: Config,
         client: ApiClient,
         changed: Callable[[], None] = lambda: None,
-        known: Sequence[ExporterEndpoint] = (),
+        endpoints_before: Sequence[ExporterEndpoint] = (),
     ) -> None:
-        given = config.source.exporter.kubernetes
-        self._node, self._given, self._changed = discovery_node(config), given, changed
+        settings = config.source.exporter.kubernetes
+        self._node, self._pod_settings, self._changed = discovery_node(config), settings, changed
         self._requirements = pod_requirements(config)
         # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
-        named = () if given.namespaces in (None, ALL_NAMESPACES) else given.namespaces
+        named = () if settings.namespaces in (None, ALL_NAMESPACES) else settings.namespaces
         paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
         # Without selectors, as workloads of pods are read: both have one watch then.
         query = {"fieldSelector": f"spec.nodeName={self._node}"} if self._node else {}
         self._shard = config.source.exporter.shard
         self._where = f"node {self._node}" if self._node else "any node"
-        self._selectors = list(map(parse_selector, given.selectors))
+        self._selectors = list(map(parse_selector, settings.selectors))
         self._watches = [WatchReader(client, path, query, self._read, self._update) for path in paths]
         self._paths, self._read_at = paths, dict[str, float]()
         self._settings = exporter_settings(config)
@@ -125,9 +125,9 @@ class ExporterDiscovery:
         self._tasks: list[asyncio.Task[None]] = []
         self._settled = asyncio.Event()
         self.found_by = found_by(config)
-        self.endpoints = tuple(known)
+        self.endpoints = tuple(endpoints_before)
         self.targets: Mapping[str, ListedTarget] = {}
-        self._expect(known, {endpoint.target: endpoint.node for endpoint in known})
+        self._expect(endpoints_before, {endpoint.target: endpoint.node for endpoint in endpoints_before})
         self.sources: tuple[Source, ...] = ()
         self._set_sources(())
 
@@ -165,7 +165,7 @@ class ExporterDiscovery:
             return ExporterNotFound(f"the exporters of {self._where} are unknown: {' '.join(errors)}")
         namespaces = self._requirements.namespaces
         where = "of any namespace" if namespaces is None else f"of the namespaces {', '.join(namespaces)}"
-        selectors = " or ".join(self._given.selectors)
+        selectors = " or ".join(self._pod_settings.selectors)
         if reasons := [*self._refused, *self._reasons]:
             return ExporterNotFound(f"no pod {where} on {self._where} can be read: {_joined(reasons)}", _REMEDY)
         return ExporterNotFound(f"no pod {where} on {self._where} matches {selectors}", _REMEDY)
@@ -183,19 +183,19 @@ class ExporterDiscovery:
 
     def _find(self) -> None:
         pods = {key: pod for watch in self._watches for key, pod in watch.objects.items()}
-        page = PageAddress(self._given.container_port, self._given.scheme, self._given.path)
+        page = PageAddress(self._pod_settings.container_port, self._pod_settings.scheme, self._pod_settings.path)
         against = {key: self._requirements.reason_against(pod) for key, pod in pods.items()}
         exporters = [pods[key] for key, reason in against.items() if not reason]
         self._refuse([f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason])
         if not self._node:
             exporters = [pod for pod in exporters if self._shard.has(pod.node)]
-        found, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
+        new_endpoints, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
         prefixed = "" if self._node else "{}/"
-        self._expect(found, {f"{prefixed.format(pod.node)}{pod.target}": pod.node for pod in exporters})
-        if tuple(found) == self.endpoints:
+        self._expect(new_endpoints, {f"{prefixed.format(pod.node)}{pod.target}": pod.node for pod in exporters})
+        if tuple(new_endpoints) == self.endpoints:
             return
-        self.endpoints = tuple(found)
-        log.info("exporters of Kubernetes", extra={"urls": [endpoint.url for endpoint in found]})
+        self.endpoints = tuple(new_endpoints)
+        log.info("exporters of Kubernetes", extra={"urls": [endpoint.url for endpoint in new_endpoints]})
         self._set_sources(self.sources)
         self._changed()
 

@@ -33,9 +33,9 @@ class KnownCluster:
     pods: KnownPods = field(default_factory=KnownPods)
 
 
-def dump(known: KnownCluster) -> object:
+def dump(cluster: KnownCluster) -> object:
     """Return what is known of a cluster as JSON."""
-    return _adapter().dump_python(known, mode="json")
+    return _adapter().dump_python(cluster, mode="json")
 
 
 def load(saved: object) -> KnownCluster:

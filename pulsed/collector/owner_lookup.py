@@ -24,51 +24,51 @@ class OwnerLookup:
 
     def __init__(self, attribution: Attribution, node: str) -> None:
         self._attribution, self._node = attribution, node
-        self._given: tuple[Device, ...] = ()
+        self._tick_devices: tuple[Device, ...] = ()
         self._version = 0
         self._departed = attribution.departed
-        self._found: tuple[Device, ...] = ()
+        self._owned_devices: tuple[Device, ...] = ()
         self._labelled = 0
         self._profiles: Counter[tuple[tuple[str, str], str]] = Counter()
 
-    def of(self, tick: CanonicalTick) -> CanonicalTick:
+    def add_owners(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the owners of its devices."""
         attribution, version = self._attribution, self._attribution.version
-        before, passing = self._found, _NOT_PASSING
-        if tick.devices != self._given or version != self._version:
-            self._given, self._version = tick.devices, version
+        before, passing = self._owned_devices, _NOT_PASSING
+        if tick.devices != self._tick_devices or version != self._version:
+            self._tick_devices, self._version = tick.devices, version
             self._labelled = sum(bool(device.owners) for device in tick.devices)
             instances = (device.entity for device in tick.devices if device.entity.mig_profile)
             self._profiles = Counter((entity.board, entity.mig_profile) for entity in instances)
-            self._found = tuple(self._owned(tick.devices)) if version else tick.devices
+            self._owned_devices = tuple(self._owned(tick.devices)) if version else tick.devices
             if attribution.departed != self._departed:
                 passing = self._passing(tick.devices, before)
         if self._labelled:
             attribution.note_labels()
-        if self._found == tick.devices and not passing:
+        if self._owned_devices == tick.devices and not passing:
             return tick
-        return replace(tick, devices=self._found, passing=passing)
+        return replace(tick, devices=self._owned_devices, passing=passing)
 
     def _passing(self, devices: tuple[Device, ...], before: tuple[Device, ...]) -> Mapping[int, Owners]:
         """Return by position the owners that had a device since the tick before, and in neither of both."""
         departures = self._attribution.departures_after(self._departed)
         self._departed = self._attribution.departed
-        known = {device.entity: device.owners or () for device in before}
-        found: dict[int, Owners] = {}
-        for position, (device, now) in enumerate(zip(devices, self._found, strict=True)):
-            keys, seen = self._keys(device), (*known.get(device.entity, ()), *(now.owners or ()))
+        owners_before = {device.entity: device.owners or () for device in before}
+        passing_owners: dict[int, Owners] = {}
+        for position, (device, now) in enumerate(zip(devices, self._owned_devices, strict=True)):
+            keys, seen = self._keys(device), (*owners_before.get(device.entity, ()), *(now.owners or ()))
             owners = dict.fromkeys(each.owner for each in departures if each.key in keys)
             if passing := tuple([owner for owner in owners if not any(owner.continues(each) for each in seen)]):
-                found[position] = passing
-        return found
+                passing_owners[position] = passing
+        return passing_owners
 
     def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:
-        found = [self._find(device) for device in devices]
+        all_owners = [self._find(device) for device in devices]
         of_parts: dict[tuple[str, str], dict[tuple[str, str], Owner]] = {}
-        for device, owners in zip(devices, found, strict=True):
+        for device, owners in zip(devices, all_owners, strict=True):
             if device.entity.kind != "gpu":
                 of_parts.setdefault(device.entity.board, {}).update((owner.key, owner) for owner in owners or ())
-        for device, owners in zip(devices, found, strict=True):
+        for device, owners in zip(devices, all_owners, strict=True):
             if device.entity.kind == "gpu" and (parts := of_parts.get(device.entity.board)):
                 owners = tuple(({owner.key: owner for owner in owners or ()} | parts).values())
             yield device if owners == device.owners else replace(device, owners=owners)

@@ -176,10 +176,10 @@ class CollectorPool:
             running.pipeline.reconfigure(selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
 
-    def restore_cluster(self, known: KnownCluster) -> None:
+    def restore_cluster(self, cluster: KnownCluster) -> None:
         """Use what an earlier run knew of the cluster, until the API server answers; before the first `apply`."""
-        self._known = known
-        self._cluster.restore(known.pods)
+        self._known = cluster
+        self._cluster.restore(cluster.pods)
 
     def latched(self) -> Mapping[str, Mapping[str, int]]:
         """Return, by target and GPU, a number; they change with everything that must survive a restart."""
@@ -203,11 +203,11 @@ class CollectorPool:
         """Return what is known of the cluster now."""
         from pulsed.collector.known_cluster import KnownCluster
 
-        discovery, pods = self._discovery, self._cluster.known
-        known = KnownCluster() if pods is None else KnownCluster(pods=pods)
+        discovery, pods = self._discovery, self._cluster.known_pods
+        cluster = KnownCluster() if pods is None else KnownCluster(pods=pods)
         if discovery is not None and discovery.found_by:
-            known = replace(known, found_by=discovery.found_by, exporters=discovery.endpoints)
-        return known
+            cluster = replace(cluster, found_by=discovery.found_by, exporters=discovery.endpoints)
+        return cluster
 
     async def forget(self, gpu: str, node: str | None = None) -> Sequence[Removal]:
         """Forget an absent GPU in all targets that remember it; return what was removed, at least one.
@@ -220,7 +220,7 @@ class CollectorPool:
             GpuNotFound: no GPU of that name is remembered.
             GpuNotForgettable: it is present, or there are several.
         """
-        found = choose_absent(
+        matches = choose_absent(
             [
                 AbsentGpu(running.target, running.pipeline.computer, state)
                 for running in self._running.values()
@@ -230,7 +230,7 @@ class CollectorPool:
             gpu,
             node,
         )
-        return [absent.forget() for absent in found]
+        return [absent.forget() for absent in matches]
 
     async def stop(self) -> None:
         """End all collectors and close their sources; their state can still be saved."""
@@ -245,9 +245,9 @@ class CollectorPool:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _new_discovery(self, config: Config, client: ApiClient | None) -> Discovery | None:
-        """Return a discovery that has not started; it goes on with the exporters that it or an earlier run has found.
+        """Return a discovery that has not started; it continues with the exporters from an earlier discovery or run.
 
-        Other requirements begin anew: what was found may not fulfill them.
+        With other requirements it starts without exporters: the earlier ones may not fulfill them.
         """
         exporter = config.source.exporter
         if reads_lists(config):
@@ -266,12 +266,12 @@ class CollectorPool:
             return None
         from pulsed.collector.exporter_discovery import ExporterDiscovery, found_by
 
-        known: Sequence[ExporterEndpoint] = ()
+        endpoints: Sequence[ExporterEndpoint] = ()
         if self._config is None and self._known is not None and self._known.found_by == found_by(config):
-            known = self._known.exporters
+            endpoints = self._known.exporters
         elif self._discovery and self._config and self._config.source.exporter.kubernetes == exporter.kubernetes:
-            known = self._discovery.endpoints
-        return ExporterDiscovery(config, client, self._discovered, known)
+            endpoints = self._discovery.endpoints
+        return ExporterDiscovery(config, client, self._discovered, endpoints)
 
     def _set_discovery(self, discovery: Discovery | None) -> None:
         if self._discovery is not None:

@@ -35,7 +35,7 @@ class SavedHealth:
         try:
             evaluator.restore(kept, now)
         except ValueError as error:
-            log.warning("latched health is of no use", extra={"target": target, "error": str(error)})
+            log.warning("saved health cannot be used", extra={"target": target, "error": str(error)})
 
     def dump(self, evaluators: Mapping[str, HealthEvaluator]) -> dict[str, object]:
         """Return the health of all targets; those that are not read now are kept as they were."""

@@ -12,7 +12,7 @@ from pulsed.collector.this_host import discovers_exporters, node_name, reads_lis
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
-from pulsed.reader.settings import CANDIDATES, LEAST_STALE_SECONDS, STALE_INTERVALS
+from pulsed.reader.settings import CANDIDATES, MIN_STALE_SECONDS, STALE_INTERVALS
 from pulsed.reader.source import Source, SourceRequest, SourceSection
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
         hurried: for commands: start with all targets at once, instead of spreading many over
             the interval, and play a recording as fast as it can be read.
 
-    Raises `ConfigError` if a target is no URL and no path, or a secret's file cannot be read.
+    Raises `ConfigError` if a target is neither a URL nor a path, or the file of a secret cannot be read.
     """
     kind = kind or config.source.kind
     if kind == "auto" and len(config.source.exporter.targets) > 1:
@@ -47,7 +47,10 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
 
 
 def _opener(section: SourceSection) -> Callable[[SourceSection, SourceRequest], Sequence[Source]]:
-    """Return `open_sources` of the module `source` beside a section. It is imported when it is used: some are heavy."""
+    """Return `open_sources` of the module `source` in the package of a section.
+
+    The module is imported at the first use: some are heavy.
+    """
     module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")
     return cast("Callable[[SourceSection, SourceRequest], Sequence[Source]]", module.open_sources)
 
@@ -92,15 +95,15 @@ async def _settled(discovery: Discovery) -> Sequence[Source]:
 
 def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
-    given, intervals = config.source.stale_after, float(STALE_INTERVALS)
+    stale_after, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
-        intervals = max(intervals / config.source.replay.speed, LEAST_STALE_SECONDS / source.interval)
+        intervals = max(intervals / config.source.replay.speed, MIN_STALE_SECONDS / source.interval)
     errors = {kind.reason: 0 for kind in source.failures}
     return Target(
         source.kind,
         source.target,
         source.interval,
-        intervals * source.interval if given is None else given,
+        intervals * source.interval if stale_after is None else stale_after,
         errors=errors,
-        stale_intervals=intervals if given is None else None,
+        stale_intervals=intervals if stale_after is None else None,
     )

@@ -96,7 +96,7 @@ class TargetDiscovery:
 
     Args:
         changed: called when `sources` are others than before.
-        known: targets that were found before, until the first look.
+        targets: targets that were found before, until the first look.
 
     Attributes:
         sources: see `Discovery`; those of this process's shard.
@@ -111,7 +111,7 @@ class TargetDiscovery:
         self,
         config: Config,
         changed: Callable[[], None] = lambda: None,
-        known: Mapping[str, ListedTarget] | None = None,
+        targets: Mapping[str, ListedTarget] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -120,12 +120,12 @@ class TargetDiscovery:
         self._settings = exporter_settings(config)
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
-        self._found: dict[str, Sequence[TargetGroup]] = {}
+        self._groups: dict[str, Sequence[TargetGroup]] = {}
         self._errors: tuple[str, ...] = ()
         self._read_at: dict[str, float] = {}
         self.lists: Sequence[DiscoveryList] = ()
         self._problems: tuple[str, ...] = ()
-        self._listed: Mapping[str, ListedTarget] = known or {}
+        self._listed: Mapping[str, ListedTarget] = targets or {}
         self._missing: dict[str, tuple[ListedTarget, float]] = {}
         self._is_reloaded = False
         self._sources: dict[str, tuple[ListedTarget, ExporterSource]] = {}
@@ -175,15 +175,15 @@ class TargetDiscovery:
 
     async def _run(self) -> None:
         while True:
-            found = await self._lists.read()
-            failed = {name: each for name, each in found.items() if isinstance(each, TargetListError)}
-            self._found = {
-                name: self._found.get(name, ()) if isinstance(each, TargetListError) else each
-                for name, each in found.items()
+            results = await self._lists.read()
+            failed = {name: each for name, each in results.items() if isinstance(each, TargetListError)}
+            self._groups = {
+                name: self._groups.get(name, ()) if isinstance(each, TargetListError) else each
+                for name, each in results.items()
             }
-            self._read_at |= {name: time.time() for name in found.keys() - failed.keys()}
+            self._read_at |= {name: time.time() for name in results.keys() - failed.keys()}
             self.lists = [
-                DiscoveryList(self._kind, name, name not in failed, self._read_at.get(name)) for name in found
+                DiscoveryList(self._kind, name, name not in failed, self._read_at.get(name)) for name in results
             ]
             errors = tuple(map(str, failed.values()))
             if errors != self._errors:
@@ -195,15 +195,15 @@ class TargetDiscovery:
                     )
                 else:
                     log.info("lists of targets can be read again")
-            # Of a list that was never read, what is known may be all that there is.
-            if not failed or all(self._found.values()) or not self._listed:
+            # A list that was never read may have no targets but the known ones.
+            if not failed or all(self._groups.values()) or not self._listed:
                 self._update()
             self._settled.set()
             await asyncio.sleep(self._lists.interval)
 
     def _update(self) -> None:
         problems: list[str] = []
-        groups = [group for found in self._found.values() for group in found]
+        groups = [group for groups_of_list in self._groups.values() for group in groups_of_list]
         listed: dict[str, ListedTarget] = {}
         for target in listed_targets(groups, problems):
             listed.setdefault(target.url, target)
@@ -251,12 +251,12 @@ class TargetDiscovery:
         delays = dict(zip(self.targets, phases(list(self.targets)), strict=True))
         before, self._sources = self._sources, {}
         for target in own:
-            known = before.get(target.url)
-            if known is None or (known[0].interval, known[0].timeout) != (target.interval, target.timeout):
+            entry = before.get(target.url)
+            if entry is None or (entry[0].interval, entry[0].timeout) != (target.interval, target.timeout):
                 self._sources[target.url] = target, self._source(target, delays[target.url])
             else:
-                known[1].labels = target.labels
-                self._sources[target.url] = target, known[1]
+                entry[1].labels = target.labels
+                self._sources[target.url] = target, entry[1]
         self.sources = tuple(source for _, source in self._sources.values()) or (
             MissingExporter(self._kind, self._settings.interval, self, (*ExporterSource.failures, ExporterNotFound)),
         )

@@ -126,14 +126,14 @@ def are_of_this_host(config: Config, targets: Sequence[Target]) -> bool:
 
 def kernel_log_of(config: Config) -> str:
     """Return the path of the kernel log to read; empty for none."""
-    wanted = config.health.kernel_log
-    if wanted == "auto":
+    settings = config.health.kernel_log
+    if settings == "auto":
         return KMSG if config.source.reads_this_host else ""
-    return "" if wanted == "off" else wanted
+    return "" if settings == "off" else settings
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
-    """Return which GPUs to show: those of `gpus`, else those that the environment gives a job on this node, else all.
+    """Return which GPUs to show: those of `gpus`, by default those of the job in the environment, or all.
 
     Args:
         environment: variables by name; empty for a daemon, which shows all by default.

@@ -176,17 +176,17 @@ def _replacements(absent: Iterable[GpuState], new: Iterable[Device], restarted: 
     """
     spare = {device.entity.uuid: device for device in new if device.entity.kind == "gpu" and device.entity.uuid}
     slots = {slot: device for device in spare.values() if (slot := _slot(device))}
-    found: dict[str, Device] = {}
+    replacements: dict[str, Device] = {}
     for state in absent:
         if (slot := _slot(state.device)) and (device := slots.get(slot)):
-            found[state.key] = spare.pop(device.entity.uuid, device)
+            replacements[state.key] = spare.pop(device.entity.uuid, device)
     for state in absent:
         entity = state.device.entity
-        if state.key in restarted and state.key not in found and entity.uuid:
+        if state.key in restarted and state.key not in replacements and entity.uuid:
             uuid = next((uuid for uuid, device in spare.items() if device.entity.node == entity.node), "")
             if uuid:
-                found[state.key] = spare.pop(uuid)
-    return found
+                replacements[state.key] = spare.pop(uuid)
+    return replacements
 
 
 def _slot(device: Device) -> tuple[str, str, str] | None:

@@ -45,7 +45,7 @@ class Accumulator:
     Args:
         created: Unix time of the first sample.
         bounds: of the buckets of the distribution of real utilization, ascending; empty: it is not counted.
-        held_bytes: an idle GPU without a known owner counts as held with at least so much memory in use.
+        held_bytes: an idle GPU without a known owner counts as held from this much memory in use.
 
     Attributes:
         idle_kind: what the newest sample counts as if the GPU is not used; None before any.
@@ -114,15 +114,15 @@ class Accumulator:
 
     def snapshot(self) -> CounterSnapshot:
         """Return the counters as of the last sample."""
-        known = self._energy_unknown is not None
+        has_energy = self._energy_unknown is not None
         return CounterSnapshot(
             (
                 self._observed,
                 *self._seconds,
-                *(self._joules if known else _NO_CLASS_ENERGY),
+                *(self._joules if has_energy else _NO_CLASS_ENERGY),
                 self._energy_unknown,
                 *self._idle_seconds,
-                *(self._idle_joules if known else _NO_IDLE_ENERGY),
+                *(self._idle_joules if has_energy else _NO_IDLE_ENERGY),
                 *self._integrals,
                 *self._missing,
             ),
@@ -145,7 +145,7 @@ class Accumulator:
                 missing[at] = so_far + seconds
 
     def _count_energy(self, share: _Share, reading: Reading, refresh: Value) -> None:
-        """Count the energy of a sample: what the GPU's counter gained, else power times time.
+        """Count the energy of a sample: the increase of the GPU's counter, or without it power times time.
 
         A counter that stands still may be a page that repeats: its gain belongs to all of that time. It may also be
         stuck: from the limit on, power counts for all of that time, and a gain that comes later does not. Counters that

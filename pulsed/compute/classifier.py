@@ -22,7 +22,7 @@ from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
-AT_MOST: tuple[tuple[Variable, Variable], ...] = (
+ORDERED_INPUTS: tuple[tuple[Variable, Variable], ...] = (
     ("tensor", "graphics_engine"),
     ("fp64", "graphics_engine"),
     ("tensor", "sm"),
@@ -51,7 +51,7 @@ def traffic(
 ) -> tuple[float, float]:
     """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
-    Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
+    A part of a GPU has no such traffic: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
     neither shows activity, given the highest that the inputs can be, missing traffic is what `rounding` hides. Missing
     traffic of a superchip's link is limited by how active both can be; other products have no such link. The profile
     `kempnerpulse` has PCIe alone: a busy copy engine counts as traffic without limit, and an unknown
@@ -130,7 +130,7 @@ class Classifier:
                 cuts[condition.variable].add(getattr(thresholds, condition.threshold))
         self._cuts = tuple(tuple(sorted(cuts[variable])) for variable in VARIABLES)
         self._comparisons = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in self._rules)
-        self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in AT_MOST)
+        self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in ORDERED_INPUTS)
         self._remembered: dict[Box, Workload] = {}
 
     def classify(
@@ -193,7 +193,7 @@ def classifier(thresholds: ClassThresholds, profile: Profile) -> Classifier:
 
 
 def _answer(candidates: list[ClassRule]) -> Workload:
-    """Return what the candidates have in common: the class if there is one only, and the bottleneck if all share it."""
+    """Return what the candidates have in common: the class of a single one, and the bottleneck if all share it."""
     bottlenecks = {rule.bottleneck for rule in candidates}
     bottleneck = bottlenecks.pop() if len(bottlenecks) == 1 else UNKNOWN
     names = {rule.name for rule in candidates}
@@ -203,7 +203,7 @@ def _answer(candidates: list[ClassRule]) -> Workload:
 
 
 class _Comparison(NamedTuple):
-    """A condition in cells: whether the variable must be in the cell `least` or above, else below."""
+    """A condition in cells: whether the variable must be in the cell `least` or above, or below it."""
 
     position: int
     at_least: bool

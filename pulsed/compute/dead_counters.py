@@ -35,14 +35,14 @@ class DeadCounters:
 
     def find(self, reading: Reading, seconds: float, settings: PlausibilitySettings) -> list[PlausibilityRule]:
         """Take the next sample, which covers some seconds; return the rules about counters that are dead in it."""
-        found = []
+        rules = []
         if not self._has_utilization and self._lacks_utilization(reading):
-            found.append(UTILIZATION_DEAD)
+            rules.append(UTILIZATION_DEAD)
         if not self._has_pcie and self._lacks_pcie(reading):
             self._zeros, self._zero_seconds = self._zeros + 1, self._zero_seconds + seconds
             if self._zeros >= settings.stuck_samples and self._zero_seconds >= settings.stuck_seconds:
-                found.append(PCIE_DEAD)
-        return found
+                rules.append(PCIE_DEAD)
+        return rules
 
     def _lacks_pcie(self, reading: Reading) -> bool:
         transmit, receive = reading.pcie_transmit_bytes_per_second, reading.pcie_receive_bytes_per_second
@@ -86,5 +86,5 @@ def without_unmeasured(reading: Reading, model: str) -> Reading:
 
 
 def _is_profiled(reading: Reading) -> bool:
-    known: tuple[Value, ...] = (reading.graphics_engine_active_ratio, reading.sm_active_ratio)
-    return known != (None, None)
+    activity: tuple[Value, ...] = (reading.graphics_engine_active_ratio, reading.sm_active_ratio)
+    return activity != (None, None)

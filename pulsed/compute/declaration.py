@@ -82,8 +82,8 @@ class DerivedState:
         label: name of the label; empty if there is no metric.
         json: dotted path in the GPU document.
         csv: whether it has a column.
-        ranked: whether the order of the states is their severity: of a span of time the last one counts, else the most
-            frequent one.
+        ranked: whether the order of the states is their severity. A span of time then has the most severe of its
+            states, otherwise the most frequent one.
     """
 
     name: str

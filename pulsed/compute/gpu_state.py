@@ -30,7 +30,7 @@ class GpuState:
         node: its host.
         started: when it was first seen, in seconds of the clock of the ticks.
         plausibility, debouncer, health, counters: the stages that keep state; `health` is None for a part of a board,
-            `counters` before the first sample.
+            and `counters` before the first sample.
         owner: the target whose samples update it; None if that target is gone.
         rank: of that target: of two targets with current values, the one with the lower rank updates the GPU.
         claimed_until: when that target is late, in seconds of the clock of the ticks.

@@ -86,21 +86,21 @@ class GpuTable:
                 restore(new, save(old), old.time)
                 new.started, new.faults, new.inputs.xids.begun = old.started, old.faults, old.inputs.xids.begun
 
-    def find(self, device: Device, here: str, owner: object, taken: Collection[str], now: float) -> GpuState:
+    def find(self, device: Device, here: str, owner: object, used_keys: Collection[str], now: float) -> GpuState:
         """Return the state of a device of a tick, a new one if it is unknown.
 
         Args:
             here: the node of a device whose source does not name it.
             owner: the target of the tick.
-            taken: the keys of the states of other devices of the tick.
+            used_keys: the keys of the states of other devices of the tick.
             now: seconds of the clock of the ticks.
         """
         keys = keys_of(device.entity, here)
-        while keys[0] in taken:  # the source does not distinguish two devices
+        while keys[0] in used_keys:  # the source does not distinguish two devices
             keys = (f"{keys[0]}|again",)
         state = self._by_key.pop(keys[0], None)
         if state is None:
-            state = self._find_at_location(device.entity, here, owner, taken, now)
+            state = self._find_at_location(device.entity, here, owner, used_keys, now)
             if state is None:
                 state = self._new(device, here, keys, now)
             else:
@@ -212,11 +212,11 @@ class GpuTable:
             del self._by_location[location]
 
     def _find_at_location(
-        self, entity: Entity, here: str, owner: object, taken: Container[str], now: float
+        self, entity: Entity, here: str, owner: object, used_keys: Container[str], now: float
     ) -> GpuState | None:
         """Return the state of a GPU whose UUID has become known only now, or is not known any more."""
         state = self._by_location.get((entity.kind, entity.node or here, *entity.location[2:])) if entity.gpu else None
-        if state is None or state.key in taken or (state.device.entity.uuid and entity.uuid):
+        if state is None or state.key in used_keys or (state.device.entity.uuid and entity.uuid):
             return None
         return state if state.owner is owner or state.is_free(now) else None
 

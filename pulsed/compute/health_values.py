@@ -10,12 +10,12 @@ from pulsed.model.vocabulary import QUANTITIES
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
     """Return the inputs of every check, except checks that only some GPUs need."""
-    wanted = [
+    input_names = [
         tuple(name for name in check.inputs if name in QUANTITIES)
         for check in settings.health.checks()
         if not check.optional and not check.unless
     ]
-    return tuple(dict.fromkeys(names for names in wanted if names))
+    return tuple(dict.fromkeys(names for names in input_names if names))
 
 
 HEALTH = DerivedResult(
@@ -44,7 +44,7 @@ HEALTH = DerivedResult(
         ),
         DerivedNumber(
             name="health_coverage_ratio",
-            help="Share of the checks that apply to this GPU which could be evaluated",
+            help="Share of the applicable checks that could be evaluated",
             get=lambda reading, result: result.health.coverage,
             json="health.coverage",
             csv=False,

@@ -243,6 +243,6 @@ def _partitioned_boards(devices: Sequence[Device]) -> dict[int, _PartitionedBoar
         if device.entity.kind == "mig" and (board := boards.get(device.entity.board)) is not None:
             instances.setdefault(board, []).append(position)
     return {
-        board: _PartitionedBoard(tuple(found), MigRollup([devices[position] for position in found]))
-        for board, found in instances.items()
+        board: _PartitionedBoard(tuple(positions), MigRollup([devices[position] for position in positions]))
+        for board, positions in instances.items()
     }

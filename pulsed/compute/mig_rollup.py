@@ -89,7 +89,7 @@ _BOARD_MEMORIES = (
 )
 """GB by product whose name does not have it, as in the profile of the whole board (`7g.186gb`)."""
 
-_FEWEST_SMS = 0.75
+_MIN_SMS_PER_MEMORY = 0.75
 """An instance with one compute slice has at least this share of the SMs that its memory slices stand for, where SMs
 follow memory: 1g.20gb of H100 has 26 of 33."""
 
@@ -110,17 +110,17 @@ def shares_of(profile: str, model: str) -> InstanceShares:
         model: product name of the board; empty when unknown.
     """
     row = partitioning_of(model)
-    found = _PROFILE.match(profile)
-    if found is None or int(found[1]) > row.compute_slices:
+    match = _PROFILE.match(profile)
+    if match is None or int(match[1]) > row.compute_slices:
         return UNKNOWN_PROFILE
-    slices = int(found[1])
-    memory = _memory_share(row, slices, int(found[2]), model)
+    slices = int(match[1])
+    memory = _memory_share(row, slices, int(match[2]), model)
     high = slices / row.compute_slices
     if row.by_memory:
         high = max(high, memory.high)
     low = high if slices == row.compute_slices else slices / row.most_slices
     if row.by_memory and slices == 1:
-        low = max(low, _FEWEST_SMS * memory.low)
+        low = max(low, _MIN_SMS_PER_MEMORY * memory.low)
     return InstanceShares(Share(low, high), memory, slices)
 
 

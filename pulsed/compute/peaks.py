@@ -1,7 +1,7 @@
 """Practical peaks of GPUs, as data: the scale of saturation.
 
 Activity of 1 is what the counter could show, not what the hardware can do: device memory refreshes, a link carries
-headers. So every resource has a practical peak, with its source beside the number. This module must not depend on
+headers. So every resource has a practical peak, with its source next to the number. This module must not depend on
 readings.
 """
 

@@ -154,7 +154,7 @@ def _absurd(what: str, meaning: str, *quantities: str) -> PlausibilityRule:
 
 STUCK = PlausibilityRule(
     "profiling_stuck_at_zero",
-    "All profiled activity is exactly 0 while gpu_utilization_ratio stays high; all zeros of the profiler go missing",
+    "All profiled activity is exactly 0 while gpu_utilization_ratio stays high; zeros of the profiler count as missing",
     (*ACTIVITY, *RATES, *PROFILED_MEDIA),  # dcgm-exporter#662, DCGM#303, gpu-monitoring-tools#189
     ("gpu_utilization_ratio", ("graphics_engine_active_ratio", "sm_active_ratio")),
 )
@@ -166,42 +166,40 @@ ENGINE_STUCK = PlausibilityRule(
 )
 PROFILING_FROZEN = PlausibilityRule(
     "profiling_frozen",
-    "No profiling value has moved for long, though utilization or power has by far",
+    "No profiling value has changed for a long time, although utilization or power has changed considerably",
     (*ACTIVITY, *RATES),  # dcgm-exporter#68
     (ACTIVITY, (*UTILIZATIONS, *POWERS)),
 )
 VALUES_FROZEN = PlausibilityRule(
     "values_frozen",
-    "No value has changed for long, though energy or fractions of a watt would have",
+    "No value has changed for a long time, although energy or fractions of a watt must have",
     MEASURED,  # gpu-monitoring-tools#188, DCGM#209
     (ACTIVITY, ("energy_joules_total", *POWERS)),
 )
 UTILIZATION_DEAD = PlausibilityRule(
     "utilization_dead",
-    "gpu_utilization_ratio has never been other than 0, though power rises by half and more at the same SM clock",
+    "gpu_utilization_ratio has always been 0, although power rises by half or more at the same SM clock",
     ("gpu_utilization_ratio",),  # GB10 with early drivers
     ("gpu_utilization_ratio", "power_watts", "sm_clock_hertz"),
 )
 PCIE_DEAD = PlausibilityRule(
     "pcie_dead",
-    "Traffic over PCIe has never been other than 0 in both directions, though the GPU works",
+    "PCIe traffic has always been 0 in both directions, although the GPU works",
     ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),  # dcgm-exporter#721
     (
         *("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),
         ("graphics_engine_active_ratio", "gpu_utilization_ratio"),
     ),
 )
-POWER = _absurd("power", "A power that no GPU draws", *POWERS)
+POWER = _absurd("power", "Power outside the range of all GPUs", *POWERS)
 TEMPERATURE = _absurd(
-    "temperature", "A temperature that no GPU has", "temperature_celsius", "memory_temperature_celsius"
+    "temperature", "Temperature outside the range of all GPUs", "temperature_celsius", "memory_temperature_celsius"
 )
-CLOCK = _absurd("clock", "A clock that no GPU has", "sm_clock_hertz", "video_clock_hertz")
-TRAFFIC = _absurd(
-    "traffic", "A rate of traffic that no link of a GPU carries", *RATES, "nvlink_bandwidth_bytes_per_second"
-)
+CLOCK = _absurd("clock", "Clock outside the range of all GPUs", "sm_clock_hertz", "video_clock_hertz")
+TRAFFIC = _absurd("traffic", "Traffic beyond the rate of any GPU link", *RATES, "nvlink_bandwidth_bytes_per_second")
 MEMORY = PlausibilityRule(
     "memory_absurd",
-    "More memory in use than there is",
+    "More memory in use than the GPU has",
     ("memory_used_bytes", "memory_used_ratio"),
     ("memory_used_bytes", "memory_bytes"),
 )

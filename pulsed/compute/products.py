@@ -31,7 +31,7 @@ _ProductT = TypeVar("_ProductT", bound=Product)
 
 
 def first_match(table: Iterable[_ProductT], model: str) -> _ProductT | None:
-    """Return the first row for a product by its name, such as `NVIDIA H100 80GB HBM3`; None if there is none."""
+    """Return the first row for a product by its name, such as `NVIDIA H100 80GB HBM3`; None if no row matches."""
     return next((row for row in table if re.search(row.pattern, model)), None)
 
 
@@ -161,7 +161,7 @@ C2C_LINKS: Final = (
 
 
 def c2c_of(model: str) -> ChipToChipLink | None:
-    """Return the chip-to-chip link of a product by its name; None if it is no superchip."""
+    """Return the chip-to-chip link of a product by its name; None if it is not a superchip."""
     return first_match(C2C_LINKS, model)
 
 

@@ -120,7 +120,7 @@ REAL_UTILIZATION = DerivedResult(
         ),
         DerivedNumber(
             name="real_utilization_coverage_ratio",
-            help="Share of the weights of real utilization whose input is known",
+            help="Share of the weights of real utilization with known inputs",
             get=lambda reading, result: result.real_utilization.coverage,
             json="real_utilization.coverage",
             always=True,
@@ -139,7 +139,7 @@ REAL_UTILIZATION = DerivedResult(
         ),
         DerivedNumber(
             name="mig_unpartitioned_ratio",
-            help="Share of the compute slices of a board that no MIG instance has; its bounds count it as inactive",
+            help="Share of the compute slices of a board outside all MIG instances; counted as inactive in its bounds",
             get=lambda reading, result: result.mig_unpartitioned,
             json="real_utilization.mig_unpartitioned_ratio",
             csv=False,

@@ -30,11 +30,11 @@ class SampleDecision(NamedTuple):
     """How a sample relates to the previous counted sample.
 
     Attributes:
-        kind: `first`: there is none; `next`: it follows closely; `gap`: it comes too late; `restart`: the clock of the
-            source began anew; `repeat`: it is no newer (a duplicate, or out of order), and must not be counted.
+        kind: `first`: no previous sample; `next`: it follows closely; `gap`: it comes too late; `restart`: the clock of
+            the source restarted; `repeat`: it is no newer (a duplicate, or out of order), and must not be counted.
         elapsed: seconds since the previous counted sample, 0 or more; by the wall clock after a restart of the clock; 0
             for `first` and `repeat`.
-        covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, else 0.
+        covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, otherwise 0.
     """
 
     kind: SampleKind
@@ -47,8 +47,7 @@ class SampleDecision(NamedTuple):
         return self.kind == "gap" or self.kind == "restart"
 
     def continued(self, bridged: float) -> float:
-        """Return the seconds since the previous sample, if no gap of more than `bridged` seconds separates them; else
-        0."""
+        """Return the seconds since the previous sample; 0 if a gap of more than `bridged` seconds separates them."""
         return self.elapsed if self.kind == "gap" and self.elapsed <= bridged else self.covered
 
 
@@ -77,7 +76,7 @@ class SampleClock:
     """The time of one target, advanced by its ticks.
 
     Attributes:
-        now: of the newest tick, in seconds of the clock of the ticks: that of the source, which goes on over its
+        now: of the newest tick, in seconds of the clock of the ticks: that of the source, continued over its
             restarts. It never decreases, and is the same for all sources that have the clock of one host.
         time: of the newest tick, in Unix seconds.
         ticks: how many were counted.
@@ -89,7 +88,7 @@ class SampleClock:
         self.now = self.time = 0.0
         self.ticks = 0
         self._clock: float | None = None
-        self._shift = 0.0  # of the clock of the ticks against the source's, since that began anew
+        self._shift = 0.0  # from the source's clock to the clock of the ticks, since the source's last restart
         self._clock_restarts = 0
 
     @property
@@ -303,5 +302,5 @@ _NO_VITAL = _vital(NOTHING)
 
 
 def has_passed(seconds: float, since: float, now: float) -> bool:
-    """Return whether so many seconds have passed, within the tolerance."""
+    """Return whether this number of seconds has passed, within the tolerance."""
     return now - since >= seconds - ROUNDING

@@ -117,13 +117,13 @@ class Saturator:
             missing.append("c2c")
         return tuple(missing)
 
-    def _limits(self, known: float, bounds: Bounds, missing: tuple[str, ...]) -> tuple[float, float]:
+    def _limits(self, measured: float, bounds: Bounds, missing: tuple[str, ...]) -> tuple[float, float]:
         """Return the least and the largest saturation, given the bounds of the activity, missing resources included.
 
         The least activity of a missing input is above 0 on MIG boards.
         """
         peaks, low, high = self._peaks, bounds.low, bounds.high
-        lower = min(max(known, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
+        lower = min(max(measured, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
         if not _LINKS.isdisjoint(missing):
             return lower, 1.0
         upper = lower
@@ -162,8 +162,8 @@ def _largest(values: Iterable[Value]) -> Value:
 def _link_share(transmit: Value, receive: Value, peak: Value) -> Value:
     """Return the larger direction over the peak: no traffic needs no peak, and a full direction no other one."""
     if transmit is None or receive is None:
-        known = receive if transmit is None else transmit
-        return 1.0 if known is not None and peak is not None and known >= peak else None
+        known_direction = receive if transmit is None else transmit
+        return 1.0 if known_direction is not None and peak is not None and known_direction >= peak else None
     larger = max(transmit, receive)
     if larger <= 0.0:
         return 0.0

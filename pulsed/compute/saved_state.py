@@ -32,7 +32,7 @@ VERSION: Literal[2] = 2
 RaisedUntil = tuple[Literal[1, 2, 3, 4], float]
 """The severity that a rule raises, and until when."""
 
-LARGEST = 1e21
+MAX_NUMBER = 1e21
 """No counter has 70 bits."""
 
 MAX_TOTALS = 256
@@ -185,10 +185,10 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     xids.totals = saved.xid_totals
     xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
-        if isinstance(rule, Increase) and rule.window >= HOUR and (found := saved.increases.get(name)):
+        if isinstance(rule, Increase) and rule.window >= HOUR and (saved_increase := saved.increases.get(name)):
             state.increases = {
                 counter: replace(increase, seconds=rule.window, lifetime=rule.lifetime)
-                for counter, increase in found.items()
+                for counter, increase in saved_increase.items()
                 if counter in rule.inputs
             }
         held = saved.held.get(name)
@@ -234,8 +234,8 @@ def _check_numbers(document: object) -> None:
     for value in values:
         if isinstance(value, (dict, list)):
             values += value.values() if isinstance(value, dict) else value
-        elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
-            raise ValueError(f"saved state: a number is larger than {LARGEST:g} or not finite: {value!r:.80}")
+        elif isinstance(value, (int, float)) and not abs(value) <= MAX_NUMBER:
+            raise ValueError(f"saved state: a number is larger than {MAX_NUMBER:g} or not finite: {value!r:.80}")
 
 
 @cache

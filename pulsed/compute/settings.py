@@ -99,9 +99,9 @@ class RealUtilizationSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def choose_custom(cls, given: Any) -> Any:
+    def choose_custom(cls, section: Any) -> Any:
         """Add the preset `custom` to weights that are given without a preset."""
-        return {"preset": "custom", **given} if isinstance(given, dict) and "weights" in given else given
+        return {"preset": "custom", **section} if isinstance(section, dict) and "weights" in section else section
 
     def problems(self) -> Iterator[Problem]:
         """Find a preset that contradicts the weights."""
@@ -174,7 +174,7 @@ class ComputeSettings(Settings):
     """What is worked out from the readings.
 
     Attributes:
-        health: the section `health`, which the configuration has beside this one.
+        health: the section `health`, a sibling of this one in the configuration.
     """
 
     missing: Missing = setting(

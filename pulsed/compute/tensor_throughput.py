@@ -36,15 +36,15 @@ TENSOR_THROUGHPUT = DerivedResult(
     values=(
         DerivedNumber(
             name="tensor_throughput_ratio",
-            help="Tensor activity times SM clock over the clock of the data sheet's peak, otherwise over the highest",
+            help="Tensor activity times SM clock over the clock of the data sheet's peak, or over the highest clock",
             get=lambda reading, result: tensor_throughput_ratio(reading, result.saturation.tensor_clock_hertz),
             json="saturation.tensor_throughput_ratio",
             csv=False,
         ),
         DerivedNumber(
             name="mfu_ratio",
-            help="Upper estimate of model FLOP utilization: tensor throughput of models whose data sheet's clock is"
-            " known; tile quantization and sparsity are not seen",
+            help="Upper estimate of model FLOP utilization from tensor throughput, for products with a known data sheet"
+            " clock; ignores tile quantization and sparsity",
             get=mfu_ratio,
             json="saturation.mfu_ratio",
             csv=False,

@@ -63,8 +63,8 @@ class TrackedTick(NamedTuple):
 class Tracker:
     """Identifies the GPUs of one target and decides what time their samples cover.
 
-    A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
-    late, or if the clock restarted, as with another source behind the same name. The tracker is the owner of the GPUs
+    A sample covers the time since the previous sample of the same GPU. It covers nothing if it is the first, if it
+    comes late, or if the clock restarted, as with another source of the same name. The tracker is the owner of the GPUs
     that its target updates.
 
     Args:
@@ -207,9 +207,11 @@ class Tracker:
         remembered = states.keys() | {state.key for state in absent}
         self._inputs = {key: inputs for key, inputs in self._inputs.items() if key in remembered}
         self.absence.update(tick, states, absent, restarted, now)
-        found = tuple(states.values())
+        gpu_states = tuple(states.values())
         self._gpus = TickGpus(
-            found,
-            tuple([boards.get(device.entity.board, state) for device, state in zip(tick.devices, found, strict=True)]),
+            gpu_states,
+            tuple(
+                [boards.get(device.entity.board, state) for device, state in zip(tick.devices, gpu_states, strict=True)]
+            ),
             self.absence.missing,
         )

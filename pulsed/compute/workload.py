@@ -107,7 +107,7 @@ WORKLOAD = DerivedResult(
         ),
         DerivedState(
             name="use",
-            help="Busy while any engine works; else held by an owner or memory in use, free, or idle if that is open",
+            help="Busy while any engine works; otherwise held by an owner or memory in use, free, or idle if unknown",
             states=USES,
             get=lambda reading, result: result.use,
             json="workload.use",
@@ -145,7 +145,7 @@ class ClassDebouncer:
 
     def reset(self, workload: Workload, time: float) -> None:
         """Set the class at once: of the first sample, or of the first after a long gap."""
-        self._take(workload, time)
+        self._hold(workload, time)
 
     def update(self, workload: Workload, seconds: float, time: float) -> None:
         """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds."""
@@ -159,9 +159,9 @@ class ClassDebouncer:
             self._candidate, self._since, self._covered = raw_class, time, 0.0
         self._covered += seconds
         if self._covered >= self._enough:
-            self._take(workload, self._since)
+            self._hold(workload, self._since)
 
-    def _take(self, workload: Workload, since: float) -> None:
+    def _hold(self, workload: Workload, since: float) -> None:
         held = self.held
         is_change = held.since is not None and workload.raw_class != held.workload_class
         self.held = HeldWorkload(

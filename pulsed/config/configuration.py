@@ -17,7 +17,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.schema import Schema, shown_settings, without_effect
 from pulsed.config.settings import Count, FileName, HttpPath, Kind, Problem, Settings, Switch, Text, setting
-from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.errors import UsageError, nearest
 from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
@@ -157,7 +157,7 @@ def load(
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
     """
     problems: list[str] = []
-    given = Given({}, "the configuration")
+    document = LocatedValue({}, "the configuration")
     file = file_of(file, environment)
     for layer in (
         *([_SCHEMA.read(file, problems)] if file else []),
@@ -165,22 +165,22 @@ def load(
         *_overrides(overrides, problems),
         *_flags(flags or {}, problems),
     ):
-        given = _over(given, layer)
-    return _with_unused(_SCHEMA.validate(given, problems), given)
+        document = _over(document, layer)
+    return _with_unused(_SCHEMA.validate(document, problems), document)
 
 
-def _with_unused(config: Config, given: Given) -> Config:
-    return replace(config, unused=tuple(without_effect(config, given)))
+def _with_unused(config: Config, document: LocatedValue) -> Config:
+    return replace(config, unused=tuple(without_effect(config, document)))
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the configuration file: the given one, else the one that the environment names, if any."""
+    """Return the configuration file: the given one, or by default the one that the environment names."""
     named = environment.get(FILE_VARIABLE)
     return Path(named) if file is None and named else file
 
 
-def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
-    layers: list[Given] = []
+def _environment(environment: Mapping[str, str], problems: list[str]) -> list[LocatedValue]:
+    layers: list[LocatedValue] = []
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
@@ -188,7 +188,7 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Gi
         if key in _SCHEMA.keys:
             secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
-            value = Given(text, origin) if secret else _value(text, origin, key, problems)
+            value = LocatedValue(text, origin) if secret else _value(text, origin, key, problems)
             layers += _layer(key, value)
         elif not _is_service_link(name, text):
             near = nearest(key, list(_SCHEMA.keys))
@@ -197,8 +197,8 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Gi
     return layers
 
 
-def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
-    layers: list[Given] = []
+def _overrides(overrides: Sequence[str], problems: list[str]) -> list[LocatedValue]:
+    layers: list[LocatedValue] = []
     for number, override in enumerate(overrides, start=1):
         key, equals, text = override.partition("=")
         key = key.strip()
@@ -209,49 +209,49 @@ def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
     return layers
 
 
-def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[Given]:
-    layers: list[Given] = []
+def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[LocatedValue]:
+    layers: list[LocatedValue] = []
     for key, (origin, value) in flags.items():
         if isinstance(value, str):
             layers += _layer(key, _value(value, origin, key, problems))
         elif isinstance(value, (list, tuple)):
-            layers += _layer(key, Given([Given(str(item), origin) for item in value], origin))
+            layers += _layer(key, LocatedValue([LocatedValue(str(item), origin) for item in value], origin))
         elif isinstance(value, (bool, int, float)):
-            layers += _layer(key, Given(value, origin))
+            layers += _layer(key, LocatedValue(value, origin))
     return layers
 
 
-def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
+def _value(text: str, origin: str, key: str, problems: list[str]) -> LocatedValue | None:
     """Return the value of a text in YAML. An address or a name that is not YAML (`[::1]:9401`) is taken as it is."""
     path, yaml = tuple(key.split(".")), YamlText(text, origin, _SCHEMA.style)
     try:
-        given = yaml.read(path)
+        value = yaml.read(path)
     except BadYaml as error:
         if _SCHEMA.style(path) != "typed":
-            return Given(text, origin)
+            return LocatedValue(text, origin)
         problems.append(f"{error} (key {key})")
         return None
     problems += yaml.problems
-    return given
+    return value
 
 
-def _layer(key: str, given: Given | None) -> list[Given]:
+def _layer(key: str, value: LocatedValue | None) -> list[LocatedValue]:
     """Return the value wrapped into the sections of its key; nothing for a value that could not be read."""
-    if given is None:
+    if value is None:
         return []
     for name in reversed(key.split(".")):
-        given = Given({name: given}, given.origin)
-    return [given]
+        value = LocatedValue({name: value}, value.origin)
+    return [value]
 
 
-def _over(lower: Given, upper: Given) -> Given:
+def _over(lower: LocatedValue, upper: LocatedValue) -> LocatedValue:
     """Return the upper value over the lower: mappings are merged, all else is replaced."""
     if not isinstance(lower.value, dict) or not isinstance(upper.value, dict):
         return upper
     merged = dict(lower.value)
-    for name, given in upper.value.items():
-        merged[name] = _over(merged[name], given) if name in merged else given
-    return Given(merged, upper.origin)
+    for name, value in upper.value.items():
+        merged[name] = _over(merged[name], value) if name in merged else value
+    return LocatedValue(merged, upper.origin)
 
 
 def _is_service_link(name: str, text: str) -> bool:
@@ -265,8 +265,8 @@ def check(file: Path, *, on_this_machine: bool = False) -> Config:
         on_this_machine: whether the files and folders that it names are checked, too.
     """
     problems: list[str] = []
-    given = _SCHEMA.read(file, problems)
-    return _with_unused(_SCHEMA.validate(given, problems, on_this_machine=on_this_machine), given)
+    document = _SCHEMA.read(file, problems)
+    return _with_unused(_SCHEMA.validate(document, problems, on_this_machine=on_this_machine), document)
 
 
 def web_config_file(file: Path) -> Path | None:

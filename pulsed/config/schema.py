@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from pulsed.config.settings import NOT_ALLOWED, Key, Kind, Problem, Settings, Style, all_keys, keys_of
-from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.errors import ConfigError, did_you_mean
 from pulsed.http.credentials import masked
 from pulsed.regular_file import read_regular
@@ -28,7 +28,7 @@ _S = TypeVar("_S", bound=Settings)
 MAX_BYTES = 2**18
 """Size limit of a document: reading YAML takes seconds, and some 100 times its memory."""
 
-_LONGEST = 100
+_MAX_SHOWN_LENGTH = 100
 _STARS = "**********"
 
 
@@ -50,17 +50,17 @@ class Schema(Generic[_S]):
         kind = self.keys[".".join(path)].kind if path else None
         return kind.style if kind else "typed"
 
-    def read(self, file: Path, problems: list[str]) -> Given:
+    def read(self, file: Path, problems: list[str]) -> LocatedValue:
         """Read a YAML file; one that is empty, or that cannot be read, has no keys.
 
         Args:
             problems: gets what is wrong, one line each.
         """
-        nothing = Given({}, str(file))
+        nothing = LocatedValue({}, str(file))
         try:
             text = read_regular(file, MAX_BYTES).decode("utf-8-sig")
             yaml = YamlText(text, str(file), self.style, file=True)
-            given = yaml.read()
+            document = yaml.read()
         except OSError as error:
             problems.append(f"{file}: cannot be read: {error.strerror}; name a YAML file that pulsed's user may read")
             return nothing
@@ -72,13 +72,13 @@ class Schema(Generic[_S]):
             problems.append(str(error))
             return nothing
         problems += yaml.problems
-        if isinstance(given.value, dict):
-            return given
-        if given.value is not None:
-            problems.append(f"{given.origin}: the file must hold keys with values, as in '{self._example}'")
+        if isinstance(document.value, dict):
+            return document
+        if document.value is not None:
+            problems.append(f"{document.origin}: the file must hold keys with values, as in '{self._example}'")
         return nothing
 
-    def validate(self, given: Given, problems: Sequence[str], *, on_this_machine: bool = False) -> _S:
+    def validate(self, document: LocatedValue, problems: Sequence[str], *, on_this_machine: bool = False) -> _S:
         """Return the settings of a document.
 
         Args:
@@ -88,18 +88,18 @@ class Schema(Generic[_S]):
         Raises:
             ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
         """
-        found = list(problems)
-        plain = _plain(self._root, given)
+        messages = list(problems)
+        plain = _plain(self._root, document)
         try:
             settings = self._adapter.validate_python(plain)
         except ValidationError as invalid:
             errors = invalid.errors(include_url=False)
             settings = self._without_invalid(plain, {self._field(error["loc"]) for error in errors})
             names = {error["loc"][:-1] for error in errors if error["loc"][-1] == _NAME_OF_ENTRY}
-            found += [self._line(error, given) for error in errors if error["loc"] not in names]
-        found += self._sections(settings, given, (), on_this_machine)
-        if found:
-            raise ConfigError("\n".join(found))
+            messages += [self._line(error, document) for error in errors if error["loc"] not in names]
+        messages += self._sections(settings, document, (), on_this_machine)
+        if messages:
+            raise ConfigError("\n".join(messages))
         return settings
 
     @cached_property
@@ -125,41 +125,43 @@ class Schema(Generic[_S]):
             section = key.section
         return location
 
-    def _sections(self, settings: Settings, given: Given, path: KeyPath, on_this_machine: bool) -> Iterator[str]:
+    def _sections(
+        self, settings: Settings, document: LocatedValue, path: KeyPath, on_this_machine: bool
+    ) -> Iterator[str]:
         """Yield a line for each unknown key of what is given, and for what is wrong with sections as a whole."""
-        if not isinstance(given.value, dict):
+        if not isinstance(document.value, dict):
             return
         keys = keys_of(type(settings))
         for name, key in keys.items():
             inner = getattr(settings, key.attribute)
-            if name in given.value and isinstance(inner, Settings):
-                yield from self._sections(inner, given.value[name], (*path, name), on_this_machine)
-        unknown = [name for name in given.value if name not in keys]
+            if name in document.value and isinstance(inner, Settings):
+                yield from self._sections(inner, document.value[name], (*path, name), on_this_machine)
+        unknown = [name for name in document.value if name not in keys]
         for name in unknown:
-            yield _line(given, (name,), f"unknown key; {self._hint((*path, name))}", _dotted((*path, name)))
+            yield _line(document, (name,), f"unknown key; {self._hint((*path, name))}", _dotted((*path, name)))
         with contextlib.suppress(_UnreadError):
             if not unknown:  # a misspelt key is not missing
-                yield from _together(settings.problems(), given, path)
+                yield from _together(settings.problems(), document, path)
         with contextlib.suppress(_UnreadError):
             if on_this_machine:
-                yield from _together(settings.unusable(), given, path)
+                yield from _together(settings.unusable(), document, path)
 
-    def _line(self, error: ErrorDetails, given: Given) -> str:
+    def _line(self, error: ErrorDetails, document: LocatedValue) -> str:
         """Return the line of an error of pydantic."""
         location, value = error["loc"], error["input"]
         path = self._written(location)
         name = _dotted(self._written(self._field(location)))
         key = self.keys[name]
         if key.section:
-            return _line(given, path, f"{_described(value)} {NOT_ALLOWED}; {self._keys_of(name)}")
+            return _line(document, path, f"{_described(value)} {NOT_ALLOWED}; {self._keys_of(name)}")
         kind = key.kind or Kind("", ", ".join(key.words), str)
         cause = error.get("ctx", {}).get("error")
         why = f"{cause if isinstance(cause, ValueError) else NOT_ALLOWED}; allowed: {kind.allowed}"
         if path[-1] == _NAME_OF_ENTRY:
-            return _line(given, path[:-1], f"{'this name' if kind.secret else shown(path[-2])} {why}", name)
-        if isinstance(path[-1], int) and not isinstance(given.at(path[:-1]).value, list):
+            return _line(document, path[:-1], f"{'this name' if kind.secret else shown(path[-2])} {why}", name)
+        if isinstance(path[-1], int) and not isinstance(document.at(path[:-1]).value, list):
             path = path[:-1]  # one value without brackets
-        return _line(given, path, f"{'this value' if kind.secret else _described(value)} {why}")
+        return _line(document, path, f"{'this value' if kind.secret else _described(value)} {why}")
 
     def _written(self, location: KeyPath) -> KeyPath:
         """Return a location with the names of keys instead of those of fields."""
@@ -192,26 +194,26 @@ _NAME_OF_ENTRY = "[key]"
 """The end of the location of an error that is about the name of an entry."""
 
 
-def _plain(section: type[Settings] | None, given: Given) -> Any:
+def _plain(section: type[Settings] | None, document: LocatedValue) -> Any:
     """Return what is given as plain values, by field, without unknown keys and those that are given nothing."""
-    if isinstance(given.value, list):
-        return [_plain(None, item) for item in given.value]
-    if not isinstance(given.value, dict):
-        return given.value
+    if isinstance(document.value, list):
+        return [_plain(None, item) for item in document.value]
+    if not isinstance(document.value, dict):
+        return document.value
     if section is None:
-        return {name: _plain(None, inner) for name, inner in given.value.items()}
+        return {name: _plain(None, inner) for name, inner in document.value.items()}
     return {
         key.attribute: _plain(key.section, inner)
         for name, key in keys_of(section).items()
-        if (inner := given.value.get(name)) is not None and inner.value is not None
+        if (inner := document.value.get(name)) is not None and inner.value is not None
     }
 
 
-def without_effect(settings: Settings, given: Given, path: KeyPath = ()) -> Iterator[str]:
+def without_effect(settings: Settings, document: LocatedValue, path: KeyPath = ()) -> Iterator[str]:
     """Yield a line for each key of a valid document that has no effect together with the others."""
     keys = keys_of(type(settings))
     idle = dict(settings.without_effect())
-    for name, inner in given.value.items() if isinstance(given.value, dict) else ():
+    for name, inner in document.value.items() if isinstance(document.value, dict) else ():
         if name in idle:
             for key in _keys_within(keys[name], inner, (*path, name)):
                 yield f"{inner.at(key[len(path) + 1 :]).origin}: {_dotted(key)}: has no effect; {idle[name]}"
@@ -219,22 +221,22 @@ def without_effect(settings: Settings, given: Given, path: KeyPath = ()) -> Iter
             yield from without_effect(section, inner, (*path, name))
 
 
-def _keys_within(key: Key, given: Given, path: KeyPath) -> Iterator[KeyPath]:
+def _keys_within(key: Key, document: LocatedValue, path: KeyPath) -> Iterator[KeyPath]:
     """Yield the paths of the keys with values that are given for a key."""
-    if given.value is None:
+    if document.value is None:
         return
-    if key.section is None or not isinstance(given.value, dict):
+    if key.section is None or not isinstance(document.value, dict):
         yield path
         return
     keys = keys_of(key.section)
-    for name, inner in given.value.items():
+    for name, inner in document.value.items():
         yield from _keys_within(keys[name], inner, (*path, name))
 
 
-def _together(problems: Iterable[Problem], given: Given, path: KeyPath) -> Iterator[str]:
+def _together(problems: Iterable[Problem], document: LocatedValue, path: KeyPath) -> Iterator[str]:
     """Yield a line for each problem of a section."""
     for name, message in problems:
-        yield _line(given, _parts(name), message, _dotted((*path, name)))
+        yield _line(document, _parts(name), message, _dotted((*path, name)))
 
 
 def _parts(name: str) -> KeyPath:
@@ -289,7 +291,7 @@ def shown(value: object) -> str:
     if not isinstance(value, str):
         return str(value).lower() if isinstance(value, bool) else str(value)
     text = masked(value)
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    return repr(text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…")
 
 
 def _described(value: object) -> str:
@@ -301,13 +303,13 @@ def _described(value: object) -> str:
     return shown(value)
 
 
-def _line(given: Given, path: KeyPath, message: str, name: str = "") -> str:
+def _line(document: LocatedValue, path: KeyPath, message: str, name: str = "") -> str:
     """Return a line about what is given at a path.
 
     Args:
         name: of the key, if it is not the path.
     """
-    return f"{given.at(path).origin}: {name or _dotted(path)}: {message}"
+    return f"{document.at(path).origin}: {name or _dotted(path)}: {message}"
 
 
 def _dotted(path: KeyPath) -> str:

@@ -23,7 +23,7 @@ from pulsed.durations import duration, duration_or_none, is_number
 
 Problem = tuple[str, str]
 """What is wrong beyond a single value: a key of a section, such as `interval`, `exporter.timeout` or `targets[0]`, and
-words that go on from its name."""
+words that continue the sentence after its name."""
 
 Style = Literal["typed", "text", "file"]
 """How a scalar without quotes is taken: by YAML's types; as it is written (`node: 007`); so too, as a file's name."""
@@ -172,7 +172,7 @@ class Key:
         default: its value when nothing is given.
         section: the settings that it holds; None for a key with a value.
         kind: of its value; None for one of `words`.
-        words: the words that are allowed, where the kind is None.
+        words: the allowed words, if the kind is None.
     """
 
     attribute: str
@@ -195,12 +195,12 @@ def keys_of(section: type[Settings]) -> Mapping[str, Key]:
 
 def all_keys(section: type[Settings], prefix: str = "") -> Mapping[str, Key]:
     """Return every key with its dots (`source.exporter.targets`), sections before what is in them."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for name, key in keys_of(section).items():
-        found[prefix + name] = key
+        keys[prefix + name] = key
         if key.section:
-            found |= all_keys(key.section, f"{prefix}{name}.")
-    return found
+            keys |= all_keys(key.section, f"{prefix}{name}.")
+    return keys
 
 
 _KEYS: dict[type[Settings], Mapping[str, Key]] = {}
@@ -307,10 +307,10 @@ def size(value: object) -> int:
     parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if parts is None or parts[2] not in _SIZES:
         raise ValueError("is not a size")
-    found = int(float(parts[1]) * _SIZES[parts[2]])
-    if found < 1:
+    byte_count = int(float(parts[1]) * _SIZES[parts[2]])
+    if byte_count < 1:
         raise ValueError("is too small")
-    return found
+    return byte_count
 
 
 def moment(value: object) -> float:

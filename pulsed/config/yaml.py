@@ -15,14 +15,14 @@ import yaml
 
 from pulsed.config.settings import Style, resolve_path
 
-Value = None | bool | int | float | str | list["Given"] | dict[str, "Given"]
+Value = None | bool | int | float | str | list["LocatedValue"] | dict[str, "LocatedValue"]
 
 Styles = Callable[[tuple[str, ...]], Style]
 """How the plain scalars of a key, given by its path, are taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LocatedValue:
     """A value with the place where it was given.
 
     Attributes:
@@ -32,18 +32,18 @@ class Given:
     value: Value
     origin: str
 
-    def at(self, path: Sequence[str | int]) -> Given:
+    def at(self, path: Sequence[str | int]) -> LocatedValue:
         """Return what was given at a path, or for the closest section around it."""
-        found = self
+        closest = self
         for part in path:
-            inner = found.value
+            inner = closest.value
             if isinstance(inner, dict) and part in inner:
-                found = inner[str(part)]
+                closest = inner[str(part)]
             elif isinstance(inner, list) and isinstance(part, int):
-                found = inner[part]
+                closest = inner[part]
             else:
                 break
-        return found
+        return closest
 
     def has(self, path: Sequence[str | int]) -> bool:
         """Return whether something is given at a path."""
@@ -76,7 +76,7 @@ class YamlText:
     problems: list[str] = field(default_factory=list)
     nodes: int = 0
 
-    def read(self, path: tuple[str, ...] = ()) -> Given:
+    def read(self, path: tuple[str, ...] = ()) -> LocatedValue:
         """Read the text as the value of the key `path`; a file is that of the path of no key.
 
         Raises `BadYaml` if it cannot be read at all.
@@ -84,7 +84,7 @@ class YamlText:
         try:
             self._refuse_depth()
             node = yaml.compose(self.text, Loader=_LOADER)
-            return Given(None, self.origin) if node is None else self._given(node, path)
+            return LocatedValue(None, self.origin) if node is None else self._located(node, path)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f"{self.origin}:{mark.line + 1}:{mark.column + 1}" if self.file and mark else self.origin
@@ -101,43 +101,43 @@ class YamlText:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
-            if depth > _MOST_DEPTH:
-                raise BadYaml(f"{self.origin}: not a configuration: it is nested deeper than {_MOST_DEPTH} levels")
+            if depth > _MAX_DEPTH:
+                raise BadYaml(f"{self.origin}: not a configuration: it is nested deeper than {_MAX_DEPTH} levels")
 
-    def _given(self, node: yaml.Node, path: tuple[str, ...]) -> Given:
+    def _located(self, node: yaml.Node, path: tuple[str, ...]) -> LocatedValue:
         self.nodes += 1
-        if self.nodes > _MOST_NODES:
-            raise BadYaml(f"{self.origin}: not a configuration: it has more than {_MOST_NODES} values")
+        if self.nodes > _MAX_NODES:
+            raise BadYaml(f"{self.origin}: not a configuration: it has more than {_MAX_NODES} values")
         where = self._where(node)
         if not node.tag.startswith("tag:yaml.org,2002:") or node.tag[18:] not in ("str", "seq", "map"):
             self.problems.append(f"{where}: {'.'.join(path) or 'the file'}: has a YAML tag; write the value without it")
-            return Given(None, where)
+            return LocatedValue(None, where)
         if isinstance(node, yaml.MappingNode):
-            return Given(self._mapping(node, path), where)
+            return LocatedValue(self._mapping(node, path), where)
         if isinstance(node, yaml.SequenceNode):
-            return Given([self._given(item, path) for item in node.value], where)
+            return LocatedValue([self._located(item, path) for item in node.value], where)
         assert isinstance(node, yaml.ScalarNode)
         text = str(node.value)
         value = text if node.style else _scalar(text)
         style = self.styles(path)
         if value is not None and style != "typed":
             value = resolve_path(self.origin, text) if self.file and style == "file" else text
-        return Given(value, where)
+        return LocatedValue(value, where)
 
-    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Given]:
-        found: dict[str, Given] = {}
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, LocatedValue]:
+        mapping: dict[str, LocatedValue] = {}
         for key, item in node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             where = self._where(key)  # the key's line: a value that is left out stands where the next key begins
-            given = Given(self._given(item, (*path, name)).value, where)
-            if name in found:
+            value = LocatedValue(self._located(item, (*path, name)).value, where)
+            if name in mapping:
                 self.problems.append(
-                    f"{where}: {'.'.join((*path, name))}: is given twice, first at {found[name].origin}; "
+                    f"{where}: {'.'.join((*path, name))}: is given twice, first at {mapping[name].origin}; "
                     "leave one of them out"
                 )
             else:
-                found[name] = given
-        return found
+                mapping[name] = value
+        return mapping
 
     def _where(self, node: yaml.Node) -> str:
         return f"{self.origin}:{node.start_mark.line + 1}" if self.file else self.origin
@@ -152,8 +152,8 @@ def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
 
 _LOADER = _loader()
 
-_MOST_DEPTH = 50
-_MOST_NODES = 100_000
+_MAX_DEPTH = 50
+_MAX_NODES = 100_000
 """An alias of aliases can unfold to billions."""
 
 _NAMES = re.compile(r"(?<=alias|nchor) .*|(?<=tag) .*")

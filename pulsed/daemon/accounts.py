@@ -106,7 +106,7 @@ class AccountsFeature(Feature):
             try:
                 self.ended.load(line)
             except ValueError as error:
-                log.warning("an account of an ended owner is of no use", extra={"error": str(error)})
+                log.warning("an account of an ended owner cannot be used", extra={"error": str(error)})
 
     def save(self) -> None:
         """Write the accounts that have ended."""

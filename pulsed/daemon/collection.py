@@ -87,12 +87,12 @@ def attribution_families(states: Sequence[SourceState]) -> Iterator[Metric]:
     up = GaugeMetricFamily("pulsed_attribution_up", "1 while owners are read from this source", labels=source)
     last = GaugeMetricFamily(
         "pulsed_attribution_last_success_timestamp_seconds",
-        "Time of the last successful look for owners",
+        "Time of the last successful attribution lookup",
         labels=source,
     )
     errors = CounterMetricFamily(
         "pulsed_attribution_errors",
-        "Failed looks for owners, and entries that could not be read",
+        "Failed attribution lookups, and entries that could not be read",
         labels=["source", "reason"],
     )
     for state in states:

@@ -136,7 +136,7 @@ class Daemon:
             self._features.apply(config)
         except PulsedError as error:
             problem = str(error)
-            log.error("the configuration is not valid; the previous one stays in force", extra={"error": problem})
+            log.error("the configuration is not valid; the previous one remains active", extra={"error": problem})
         else:
             self._apply(config)
             log.info("configuration reloaded")

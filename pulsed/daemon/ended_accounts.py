@@ -65,9 +65,9 @@ class EndedFiles:
             self._limit()
 
     def write(self) -> None:
-        """Write what waits; if that fails, it goes on waiting."""
+        """Write the waiting accounts; after a failure they wait for the next call."""
         with self._writing:  # the write before may still run in its thread when pulsed ends
-            lines = self._take()
+            lines = self._begin_write()
             if not lines:
                 return
             try:
@@ -100,7 +100,7 @@ class EndedFiles:
             except OSError as error:
                 log.warning("accounts of ended owners cannot be read", extra={"path": str(path), "error": str(error)})
 
-    def _take(self) -> Sequence[bytes]:
+    def _begin_write(self) -> Sequence[bytes]:
         with self._lock:
             self._being_written, self._waiting, self._waiting_bytes = tuple(self._waiting), deque(), 0
             return self._being_written

@@ -113,6 +113,6 @@ class FeatureParts:
 
     def feature(self, kind: type[_F]) -> _F:
         """Return a feature that stands before this one in `FEATURES`."""
-        found = self.features[kind]
-        assert isinstance(found, kind)
-        return found
+        feature = self.features[kind]
+        assert isinstance(feature, kind)
+        return feature

@@ -78,8 +78,7 @@ class FeatureSet:
         if self.failures:
             yield failure_family(
                 "pulsed_feature_failures",
-                "Ticks and pages that a feature of pulsed failed at, because of an error in pulsed; absent before the"
-                " first",
+                "Ticks and pages on which a feature failed because of an internal error; absent before the first",
                 "feature",
                 self.failures,
             )

@@ -46,7 +46,7 @@ class HistoryFiles:
         self._waiting.append(json_bytes(minute.dump()))
 
     def write(self) -> None:
-        """Write what waits; if that fails, it goes on waiting."""
+        """Write the waiting rows; after a failure they wait for the next call."""
         lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not lines:
             return

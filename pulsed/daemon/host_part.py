@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 READ_SECONDS = 10.0
-"""A part that takes longer to read is unknown; its thread goes on."""
+"""Timeout of a part, in seconds. A part that takes longer is unknown; its thread continues."""
 
 
 class HostPart(Generic[_T]):
@@ -33,7 +33,7 @@ class HostPart(Generic[_T]):
         """Return what a function returns in the thread; None if it fails or hangs, which is logged once."""
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = await self._thread.call(read)
+                facts = await self._thread.call(read)
         except OSError as error:  # or a TimeoutError
             if not self._is_failing:
                 fields = {"part": self._name, "error": str(error) or "it hangs"}
@@ -41,7 +41,7 @@ class HostPart(Generic[_T]):
             self._is_failing = True
             return None
         self._is_failing = False
-        return found
+        return facts
 
     def close(self) -> None:
         """End the thread after the read that runs."""

@@ -73,7 +73,7 @@ class HostWatch(Feature):
         """Look regularly, until cancelled; afterwards nothing is known of the host."""
         try:
             while True:
-                await self._look(self._config)
+                await self._evaluate(self._config)
                 await aligned_sleep(self._config.host.interval)
         finally:
             self._store.set_host(None, None)
@@ -81,7 +81,7 @@ class HostWatch(Feature):
             for part in (self._bus, self._processes, self._ports, self._log):
                 part.close()
 
-    async def _look(self, config: Config) -> None:
+    async def _evaluate(self, config: Config) -> None:
         enabled = set(NODE_CHECK_IDS) - set(config.health.disabled)
         if not are_of_this_host(config, self._store.targets) or not enabled:
             self._store.set_host(None, None)

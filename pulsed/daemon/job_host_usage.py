@@ -43,7 +43,7 @@ class JobHostReader(Feature):
     def take_tick(self, tick: ComputedTick) -> None:
         """Take the power of the processors of superchips."""
         if tick.cpus and all(is_same_host(cpu.node or self._store.node, self._store.node) for cpu in tick.cpus):
-            self._balances.take_cpus(tick.now, tick.cpus, self._limit())
+            self._balances.add_cpus(tick.now, tick.cpus, self._limit())
 
     async def run(self) -> None:
         """Read regularly, until cancelled."""
@@ -71,9 +71,9 @@ class JobHostReader(Feature):
             account.host = usage
         limit = self._limit()
         if traffic is not None:
-            self._balances.take_ports(*traffic, limit)
+            self._balances.add_ports(*traffic, limit)
         self._accounting.settle(accounts)
-        self._balances.take(accounts, limit)
+        self._balances.add_balances(accounts, limit)
 
     def _limit(self) -> float:
         """Return the seconds from which the difference between two readings does not count."""
@@ -87,5 +87,5 @@ class JobHostReader(Feature):
 
 
 def _read_groups(root: Path, accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:
-    found = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
-    return [(account, usage) for account, usage in found if usage is not None]
+    usages = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
+    return [(account, usage) for account, usage in usages if usage is not None]

@@ -79,7 +79,7 @@ def report_family(*, is_up: bool) -> Metric:
     """Return the family of reports."""
     up = GaugeMetricFamily(
         "pulsed_health_report_up",
-        "1 while health reaches the receiver: kubernetes (conditions of the node)",
+        "1 while health reports reach the receiver: kubernetes (node conditions)",
         labels=["receiver"],
     )
     up.add_metric(["kubernetes"], int(is_up))

@@ -41,7 +41,7 @@ RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 20.0, 600.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 20.0, 600.0
 """Pauses after attempts that failed."""
 
 WAITING = 100
@@ -110,10 +110,10 @@ class Notify(Feature):
         while True:
             await aligned_sleep(LOOK_SECONDS)
             if self._settings.is_on:
-                self._look(time.monotonic())
+                self._queue_new_findings(time.monotonic())
                 await self._deliver()
 
-    def _look(self, now: float) -> None:
+    def _queue_new_findings(self, now: float) -> None:
         """Queue a notification for each finding that is new."""
         running = self._accounts.accounting.running
         keys = {account_key(account) for account in self._accounts.accounting.unfinished}
@@ -142,7 +142,7 @@ class Notify(Feature):
         for receiver in receivers:
             if len(self._waiting) >= WAITING:
                 self._drop([self._waiting.popleft().receiver], "too many wait")
-            backoff = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random.random)
+            backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random.random)
             self._waiting.append(_Delivery(receiver, document, now, backoff))
 
     def _receivers(self) -> Iterator[tuple[str, bool]]:
@@ -183,13 +183,13 @@ class Notify(Feature):
         """Run the program; its messages go where those of pulsed go."""
         if not self._settings.exec:
             return
-        with os.fdopen(os.memfd_create("notification"), "w+b") as given:  # a program need not read it
-            given.write(json_bytes(document) + b"\n")
-            given.seek(0)
+        with os.fdopen(os.memfd_create("notification"), "w+b") as stdin:  # a program need not read it
+            stdin.write(json_bytes(document) + b"\n")
+            stdin.seek(0)
             try:
                 process = await asyncio.create_subprocess_exec(
                     *self._settings.exec,
-                    stdin=given,
+                    stdin=stdin,
                     stdout=asyncio.subprocess.DEVNULL,
                     start_new_session=True,
                 )
@@ -253,7 +253,7 @@ def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:
     """Return the family of notifications."""
     family = CounterMetricFamily(
         "pulsed_notifications",
-        "Notifications of owners, by receiver (exec, webhook) and result: sent, failed attempts, dropped",
+        "Notifications about owners by receiver (exec, webhook) and result (sent, failed, dropped)",
         labels=["receiver", "result"],
     )
     for (receiver, result), count in sorted(results.items()):

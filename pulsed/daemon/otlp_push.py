@@ -112,8 +112,8 @@ class OtlpPush(Feature):
 def push_families(samples: Counter[str]) -> Iterator[Metric]:
     """Yield the families of what was sent."""
     for name, help, count in (
-        ("pulsed_push_samples", "Samples that the receiver has accepted", samples["sent"]),
-        ("pulsed_push_dropped_samples", "Samples that were not delivered, retries included", samples["dropped"]),
+        ("pulsed_push_samples", "Samples accepted by the receiver", samples["sent"]),
+        ("pulsed_push_dropped_samples", "Samples that were not delivered after retries", samples["dropped"]),
     ):
         family = CounterMetricFamily(name, help, labels=["protocol"])
         family.add_metric(["otlp"], count)

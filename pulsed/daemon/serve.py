@@ -43,9 +43,7 @@ def _listeners(config: Config) -> list[Listener]:
     if passed := from_systemd(os.environ):
         return passed
     if config.web.systemd_socket:
-        raise ListenError(
-            "systemd hands over no sockets", "Start pulsed by a .socket unit, or leave --web.systemd-socket out"
-        )
+        raise ListenError("systemd passed no sockets", "Start pulsed from a .socket unit, or omit --web.systemd-socket")
     return listen(config.listen)
 
 

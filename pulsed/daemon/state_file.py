@@ -48,13 +48,13 @@ class WriteStatus:
     def failed(self, error: Exception) -> None:
         """Note that a write failed."""
         if not self.is_failing:
-            log.warning(f"{self._content} cannot be kept", extra={"path": str(self._path), "error": str(error)})
+            log.warning(f"{self._content} cannot be saved", extra={"path": str(self._path), "error": str(error)})
         self.is_failing = True
 
     def succeeded(self) -> None:
         """Note that a write succeeded."""
         if self.is_failing:
-            log.info(f"{self._content} can be kept again", extra={"path": str(self._path)})
+            log.info(f"{self._content} can be saved again", extra={"path": str(self._path)})
         self.is_failing = False
 
 

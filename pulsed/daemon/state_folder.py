@@ -108,6 +108,6 @@ def state_families(statuses: Sequence[WriteStatus], lost_accounts: int) -> Itera
     yield up
     yield CounterMetricFamily(
         "pulsed_state_lost_accounts",
-        "Accounts of ended owners that were not written, because too many waited",
+        "Accounts of ended owners dropped because too many were waiting to be written",
         value=lost_accounts,
     )

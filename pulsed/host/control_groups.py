@@ -44,8 +44,8 @@ def read_usage(root: Path, owner: Owner, before: JobHostUsage | None = None) -> 
     limit = _first((*_numbers(groups, patterns, "memory.max"), *_numbers(groups, in_memory, "memory.limit_in_bytes")))
     if cpu is None and peak is None:
         return None
-    known = [each for each in (peak, before.memory_peak_bytes if before is not None else None) if each is not None]
-    return JobHostUsage(cpu, max(known, default=None), limit if limit is not None and limit < _UNLIMITED else None)
+    peaks = [each for each in (peak, before.memory_peak_bytes if before is not None else None) if each is not None]
+    return JobHostUsage(cpu, max(peaks, default=None), limit if limit is not None and limit < _UNLIMITED else None)
 
 
 def _patterns(owner: Owner) -> Iterator[str]:
@@ -68,5 +68,5 @@ def _numbers(groups: Path, patterns: Iterable[str], file: str, key: str = "") ->
 
 
 def _first(numbers: Iterable[float], factor: float = 1.0) -> Value:
-    found = next(iter(numbers), None)
-    return None if found is None else found * factor
+    number = next(iter(numbers), None)
+    return None if number is None else number * factor

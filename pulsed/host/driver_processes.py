@@ -29,8 +29,8 @@ def read_stuck_processes(root: Path) -> tuple[StuckProcess, ...] | None:
     proc = root / "proc"
     if not are_visible(proc):
         return None
-    found = (_stuck(proc / name) for name in os.listdir(proc) if name.isdecimal())
-    return tuple([process for process in found if process is not None])
+    processes = (_stuck(proc / name) for name in os.listdir(proc) if name.isdecimal())
+    return tuple([process for process in processes if process is not None])
 
 
 def _stuck(folder: Path) -> StuckProcess | None:

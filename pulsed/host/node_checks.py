@@ -154,18 +154,20 @@ def _gpu_count(view: NodeView) -> Finding | None:
         if gpu.address not in failed and (not bus or gpu.address in bus or not gpu.address)
     ]
     never_listed = 0 if expected == "auto" else len(on_bus - {gpu.address for gpu in shown})
-    wanted = expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
-    counts = {model: present.count(model) if model else len(present) for model in wanted}
-    short = {model: count for model, count in counts.items() if count < wanted[model]}
+    expected_counts = (
+        expected if isinstance(expected, Mapping) else {"": len(shown) if expected == "auto" else expected}
+    )
+    counts = {model: present.count(model) if model else len(present) for model in expected_counts}
+    short = {model: count for model, count in counts.items() if count < expected_counts[model]}
     if not short:
         return OK
     if all(
-        count + never_listed + (possible.count(model) if model else len(possible)) >= wanted[model]
+        count + never_listed + (possible.count(model) if model else len(possible)) >= expected_counts[model]
         for model, count in short.items()
     ):
         return UNKNOWN
-    texts = [f"{count} of {wanted[model]} {model}".rstrip() for model, count in short.items()]
-    evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(wanted.values()))))
+    texts = [f"{count} of {expected_counts[model]} {model}".rstrip() for model, count in short.items()]
+    evidence = (("gpus", float(sum(counts.values()))), ("expected_gpus", float(sum(expected_counts.values()))))
     return Finding("crit", ", ".join(texts), evidence)
 
 
@@ -264,14 +266,14 @@ def _finding(problems: Sequence[Problem], number: str = "findings") -> Finding:
 NODE_CHECKS: tuple[NodeCheck, ...] = (
     NodeCheck(
         "gpu_missing",
-        "A GPU on the PCI bus is not shown by the source",
+        "A GPU on the PCI bus is missing from the source",
         "crit: the kernel log has the reason (`RmInitAdapter failed`, `fallen off the bus`, or an XID "
         f"{', '.join(map(str, sorted(DEAD_GPU_XIDS)))}); warn: the driver lists it, or it has no driver and such a "
         "message has no address. Not with another driver (vfio-pci), nor with the key `gpus`",
         ("warn", "crit"),
         _gpu_missing,
-        remedy="Restart the host engine or exporter; if `nvidia-smi -L` lacks the GPU, too, drain the node and restart "
-        "it.",
+        remedy="Compare `nvidia-smi -L` with `lspci -d 10de:` and restart the host engine or exporter; if nvidia-smi "
+        "does not list the GPU, check the kernel log, then drain the node and restart it.",
         critical="The driver cannot use the GPU: drain the node and power-cycle it; if it repeats, reseat or "
         "replace the board.",
         source="/sys/bus/pci: vendor 0x10de, classes 0x0300 and 0x0302; the kernel log",
@@ -284,22 +286,22 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
         "apply",
         ("crit",),
         _gpu_count,
-        remedy="Drain the node and restart it; if GPUs are still absent, reseat or replace them. After planned removal "
-        "change health.expected_gpus, or with auto run `pulsed health --forget GPU`.",
+        remedy="Drain the node and restart it; if GPUs are still missing, reseat or replace them. After a planned "
+        "removal, change health.expected_gpus; with auto, run `pulsed health --forget GPU`.",
         source="the configuration",
     ),
     NodeCheck(
         "driver_hung",
         "Processes hang in the NVIDIA driver",
-        f"a process of NVIDIA, or one that has a GPU open, is in state D at {STUCK_LOOKS} looks: crit if it is named "
-        "`nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root` or `hostPID`), and root for those "
-        "that have a GPU open",
+        f"a process of NVIDIA, or one that has a GPU open, is in state D at {STUCK_LOOKS} evaluations: crit if it is "
+        "named `nvidia*`, otherwise warn. Needs the host's processes (in a pod `host.root` or `hostPID`), and root for "
+        "those that have a GPU open",
         ("warn", "crit"),
         _driver_hung,
-        remedy="These processes cannot be killed. If their file servers and disks answer, drain the node and restart "
-        "it.",
-        critical="The driver does not return from calls, and what uses the GPUs will hang, too: drain the node and "
-        "restart it.",
+        remedy="These processes cannot be killed. If their file servers and disks answer, the driver hangs: check "
+        "the kernel log, drain the node and restart it.",
+        critical="Calls of the driver do not return, and programs that use the GPUs will hang, too: drain the node "
+        "and restart it.",
         source="gpud",
         looks=1,
     ),
@@ -330,7 +332,7 @@ NODE_CHECKS: tuple[NodeCheck, ...] = (
     ),
     NodeCheck(
         "ib_link_degraded",
-        "An InfiniBand or RoCE link is slower than it can be",
+        "An InfiniBand or RoCE link is slower than possible",
         "warn: the rate of an active port is below its own earlier rate, or that of two other ports of its kind",
         ("warn",),
         _of_ports(_link_degraded),

@@ -1,4 +1,4 @@
-"""The GPUs of NVIDIA on the PCI bus, from /sys/bus/pci, and whether the driver lists them, from /proc/driver/nvidia."""
+"""The NVIDIA GPUs on the PCI bus, from /sys/bus/pci, and whether the driver lists them, from /proc/driver/nvidia."""
 
 from __future__ import annotations
 

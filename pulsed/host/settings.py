@@ -31,7 +31,7 @@ ExpectedGpusKey = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class HostSettings(Settings):
-    """This host beside the samples of its GPUs, where its own GPUs are read.
+    """This host, apart from the samples of its GPUs, where its own GPUs are read.
 
     For the checks of the node (docs/health.md) and for its jobs.
     """

@@ -187,7 +187,8 @@ class ClientTls:
                     context.check_hostname = False
                     context.verify_mode = ssl.CERT_NONE
                 if cert_file:
-                    context.load_cert_chain(cert_file, key_file, password=lambda: "")  # else OpenSSL asks the terminal
+                    # without a password function OpenSSL prompts on the terminal
+                    context.load_cert_chain(cert_file, key_file, password=lambda: "")
         except OSError as error:
             raise BadTlsFiles(", ".join(self._files), error.strerror or str(error)) from error
         self._context = context

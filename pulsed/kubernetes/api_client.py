@@ -129,7 +129,7 @@ class ApiClient:
         """Return one object.
 
         Raises:
-            ResourceNotFound: there is none.
+            ResourceNotFound: the object does not exist.
             KubernetesError: it was not sent.
         """
         return self._parsed((await self._send(path)).body)
@@ -169,7 +169,7 @@ class ApiClient:
             metadata = document.get("metadata")
             items = document.get("items")
             if not isinstance(metadata, dict) or not isinstance(items, list | None):
-                raise self._error("sent something else than a list", "See whether this is an API server")
+                raise self._error("sent something other than a list", "Check that this is an API server")
             for item in items or ():
                 if isinstance(item, dict):
                     take(item)
@@ -236,7 +236,7 @@ class ApiClient:
         document = self._parsed(line)
         kind, item = document.get("type"), document.get("object")
         if not isinstance(kind, str) or not isinstance(item, dict):
-            raise self._error("sent something else than a change", "See whether this is an API server")
+            raise self._error("sent something other than a change", "Check that this is an API server")
         if kind == "ERROR":
             code = item.get("code")
             raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch", item)
@@ -309,16 +309,16 @@ class ApiClient:
     def _parsed(self, text: bytes) -> JsonObject:
         document = _document(text)
         if not isinstance(document, dict):
-            raise self._error("sent something else than JSON objects", "See whether this is an API server")
+            raise self._error("sent something other than JSON objects", "Check that this is an API server")
         return document
 
     def _refusal(self, status: int, reason: str, what: str, document: object) -> KubernetesError:
         """Return the error for a refused request, with the message of the Status object that came with it."""
         remedy = _REMEDIES.get(status, "See the log of the API server")
         message = f"{f'API server {self._access.server} answered {status} {reason}'.rstrip()} for {what}"
-        given = document.get("message") if isinstance(document, dict) else None
-        if isinstance(given, str) and given not in ("", reason):
-            shown = given[:_MAX_MESSAGE_LENGTH].rstrip(" .")
+        detail = document.get("message") if isinstance(document, dict) else None
+        if isinstance(detail, str) and detail not in ("", reason):
+            shown = detail[:_MAX_MESSAGE_LENGTH].rstrip(" .")
             message += f": {''.join(each if each.isprintable() else '?' for each in shown)}"
         return _REFUSALS.get(status, KubernetesError)(message, remedy)
 
@@ -327,7 +327,7 @@ class ApiClient:
 
 
 def _document(text: bytes) -> object:
-    """Return the value of a JSON text; None if it is none."""
+    """Return the value of a JSON text; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -369,7 +369,7 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
 
 
 def own_namespace(file: str) -> str:
-    """Return the namespace of this pod, from the file that is mounted beside its token; empty without the file."""
+    """Return the namespace of this pod, from the file that is mounted next to its token; empty without the file."""
     try:
         return read_regular(file, _NAMESPACE_BYTES).decode().strip()
     except (OSError, ValueError):

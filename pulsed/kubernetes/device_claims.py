@@ -24,7 +24,7 @@ RETRY_SECONDS = 60.0
 """Pause after a request that failed."""
 
 WAIT_SECONDS = 5.0
-"""How long `find` waits for requests; they go on after that."""
+"""Timeout of `find` in seconds; the requests continue after it."""
 
 
 class ClaimedDevice(NamedTuple):
@@ -70,7 +70,7 @@ class DeviceClaims:
 
     async def find(self, devices: Collection[ClaimedDevice]) -> Mapping[ClaimedDevice, PublishedDevice]:
         """Return what is known of devices; those that are left out become known later, unless there is an `error`."""
-        self._known = {device: known for device, known in self._known.items() if device in devices}
+        self._known = {device: attributes for device, attributes in self._known.items() if device in devices}
         missing = [device for device in devices if device not in self._known]
         if missing and self._task is None and self._clock() >= self._retry:
             self._task = asyncio.create_task(self._request(missing), name="claims of devices")
@@ -96,14 +96,14 @@ class DeviceClaims:
             self.error = ""
         except KubernetesError as error:
             if str(error) != self.error:
-                log.warning("claims of devices are not read; their names count", extra={"error": str(error)})
+                log.warning("cannot read ResourceClaims, using device names", extra={"error": str(error)})
             self.error, self._retry = str(error), self._clock() + RETRY_SECONDS
         finally:
             self._task = None
 
     async def _published(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
         """Return the attributes of the node's devices by pool and name."""
-        found: dict[tuple[str, str], Mapping[str, str]] = {}
+        devices: dict[tuple[str, str], Mapping[str, str]] = {}
         slices: list[JsonObject] = []
         query = {"fieldSelector": f"spec.driver={self._driver},spec.nodeName={self.node}"}
         await self._client.list(f"{API}/resourceslices", query, lambda item: slices.append(mapping(item.get("spec"))))
@@ -112,8 +112,8 @@ class DeviceClaims:
             for device in mappings(spec.get("devices")):
                 attributes = mapping(device.get("attributes"))
                 texts = {name: text(mapping(value).get("string")) for name, value in attributes.items()}
-                found[pool, text(device.get("name"))] = {name: value for name, value in texts.items() if value}
-        return found
+                devices[pool, text(device.get("name"))] = {name: value for name, value in texts.items() if value}
+        return devices
 
     async def _administered(self, namespace: str, claim: str) -> Collection[tuple[str, str]]:
         """Return pools and names of the devices to which a claim has `adminAccess`; none if it does not exist."""
@@ -132,5 +132,5 @@ class DeviceClaims:
 
 
 def _generation(spec: JsonObject) -> int:
-    given = mapping(spec.get("pool")).get("generation")
-    return given if isinstance(given, int) else 0
+    generation = mapping(spec.get("pool")).get("generation")
+    return generation if isinstance(generation, int) else 0

@@ -42,7 +42,7 @@ class ExporterPod:
 
     @property
     def target(self) -> str:
-        """Name of the target: the DaemonSet, which outlives its pods, else the pod."""
+        """Name of the target: the DaemonSet, which outlives its pods, or without one the pod."""
         kind, name = self.controller
         return f"{self.namespace}/{name if kind == DAEMON_SET else self.name}"
 
@@ -135,7 +135,7 @@ def exporter_pod(item: JsonObject) -> ExporterPod:
 
 
 def _named(controller: Controller) -> tuple[str, str]:
-    """Return kind and name of a controller; empty if they are no names, which the API server does not check."""
+    """Return kind and name of a controller; empty if they are not names, which the API server does not check."""
     names = str(controller.kind), controller.name
     return names if all(map(_NAME.fullmatch, names)) else ("", "")
 
@@ -143,7 +143,7 @@ def _named(controller: Controller) -> tuple[str, str]:
 def endpoints(
     pods: Iterable[ExporterPod], page: PageAddress, *, names_nodes: bool = False
 ) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:
-    """Return the exporters in order of their targets, and why the other pods are none.
+    """Return the exporters in order of their targets, and why the other pods are excluded.
 
     Of several pods of a DaemonSet on a node, as during an update, the newest that is ready counts.
 

@@ -24,7 +24,7 @@ from pulsed.pauses import Backoff, aligned_sleep
 _MAX_MESSAGE_LENGTH = 1000
 """Longer messages are cut; the API server refuses events above 1,024."""
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10.0, 300.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 10.0, 300.0
 _END_SECONDS = 3.0
 
 _SOURCE, _STOPPED = "pulsed", "PulsedStopped"
@@ -91,7 +91,7 @@ class ConditionWriter:
 
     async def run(self) -> None:
         """Write until cancelled; then the end, if the API server answers within seconds."""
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, random.random)
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, random.random)
         try:
             while True:
                 self._is_changed.clear()

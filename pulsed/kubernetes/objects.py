@@ -14,17 +14,17 @@ from pulsed.kubernetes.api_client import JsonObject
 
 
 def mapping(value: object) -> Mapping[str, object]:
-    """Return an object; empty if the value is none."""
+    """Return the value if it is an object; otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: object) -> Sequence[Mapping[str, object]]:
-    """Return the objects of a list; empty if the value is none."""
+    """Return the objects of a list; an empty list if the value is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """Return a text; empty if the value is none."""
+    """Return the value if it is a text; otherwise an empty one."""
     return value if isinstance(value, str) else ""
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 300
 """Longest duration of one watch."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _MAX_PAUSE = 1.0, 60.0
 
 _T = TypeVar("_T")
 
@@ -66,7 +66,7 @@ class ResourceWatch(Generic[_T]):
     ) -> None:
         self._client, self._path, self._query, self._read, self._changed = client, path, query, read, changed
         self._sleep, self._random, self._clock = sleep, random, clock
-        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random)
+        self._backoff = Backoff(_FIRST_PAUSE, _MAX_PAUSE, random)
         self._version: str | None = None
         self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
         self.objects: dict[tuple[str, str], _T] = {}
@@ -100,10 +100,10 @@ class ResourceWatch(Generic[_T]):
         version = {"resourceVersion": self._list_version} if self._list_version else {}
         objects: dict[tuple[str, str], _T] = {}
 
-        def take(item: JsonObject) -> None:
+        def add(item: JsonObject) -> None:
             objects[_key(item)] = self._read(item)
 
-        self._version = await self._client.list(self._path, {**self._query, **version}, take)
+        self._version = await self._client.list(self._path, {**self._query, **version}, add)
         self.objects, self._heard = objects, self._clock()
         self.is_listed = True
         self._worked()
@@ -111,14 +111,14 @@ class ResourceWatch(Generic[_T]):
     async def _watch(self) -> None:
         seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
         begun = self._clock()
-        await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._take)
+        await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._apply)
         if self._clock() - begun > min(seconds, SILENT_SECONDS) / 2:
             self._backoff.reset()
         if self._clock() - self._heard > WATCH_SECONDS * 0.8:
             # Nothing changed; or the version is newer than all of the server, whose etcd was restored from a backup.
             self._version = None
 
-    def _take(self, event: WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         self._backoff.reset()
         self._heard = self._clock()
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
@@ -137,7 +137,7 @@ class ResourceWatch(Generic[_T]):
 
     def _fail(self, error: str, *, is_denied: bool = False) -> None:
         if error != self.error:
-            log.warning("the Kubernetes API failed; what was read last is used", extra={"error": error})
+            log.warning("the Kubernetes API failed; using the last result", extra={"error": error})
         self.error, self.is_denied = error, is_denied
         self.restarts += 1
         self._changed()

@@ -75,7 +75,7 @@ def _namespace(value: str) -> str:
 def _namespaces(value: tuple[str, ...]) -> tuple[str, ...]:
     """Return names of namespaces, each once; or `all` alone."""
     if "all" in value and len(value) > 1:
-        raise ValueError("has all beside other namespaces")
+        raise ValueError("has all in addition to other namespaces")
     return tuple(dict.fromkeys(value))
 
 

@@ -23,7 +23,7 @@ class WatchReader(Generic[_T]):
     """A reader of a list. Readers of the same list by one client share a `ResourceWatch`, made as the first demands.
 
     Args:
-        read: takes an object as JSON; its result is kept, unless it is None.
+        read: converts a JSON object; its result is kept unless it is None.
 
     The others are those of `ResourceWatch`.
     """
@@ -96,7 +96,7 @@ class _AnyWatchReader(Protocol):
 
 
 class _SharedWatch:
-    """A watch, begun anew for each reader that joins, because objects that were read before are not kept."""
+    """A watch that restarts for each reader that joins, because objects that were read before are not kept."""
 
     def __init__(self, make: _MakeWatch) -> None:
         self._make = make
@@ -144,10 +144,10 @@ class _Objects(Mapping[_Key, _T]):
         self._objects, self._reader = objects, reader
 
     def __getitem__(self, key: _Key) -> _T:
-        found = self._objects[key].get(self._reader)
-        if found is None:
+        kept = self._objects[key].get(self._reader)
+        if kept is None:
             raise KeyError(key)
-        return cast("_T", found)  # the result of that reader
+        return cast("_T", kept)  # the result of that reader
 
     def __iter__(self) -> Iterator[_Key]:
         return (key for key, results in self._objects.items() if results.get(self._reader) is not None)

@@ -78,13 +78,13 @@ class WorkloadResolver:
         self._turns: dict[tuple[str, Controller], asyncio.Lock] = {}
 
     @property
-    def known(self) -> Sequence[KnownController]:
+    def known_controllers(self) -> Sequence[KnownController]:
         """What is known of objects that exist, for `restore`."""
-        return [KnownController(*key, known.controller) for key, known in self._known.items() if known.exists]
+        return [KnownController(*key, entry.controller) for key, entry in self._known.items() if entry.exists]
 
-    def restore(self, known: Iterable[KnownController]) -> None:
+    def restore(self, controllers: Iterable[KnownController]) -> None:
         """Use what an earlier run knew; it is requested again when it is used."""
-        self._known |= {(each.namespace, each.object): _Known(each.above, True, self._clock()) for each in known}
+        self._known |= {(each.namespace, each.object): _Known(each.above, True, self._clock()) for each in controllers}
 
     def walk(self, pod: PodMetadata, *, renews: bool = False) -> WorkloadReference | Controller:
         """Return the workload of a pod, or the object that has to be requested to find it.
@@ -99,12 +99,12 @@ class WorkloadResolver:
             return WorkloadReference(POD.name, pod.name)
         seen = {first}
         while self._is_requested(reached.kind):
-            known = self._known.get((pod.namespace, reached))
-            if known is None or (renews and known.renewal <= self._clock()):
+            entry = self._known.get((pod.namespace, reached))
+            if entry is None or (renews and entry.renewal <= self._clock()):
                 return reached
-            if not known.exists and reached is first and first.kind in CONTROLLERS:
+            if not entry.exists and reached is first and first.kind in CONTROLLERS:
                 return WorkloadReference(POD.name, pod.name)
-            above = known.controller
+            above = entry.controller
             if above is None or not self._is_accepted(above.kind, reached.kind):
                 break
             if above in seen or len(seen) >= MAX_STEPS:
@@ -139,9 +139,9 @@ class WorkloadResolver:
         return above in self._kinds or above in CONTROLLERS.get(below, ()) or (above == POD and below == _STATEFUL_SET)
 
     async def _look_up(self, namespace: str, reference: Controller) -> None:
-        known = await self._request(namespace, reference)
+        entry = await self._request(namespace, reference)
         self._known.pop((namespace, reference), None)
-        self._known[namespace, reference] = known
+        self._known[namespace, reference] = entry
         while len(self._known) > MAX_OBJECTS:
             del self._known[next(iter(self._known))]
 

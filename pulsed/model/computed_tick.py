@@ -94,7 +94,7 @@ class Workload:
     Attributes:
         raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
         bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
-        candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
+        candidates: the classes that it could be, in the order of the rules, when it is unknown; otherwise empty.
         has_other_work: whether an engine works that no rule of the class table considers, such as NVLink; None if a
             MIG instance may be the one whose media engines work.
     """
@@ -295,9 +295,9 @@ def without_duplicates(ticks: Iterable[ComputedTick], here: str) -> list[Compute
     Args:
         here: node of GPUs whose source does not name one.
     """
-    found = list(ticks)
-    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in found)
-    return [_without(tick, positions) if positions else tick for tick, positions in zip(found, hidden, strict=True)]
+    all_ticks = list(ticks)
+    hidden = repeated([key_of(device, here) for device in tick.devices] for tick in all_ticks)
+    return [_without(tick, positions) if positions else tick for tick, positions in zip(all_ticks, hidden, strict=True)]
 
 
 def _without(tick: ComputedTick, positions: Container[int]) -> ComputedTick:

@@ -19,7 +19,7 @@ class TimeIntegral(NamedTuple):
 
     Attributes:
         counter: name of its counter.
-        quantity: its canonical name; None for the real utilization, which is no reading.
+        quantity: its canonical name; None for the real utilization, which is not a reading.
         word: prefix of the counter of the time without it.
         meaning: one line, without a full stop.
     """
@@ -98,15 +98,15 @@ COUNTERS: tuple[Counter, ...] = (
     ),
     Counter(
         "class_energy_joules",
-        "Energy used in observed time, by class; from the GPU's energy counter, otherwise from power",
+        "Energy used in observed time, by class; from the GPU's energy counter, or without it from power",
         "class",
         WORKLOAD_CLASSES,
     ),
     Counter("energy_unknown_seconds", "Observed time with neither energy nor power"),
     Counter(
         "idle_seconds",
-        "Observed idle time: held while an owner has the GPU or its memory is in use, otherwise free; unknown where"
-        " neither owners nor memory are known",
+        "Observed idle time: held while an owner has the GPU or its memory is in use, otherwise free; unknown"
+        " while neither owners nor memory are known",
         "kind",
         IDLE_KINDS,
     ),

@@ -156,19 +156,19 @@ def key_of(device: Device, here: str) -> GpuKey:
 def repeated(claims: Iterable[Sequence[GpuKey]]) -> list[frozenset[int]]:
     """Return for each target the positions of keys that it or an earlier target has already claimed."""
     owned: set[GpuKey] = set()
-    found: list[frozenset[int]] = []
+    repeats: list[frozenset[int]] = []
     for keys in claims:
         if owned.isdisjoint(keys) and len(set(keys)) == len(keys):
             owned.update(keys)
-            found.append(frozenset())
+            repeats.append(frozenset())
             continue
         again = set()
         for position, key in enumerate(keys):
             if key in owned:
                 again.add(position)
             owned.add(key)
-        found.append(frozenset(again))
-    return found
+        repeats.append(frozenset(again))
+    return repeats
 
 
 def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:

@@ -57,18 +57,18 @@ class GpuSelection:
         """Return for each candidate whether it is selected. The beginning of several UUIDs means none, as in CUDA."""
         if self.everything:
             return (True,) * len(candidates)
-        known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
-        meant = {uuid for wanted in self.uuids for uuid in _unique(wanted, known)}
+        full_uuids = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
+        meant = {uuid for prefix in self.uuids for uuid in _unique(prefix, full_uuids)}
         return tuple(self._takes(one, meant) for one in candidates)
 
     def unmatched(self, candidates: Sequence[SelectableGpu]) -> tuple[str, ...]:
-        """Return what of the selection is none of the candidates, as `--gpus` takes it."""
-        known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
+        """Return the selected GPUs that are not among the candidates, in the format of `--gpus`."""
+        full_uuids = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
         legacy = {f"mig-{one.uuid.lower()}/{one.mig_id}/" for one in candidates if one.mig_id}
         return (
             *sorted(self.gpus - {one.gpu for one in candidates}, key=int),
             *(f"{gpu}:{mig}" for gpu, mig in sorted(self.instances - {(one.gpu, one.mig_id) for one in candidates})),
-            *sorted(u for u in self.uuids if not _unique(u, known) and not u.startswith(tuple(legacy))),
+            *sorted(u for u in self.uuids if not _unique(u, full_uuids) and not u.startswith(tuple(legacy))),
         )
 
     def _takes(self, one: SelectableGpu, uuids: set[str]) -> bool:
@@ -87,7 +87,7 @@ _INDEX = re.compile(r"[0-9]{1,6}")
 _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 _INSTANCE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]*|MIG-GPU-[0-9A-Fa-f-]+/\d+/\d+", re.IGNORECASE)
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 
 _NOTHING = frozenset({"", "none", "nodevfiles"})
 """No GPU. `NoDevFiles` is Slurm's word in CUDA_VISIBLE_DEVICES for a job without any."""
@@ -96,7 +96,7 @@ _NOTHING = frozenset({"", "none", "nodevfiles"})
 def parse(text: str, origin: str = "--gpus") -> GpuSelection:
     """Read a list such as `0,2-3`, `GPU-1b2c`, `MIG-4f…`, `0:7` (GPU and MIG instance), `all`, `none`.
 
-    Raises `UsageError` if a part of it is none of these.
+    Raises `UsageError` if a part of the text has none of these forms.
     """
     if text.strip().lower() == "all":
         return GpuSelection(everything=True, origin=origin)
@@ -162,7 +162,7 @@ def _sound(text: str) -> Iterable[str]:
 
 def _is_range(part: str) -> bool:
     match = _RANGE.fullmatch(part)
-    return match is not None and int(match[1]) <= int(match[2]) < int(match[1]) + _MOST_GPUS
+    return match is not None and int(match[1]) <= int(match[2]) < int(match[1]) + _MAX_GPUS
 
 
 def _expanded(parts: Iterable[str]) -> Iterable[str]:
@@ -183,7 +183,7 @@ def _selection(parts: Iterable[str], origin: str) -> GpuSelection:
     )
 
 
-def _unique(wanted: str, known: Iterable[str]) -> list[str]:
+def _unique(prefix: str, uuids: Iterable[str]) -> list[str]:
     """Return the UUID that is meant: itself, or the only one that begins so."""
-    found = [uuid for uuid in known if uuid.startswith(wanted)]
-    return [wanted] if wanted in found else found if len(found) == 1 else []
+    matches = [uuid for uuid in uuids if uuid.startswith(prefix)]
+    return [prefix] if prefix in matches else matches if len(matches) == 1 else []

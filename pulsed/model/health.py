@@ -58,7 +58,7 @@ OTHER_XIDS = "other"
 
 @dataclass(frozen=True, slots=True)
 class XidLast:
-    """The last XID of a GPU, in Unix seconds; `time` is None when it is older than the first sample."""
+    """The last XID of a GPU. `time` is in Unix seconds, and None for an XID from before the first sample."""
 
     code: int
     time: float | None
@@ -89,7 +89,7 @@ class NvlinkFault(NamedTuple):
         link: number of the link; None if it is not known, or not one.
         time: when it began, in Unix seconds.
         is_origin: false if it follows from the fault of another GPU.
-        fabric: where faults follow from each other: cluster and clique, else the node.
+        fabric: where faults follow from each other: cluster and clique, or without them the node.
         followers: GPUs whose faults follow from it, as far as this process sees them.
     """
 
@@ -193,7 +193,7 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """Health of this host beside that of its GPUs: the worst of the checks of the node that are known.
+    """Health of this host apart from its GPUs: the worst result of the checks of the node.
 
     Attributes:
         checks: those that are enabled and apply, in the order of the table.

@@ -1,7 +1,7 @@
-"""What a host has beside the samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports, use by
+"""Facts about a host that are not samples of its GPUs: GPUs on the PCI bus, stuck processes, InfiniBand ports, use by
 jobs.
 
-A part that cannot be read is None, which is never the same as empty.
+A part that cannot be read is None; an empty part was read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_given_away(driver: str) -> bool:
 
 
 class PciGpu(NamedTuple):
-    """A GPU of NVIDIA on the PCI bus. Virtual functions are none.
+    """An NVIDIA GPU on the PCI bus. Virtual functions do not count.
 
     Attributes:
         address: in DCGM's form, `00000000:3B:00.0`.
@@ -50,7 +50,7 @@ class StuckProcess(NamedTuple):
 
 
 class PortCounter(NamedTuple):
-    """A counter of a port: its file below the folder of the port, in units of so many, and its meaning."""
+    """A counter of a port: its file below the folder of the port, the size of its unit, and its meaning."""
 
     path: str
     unit: int
@@ -60,10 +60,12 @@ class PortCounter(NamedTuple):
 PORT_COUNTERS: Mapping[str, PortCounter] = {
     "receive_bytes": PortCounter("counters/port_rcv_data", 4, "Data received by the port"),
     "transmit_bytes": PortCounter("counters/port_xmit_data", 4, "Data sent by the port"),
-    "symbol_errors": PortCounter("counters/symbol_error", 1, "Symbols with errors that the port received"),
-    "link_recoveries": PortCounter("counters/link_error_recovery", 1, "Recoveries of the link from errors"),
-    "link_downed": PortCounter("counters/link_downed", 1, "Recoveries of the link that failed: it went down"),
-    "rnr_nak_retry_errors": PortCounter("hw_counters/rnr_nak_retry_err", 1, "Sends given up: receiver not ready"),
+    "symbol_errors": PortCounter("counters/symbol_error", 1, "Symbol errors received by the port"),
+    "link_recoveries": PortCounter("counters/link_error_recovery", 1, "Link recoveries from errors"),
+    "link_downed": PortCounter("counters/link_downed", 1, "Failed link recoveries, after which the link went down"),
+    "rnr_nak_retry_errors": PortCounter(
+        "hw_counters/rnr_nak_retry_err", 1, "Sends abandoned because the receiver was not ready"
+    ),
     "local_ack_timeout_errors": PortCounter("hw_counters/local_ack_timeout_err", 1, "Acknowledgements that timed out"),
 }
 """By name. An adapter or kernel may lack some. Sources: the kernel's sysfs-class-infiniband, NVIDIA's mlx5 counters."""

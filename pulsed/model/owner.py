@@ -26,8 +26,8 @@ class Owner:
     Unknown texts are empty, long ones are cut.
 
     Attributes:
-        kind: `container` is one of Docker or Podman, without a pod; `nobody` stands for the time in which a GPU has no
-            known owner.
+        kind: `container` is one of Docker or Podman, without a pod; `nobody` is the owner of the time in which a GPU
+            has no known owner.
         id: unique among the owners of its kind at a time: the job id (`4711`, `4711_7`), `namespace/name/container`
             of a pod, name or short id of a container, the process id. Ids are used again: see `continues`.
         begin: when it got its first GPU, in Unix seconds; None if the source does not date it.

@@ -50,7 +50,7 @@ class Layout:
         help: HELP text by metric name, where the source has any.
         types: declared TYPE by metric name, where the source has any. An exporter's operator sets it, so it is
             used for republishing only.
-        decimals: of the source's fractions, if it prints fewer than others of its dialect; else None.
+        decimals: of the source's fractions, if it prints fewer than others of its dialect; otherwise None.
     """
 
     dialect: Dialect

@@ -129,7 +129,7 @@ class TargetStore:
     """All targets of this process, in the order of the configuration.
 
     Attributes:
-        host: what this host has beside its GPUs' samples; None where it is not read.
+        host: facts about this host other than its GPUs' samples; None where they are not read.
         node_health: of this host; None where it is not read.
     """
 

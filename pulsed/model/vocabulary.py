@@ -47,7 +47,7 @@ class Reading(NamedTuple):
         _Activity, "Share of time with any part of the graphics or compute engine busy"
     ] = None
     sm_active_ratio: Annotated[_Activity, "Share of time with a warp on an SM, averaged over the SMs"] = None
-    sm_occupancy_ratio: Annotated[_Activity, "Warps resident on the SMs over the most that fit"] = None
+    sm_occupancy_ratio: Annotated[_Activity, "Warps resident on the SMs as a share of their maximum"] = None
     tensor_active_ratio: Annotated[_Activity, "Share of cycles with a tensor pipe busy"] = None
     tensor_hmma_active_ratio: Annotated[
         _Activity, "Share of cycles with half precision (HMMA) work in a tensor pipe"
@@ -122,10 +122,10 @@ class Reading(NamedTuple):
     ] = None
     c2c_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over the chip-to-chip link"] = None
     c2c_receive_bytes_per_second: Annotated[_Traffic, "Rate of data received over the chip-to-chip link"] = None
-    pcie_transmit_bytes_total: Annotated[_Traffic, "Data sent over PCIe, as the GPU counts it"] = None
-    pcie_receive_bytes_total: Annotated[_Traffic, "Data received over PCIe, as the GPU counts it"] = None
-    nvlink_transmit_bytes_total: Annotated[_Traffic, "Data sent over all NVLinks, as the GPU counts it"] = None
-    nvlink_receive_bytes_total: Annotated[_Traffic, "Data received over all NVLinks, as the GPU counts it"] = None
+    pcie_transmit_bytes_total: Annotated[_Traffic, "Data sent over PCIe, counted by the GPU"] = None
+    pcie_receive_bytes_total: Annotated[_Traffic, "Data received over PCIe, counted by the GPU"] = None
+    nvlink_transmit_bytes_total: Annotated[_Traffic, "Data sent over all NVLinks, counted by the GPU"] = None
+    nvlink_receive_bytes_total: Annotated[_Traffic, "Data received over all NVLinks, counted by the GPU"] = None
     memory_bytes: Annotated[_Memory, "Size of device memory"] = None
     memory_used_bytes: Annotated[_Memory, "Device memory in use"] = None
     memory_free_bytes: Annotated[_Memory, "Device memory free"] = None
@@ -161,15 +161,15 @@ class Reading(NamedTuple):
     video_clock_max_hertz: Annotated[_Power, "Highest video clock of this board"] = None
     application_sm_clock_hertz: Annotated[_Power, "Requested SM clock"] = None
     application_memory_clock_hertz: Annotated[_Power, "Requested memory clock"] = None
-    clocks_event_reasons: Annotated[_Power, "Why the clocks are what they are, as NVML's bit mask"] = None
+    clocks_event_reasons: Annotated[_Power, "Reasons for the current clocks, as NVML's bit mask"] = None
     performance_state: Annotated[_Power, "P-state: 0 is the fastest, 15 the slowest"] = None
-    xid_last_code: Annotated[_Errors, "Code of the last XID error; 0 none since the source started looking"] = None
+    xid_last_code: Annotated[_Errors, "Code of the last XID error since the source started; 0 without one"] = None
     pcie_replays_total: Annotated[_Errors, "PCIe packets sent again"] = None
     pcie_correctable_errors_total: Annotated[_Errors, "Correctable PCIe errors"] = None
-    pcie_link_generation: Annotated[_Errors, "PCIe generation that the link runs at now"] = None
+    pcie_link_generation: Annotated[_Errors, "Current PCIe generation of the link"] = None
     pcie_link_generation_max: Annotated[_Errors, "Highest PCIe generation of GPU and slot"] = None
-    pcie_link_width: Annotated[_Errors, "PCIe lanes in use now"] = None
-    pcie_link_width_max: Annotated[_Errors, "Most PCIe lanes of GPU and slot"] = None
+    pcie_link_width: Annotated[_Errors, "PCIe lanes in use"] = None
+    pcie_link_width_max: Annotated[_Errors, "Maximum number of PCIe lanes of GPU and slot"] = None
     ecc_mode: Annotated[_Errors, "1 while ECC is on"] = None
     ecc_mode_pending: Annotated[_Errors, "1 if ECC will be on after the next reset"] = None
     ecc_sbe_volatile_total: Annotated[_Errors, "Corrected memory errors since driver load"] = None
@@ -195,7 +195,7 @@ class Reading(NamedTuple):
     retired_pages_pending: Annotated[_Errors, "1 while a page retirement waits for a reset"] = None
     memory_unrepairable: Annotated[_Errors, "1 if the board reports memory that it cannot repair"] = None
     recovery_action: Annotated[_Errors, "Recovery step that the driver requests; 0 none"] = None
-    inforom_valid: Annotated[_Errors, "1 if the InfoROM's checksum is right"] = None
+    inforom_valid: Annotated[_Errors, "1 if the InfoROM's checksum is valid"] = None
     power_violation_seconds_total: Annotated[_Errors, "Time throttled by the power limit"] = None
     thermal_violation_seconds_total: Annotated[_Errors, "Time throttled by heat"] = None
     sync_boost_violation_seconds_total: Annotated[_Errors, "Time throttled by a sync boost group"] = None
@@ -224,7 +224,7 @@ class Reading(NamedTuple):
     nvlink_recovery_errors_total: Annotated[_Errors, "NVLink recoveries"] = None
     nvlink_receive_errors_total: Annotated[_Errors, "NVLink packets received with an error"] = None
     nvlink_symbol_errors_total: Annotated[_Errors, "NVLink symbol errors received"] = None
-    nvlink_link_recoveries_total: Annotated[_Errors, "NVLink 5 link recoveries begun"] = None
+    nvlink_link_recoveries_total: Annotated[_Errors, "NVLink 5 link recoveries started"] = None
     nvlink_link_recoveries_successful_total: Annotated[_Errors, "NVLink 5 link recoveries that worked"] = None
     nvlink_link_recoveries_failed_total: Annotated[_Errors, "NVLink 5 link recoveries that failed"] = None
     nvlink_symbol_bit_error_ratio: Annotated[_Errors, "NVLink bit errors before correction over bits"] = None
@@ -235,7 +235,7 @@ class Reading(NamedTuple):
         _Errors, "Replays of the chip-to-chip link that follow another one at once"
     ] = None
     c2c_power_state: Annotated[_State, "Power state of the chip-to-chip link"] = None
-    nvlink_transmit_waits_total: Annotated[_Errors, "Ticks in which an NVLink port had data to send and no credit"] = (
+    nvlink_transmit_waits_total: Annotated[_Errors, "Ticks in which an NVLink port had data to send but no credit"] = (
         None
     )
     imex_daemon_status: Annotated[_State, "State of the IMEX daemon of the node: 5 ready, 7 not available"] = None
@@ -302,7 +302,7 @@ class Reading(NamedTuple):
     mig_mode: Annotated[_State, "1 while the GPU is split by MIG"] = None
     gpm_supported: Annotated[_State, "1 if the driver can read profiling counters itself (Hopper and newer)"] = None
     confidential_compute_mode: Annotated[_State, "1 while confidential computing is on"] = None
-    vgpu_license_status: Annotated[_State, "1 if the vGPU guest has its licence"] = None
+    vgpu_license_status: Annotated[_State, "1 if the vGPU guest is licensed"] = None
 
 
 QUANTITIES: Mapping[str, Quantity] = {

@@ -96,18 +96,20 @@ def _merged_timeline(accounts: Sequence[Account]) -> dict[str, Any]:
     first = min(moment_of(each["begin"]) for each in accounts)
     for begin, line in parts:
         offset, width = (begin - first).total_seconds(), line["bucket_seconds"]
-        for at, (known, integral) in enumerate(zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True)):
-            if known > 0.0:
-                merged.add(offset + (at + 0.5) * width, width, known, integral / known)
+        for at, (seconds, integral) in enumerate(
+            zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True)
+        ):
+            if seconds > 0.0:
+                merged.add(offset + (at + 0.5) * width, width, seconds, integral / seconds)
     return timeline_numbers(merged)._asdict()
 
 
 def _sum(values: Sequence[Any]) -> Any:
     """Return the sum of numbers, or of dictionaries by key; None is left out."""
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return None
-    if isinstance(known[0], Mapping):
-        names = dict.fromkeys(name for value in known for name in value)
-        return {name: _sum([value.get(name) for value in known]) for name in names}
-    return sum(known)
+    if isinstance(numbers[0], Mapping):
+        names = dict.fromkeys(name for value in numbers for name in value)
+        return {name: _sum([value.get(name) for value in numbers]) for name in names}
+    return sum(numbers)

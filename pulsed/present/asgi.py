@@ -56,9 +56,9 @@ def route_of(scope: Scope, prefix: str) -> str | None:
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
 
 
-def header_of(headers: Iterable[Header], wanted: bytes) -> str:
+def header_of(headers: Iterable[Header], header_name: bytes) -> str:
     """Return the values of a header, joined by commas; its name is in lower case."""
-    return ",".join(value.decode("latin-1") for name, value in headers if name == wanted)
+    return ",".join(value.decode("latin-1") for name, value in headers if name == header_name)
 
 
 HEAD_ONLY = "pulsed.head"

@@ -18,7 +18,7 @@ from pulsed.translate.fields import (
     superchip_fields,
 )
 
-MOST_LINES = 127
+MAX_LINES = 127
 """Fields that dcgm-exporter before 4.8.4 can watch."""
 
 _TITLES: Mapping[str, str] = {

@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def exit_code_of(rows: Sequence[Row]) -> int:
-    """Return the exit code: the worst of critical and warning, else unknown if any GPU or target is, else ok."""
+    """Return the exit code: the worst of critical and warning, then unknown if any GPU or target is, then ok."""
     worst = max((SEVERITY[row["state"]] for row in rows), default=SEVERITY["unknown"])
     if worst >= SEVERITY["warn"]:
         return CRITICAL if worst == SEVERITY["crit"] else WARNING

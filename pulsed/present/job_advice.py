@@ -1,7 +1,7 @@
 """Advice about a job, from the document of its account: seconds by class, idle runs, peaks and events.
 
-Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none but about GPUs
-that do not answer, which come first, and hangs.
+Each piece of advice names its numbers. Being memory bound is not a fault. Without enough coverage the only advice is
+about GPUs that do not answer, which comes first, and about hangs.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _is_unused(gpu: Account) -> bool:
 
 
 def _imbalance(account: Account) -> Iterator[Advice]:
-    found = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
-    ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
+    means = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
+    ratios = {name: ratio for name, ratio in means.items() if ratio is not None}
     if len(ratios) < 2:
         return
     most, least = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)

@@ -29,7 +29,7 @@ TITLES = {
 }
 """Rows of the table, by quantity."""
 
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 """There is no mean over less."""
 
 MIN_KNOWN_RATIO = 0.9
@@ -49,7 +49,7 @@ def balance_rows(account: Account) -> list[list[str]]:
     sums, nodes = _sums(account), {gpu["node"] for gpu in account["gpus"]}
     rows = [["Balance", "mean", "while SMs worked", "while SMs waited", ""]]
     for name, title in TITLES.items():
-        if sums[name].seconds < LEAST_SECONDS:
+        if sums[name].seconds < MIN_SECONDS:
             continue
         shares = _shares(sums, name)
         texts = [MISSING if value is None else field_text_with_unit(name, value) for value in _means(sums[name])]
@@ -58,8 +58,8 @@ def balance_rows(account: Account) -> list[list[str]]:
         ]
         possible = len(nodes) * account["elapsed_seconds"] if name in NETWORK else account["total"]["gpu_seconds"]
         notes = ["% of the rate of its ports"] if shares.mean is not None else []
-        if (known := sums[name].seconds / possible if possible else 1.0) < MIN_KNOWN_RATIO:
-            notes.append(f"known for {percent(known)} of the time")
+        if (known_ratio := sums[name].seconds / possible if possible else 1.0) < MIN_KNOWN_RATIO:
+            notes.append(f"known for {percent(known_ratio)} of the time")
         rows.append([title, *cells, ", ".join(notes)])
     return rows if len(rows) > 1 else []
 
@@ -78,11 +78,11 @@ def cpu_joules(account: Account) -> float:
 
 def shared_ratio(account: Account) -> float:
     """Return the share of the time with a known network in which other owners had GPUs of the same nodes."""
-    shared, known = (
+    shared, seconds = (
         sum(host.get("network_shared_seconds", 0.0) for host in _hosts(account)),
         _sums(account)[RECEIVE].seconds,
     )
-    return min(shared / known, 1.0) if known >= LEAST_SECONDS else 0.0
+    return min(shared / seconds, 1.0) if seconds >= MIN_SECONDS else 0.0
 
 
 def _hosts(account: Account) -> Sequence[Account]:
@@ -101,7 +101,7 @@ def _sums(account: Account) -> dict[str, BalanceSums]:
 
 def _means(sums: BalanceSums) -> Means:
     pairs = zip(sums[::2], sums[1::2], strict=True)
-    return Means(*(integral / seconds if seconds >= LEAST_SECONDS else None for seconds, integral in pairs))
+    return Means(*(integral / seconds if seconds >= MIN_SECONDS else None for seconds, integral in pairs))
 
 
 def _shares(sums: dict[str, BalanceSums], name: str) -> Means:

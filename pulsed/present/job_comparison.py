@@ -56,7 +56,7 @@ def comparison_report(first: Account, second: Account) -> str:
 
 
 def comparison_notes(quantities: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return which quantities of a comparison differ, and which are not judged and why."""
+    """Return which quantities of a comparison differ, and which are not evaluated and why."""
     titles = {quantity.name: quantity.title for quantity in JOB_QUANTITIES}
     differing = [titles[name] for name, each in quantities.items() if each["differs"]]
     is_judged = any(each["differs"] is not None for each in quantities.values())
@@ -65,7 +65,7 @@ def comparison_notes(quantities: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, each in quantities.items():
         if each["missing"]:
             reasons.setdefault(each["missing"], []).append(titles[name])
-    return [*lines, *(f"Not judged: {', '.join(names)}: {reason}" for reason, names in reasons.items())]
+    return [*lines, *(f"Not evaluated: {', '.join(names)}: {reason}" for reason, names in reasons.items())]
 
 
 def comparison_rows(quantities: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
@@ -108,16 +108,16 @@ def _gpu_means(account: Account, name: str) -> dict[object, float]:
 
 def _squares(first: Account, second: Account, name: str) -> float:
     """Return the variance over time of a quantity within the GPUs, summed over both."""
-    found = [account.get("statistics", {}).get(name, {}).get("over_time", 0.0) for account in (first, second)]
-    return float(sum(spread * spread for spread in found))
+    errors = [account.get("statistics", {}).get(name, {}).get("over_time", 0.0) for account in (first, second)]
+    return float(sum(spread * spread for spread in errors))
 
 
 def _course(account: Account) -> Course:
     """Return the real utilization over time."""
     line = account.get("timeline", {"bucket_seconds": 0.0, "gpu_seconds": (), "real_utilization_seconds": ()})
-    known, integral = line["gpu_seconds"], line["real_utilization_seconds"]
-    least = MIN_BUCKET_RATIO * max(known, default=0.0)
-    means = [total / time for time, total in zip(known, integral, strict=True) if time > 0.0 and time >= least]
+    seconds, integral = line["gpu_seconds"], line["real_utilization_seconds"]
+    least = MIN_BUCKET_RATIO * max(seconds, default=0.0)
+    means = [total / time for time, total in zip(seconds, integral, strict=True) if time > 0.0 and time >= least]
     return Course(line["bucket_seconds"], means)
 
 

@@ -35,12 +35,12 @@ def idle_seconds(part: Account) -> float:
 
 def mean(parts: Iterable[Account], word: str) -> float | None:
     """Return the mean over time of `real_utilization`, `sm_active`, `tensor_active` or `dram_active` of some parts."""
-    integral = known = 0.0
+    integral = known_seconds = 0.0
     for part in parts:
         if part["counters"].get(f"{word}_seconds") is not None:
             integral += seconds(part, f"{word}_seconds")
-            known += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
-    return integral / known if known > 0.0 else None
+            known_seconds += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
+    return integral / known_seconds if known_seconds > 0.0 else None
 
 
 def joules(part: Account) -> float | None:
@@ -117,7 +117,7 @@ NO_PRICES = Prices()
 def cost_of(total: Account, gpus: Iterable[Account], prices: Prices) -> dict[str, Any] | None:
     """Return the cost of observed GPU time, of shared GPUs a share, and of energy; None without prices.
 
-    `energy`, and then `total`, is None where the energy of a GPU is unknown and energy has a price; `unknown` names it.
+    If energy has a price and the energy of a GPU is unknown, `energy` and `total` are None; `unknown` names the GPU.
     """
     if prices.gpu_hour is None and prices.kwh is None:
         return None

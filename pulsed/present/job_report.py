@@ -47,7 +47,7 @@ class JobReport(NamedTuple):
     """The texts of a report.
 
     Attributes:
-        title: kind, id, and whose it is.
+        title: kind, id, and user.
         summary: its GPUs, nodes, time and state, and how much of it was seen.
         facts: title and text of what is known; empty texts are left out.
         statistics: the table of mean and spread, with its head; empty if nothing is known.
@@ -152,11 +152,13 @@ def _statistic_rows(account: Account) -> Sequence[Sequence[str]]:
     """Return the table of mean and spread of quantities."""
     rows = [["", "mean", "+- over GPUs", "+- over time", ""]]
     for name, title, size, unit in JOB_QUANTITIES:
-        if (found := account.get("statistics", {}).get(name)) is not None:  # absent in documents of older daemons
-            known = known_ratio(found, account["total"])
-            spreads = [MISSING if found[of] is None else f"{found[of] / size:.0f}" for of in ("over_gpus", "over_time")]
-            note = f"known for {percent(known)} of the time" if known < 1.0 - MAX_UNKNOWN_RATIO else ""
-            rows.append([title, f"{found['mean'] / size:.0f} {unit}", *spreads, note])
+        if (statistic := account.get("statistics", {}).get(name)) is not None:  # absent in documents of older daemons
+            ratio = known_ratio(statistic, account["total"])
+            spreads = [
+                MISSING if statistic[of] is None else f"{statistic[of] / size:.0f}" for of in ("over_gpus", "over_time")
+            ]
+            note = f"known for {percent(ratio)} of the time" if ratio < 1.0 - MAX_UNKNOWN_RATIO else ""
+            rows.append([title, f"{statistic['mean'] / size:.0f} {unit}", *spreads, note])
     return rows if len(rows) > 1 else ()
 
 
@@ -272,8 +274,8 @@ _QUESTIONS = {"hang": "whether it hangs", "straggler": "whether a GPU is slower 
 
 
 def not_judged_text(unjudged: Mapping[str, Any]) -> str:
-    """Return a finding that is not judged, and why."""
-    return f"{_QUESTIONS.get(unjudged['finding'], unjudged['finding'])} (not judged: {unjudged['missing']})"
+    """Return a finding that is not evaluated, and why."""
+    return f"{_QUESTIONS.get(unjudged['finding'], unjudged['finding'])} (not evaluated: {unjudged['missing']})"
 
 
 def _no_advice(account: Account) -> str:
@@ -290,9 +292,9 @@ def _unknown(account: Account) -> Iterator[str]:
     total = account["total"]
     missing = account.get("missing_nodes") or []
     if missing:
-        asked = len(missing) + account["answered_nodes"]
+        nodes = len(missing) + account["answered_nodes"]
         names = ", ".join(f"{each['node']} ({each['reason']})" for each in missing)
-        yield f"{len(missing)} of {asked} nodes: {names}"
+        yield f"{len(missing)} of {nodes} nodes: {names}"
     if account["coverage"] is not None and account["coverage"] < 0.995:
         yield f"{percent(1.0 - account['coverage'], 1)} of the time, in which the GPUs were not observed"
     for word, name in (("real_utilization", "real work"), ("energy", "energy")):

@@ -76,36 +76,36 @@ class TimelineNumbers(NamedTuple):
 
 def timeline_numbers(timeline: Timeline) -> TimelineNumbers:
     """Return the numbers of a timeline, for its document."""
-    known, integrals = ([round(pair[part], 3) for pair in timeline.buckets] for part in (0, 1))
-    return TimelineNumbers(timeline.width, known, integrals)
+    seconds, integrals = ([round(pair[part], 3) for pair in timeline.buckets] for part in (0, 1))
+    return TimelineNumbers(timeline.width, seconds, integrals)
 
 
 def sparkline(account: Account) -> str:
     """Return the real utilization over the life of an owner as a line of blocks, from 0 to 1; a gap is a space."""
     line = account.get("timeline")  # absent in documents of older daemons
     pairs = zip(line["gpu_seconds"], line["real_utilization_seconds"], strict=True) if line else ()
-    ratios = [integral / known if known > 0.0 else None for known, integral in pairs]
+    ratios = [integral / seconds if seconds > 0.0 else None for seconds, integral in pairs]
     return trend(ratios, len(ratios), 1.0)
 
 
 def gpu_statistics(moments: Moments, device: Device) -> dict[str, GpuStatistic]:
     """Return the statistic of each quantity that was known."""
-    found = {name: statistic for name in MOMENTS if (statistic := _statistic(*moments.of(name))) is not None}
-    mfu, peak = found.get(MFU), tensor_peak_of(device.model)
+    statistics = {name: statistic for name in MOMENTS if (statistic := _statistic(*moments.sums_of(name))) is not None}
+    mfu, peak = statistics.get(MFU), tensor_peak_of(device.model)
     if mfu is not None and peak is not None and device.entity.kind == "gpu":
-        found[FLOPS] = GpuStatistic(mfu.mean * peak.flops, mfu.over_time * peak.flops, mfu.seconds)
-    return found
+        statistics[FLOPS] = GpuStatistic(mfu.mean * peak.flops, mfu.over_time * peak.flops, mfu.seconds)
+    return statistics
 
 
 def total_statistics(gpus: Sequence[Account]) -> dict[str, dict[str, Any]]:
     """Return a `JobStatistic` of each quantity that was known of a GPU."""
-    found = {}
+    statistics = {}
     for name in (quantity.name for quantity in JOB_QUANTITIES):
         each_gpu = [gpu.get("statistics", {}).get(name) for gpu in gpus]  # absent in documents of older daemons
-        known = [GpuStatistic(each["mean"], each["over_time"], each["seconds"]) for each in each_gpu if each]
-        if known:
-            found[name] = _over_gpus(known)._asdict()
-    return found
+        per_gpu = [GpuStatistic(each["mean"], each["over_time"], each["seconds"]) for each in each_gpu if each]
+        if per_gpu:
+            statistics[name] = _over_gpus(per_gpu)._asdict()
+    return statistics
 
 
 def _over_gpus(gpus: Sequence[GpuStatistic]) -> JobStatistic:

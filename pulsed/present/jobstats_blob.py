@@ -67,14 +67,14 @@ def _decoded(text: str) -> dict[str, Any]:
             raise ValueError(f"it does not begin with {PREFIX}")
         packed = base64.b64decode(text.removeprefix(PREFIX), validate=True)
         unpacker = zlib.decompressobj(wbits=31)  # gzip
-        found: Any = json.loads(unpacker.decompress(packed, MAX_BYTES))
-        if not isinstance(found, dict) or not isinstance(found.get("nodes"), dict):
+        summary: Any = json.loads(unpacker.decompress(packed, MAX_BYTES))
+        if not isinstance(summary, dict) or not isinstance(summary.get("nodes"), dict):
             raise ValueError("it has no nodes")
-        if not all(isinstance(node, dict) for node in found["nodes"].values()):
+        if not all(isinstance(node, dict) for node in summary["nodes"].values()):
             raise ValueError("a node is not an object")
     except (ValueError, zlib.error) as error:
         raise NotJobstatsSummary(
             f"standard input is not a summary of jobstats: {error}",
             "Give the AdminComment of the job: sacct -nXPo AdminComment -j ID | pulsed job ID --format js1",
         ) from None
-    return found
+    return summary

@@ -55,7 +55,7 @@ def error_over_gpus(first: Mapping[object, float], second: Mapping[object, float
 
 
 def error_over_time(first: Course, second: Course) -> MeanError | None:
-    """Return the error that the noise over time causes; None if there are too few independent intervals to know it.
+    """Return the error that the noise over time causes; None with too few independent intervals for an estimate.
 
     Noise is taken as an autoregressive process of first order, the same in both.
     """
@@ -84,8 +84,8 @@ def _independent_ratio(values: Sequence[float]) -> float:
     squares = sum(each * each for each in offsets)
     if squares <= 0.0:
         return 1.0
-    found = sum(a * b for a, b in pairwise(offsets)) / squares
-    correlation = min(max(found + (1.0 + 3.0 * max(found, 0.0)) / count, 0.0), MAX_CORRELATION)
+    lag_correlation = sum(a * b for a, b in pairwise(offsets)) / squares
+    correlation = min(max(lag_correlation + (1.0 + 3.0 * max(lag_correlation, 0.0)) / count, 0.0), MAX_CORRELATION)
     return (1.0 - correlation) / (1.0 + correlation)
 
 

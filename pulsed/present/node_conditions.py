@@ -22,7 +22,7 @@ def node_conditions(rows: Sequence[Row]) -> Sequence[NodeCondition]:
     """Return both conditions, from the rows of `/health/gpus`."""
     silent = [row for row in rows if _is_silent(row)]
     problems = [(row, each) for row in rows if row not in silent for each in row["problems"]]
-    problems.sort(key=lambda found: -SEVERITY[found[1]["state"]])  # stable: in the order of GPUs and checks
+    problems.sort(key=lambda problem: -SEVERITY[problem[1]["state"]])  # stable: in the order of GPUs and checks
     reason, message = _reason_of(problems[0][1]["id"]) if problems else "GPUsAreHealthy", _message(problems)
     unknown = [name_of(row) for row in rows if row["state"] == "unknown"]
     if exit_code_of(rows) == CRITICAL:

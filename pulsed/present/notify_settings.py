@@ -138,4 +138,7 @@ class NotifySettings(Settings):
     def unusable(self) -> Iterator[Problem]:
         """Yield a program that cannot be run."""
         if self.exec and shutil.which(self.exec[0]) is None:
-            yield "exec", f"names {self.exec[0]!r}, which is no program that this user may run; give its whole path"
+            yield (
+                "exec",
+                f"names {self.exec[0]!r}, which is not a program that this user may run; give its absolute path",
+            )

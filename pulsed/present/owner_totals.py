@@ -1,7 +1,7 @@
 """Groups of owners (pods, workloads, jobs and users) and their values: sums over the GPUs that they have now, and over
 their accounts.
 
-Of a GPU that several owners share, each has a share. Counters of workloads go on while pods come and go, also
+Of a GPU that several owners share, each has a share. Counters of workloads continue while pods come and go, also
 between two scrapes. They begin with 0 when pulsed starts, as counters of a process do; the accounts may be older.
 """
 
@@ -71,20 +71,23 @@ Owned = Mapping[OwnerAccount, Sequence[OwnedGpu]]
 def fresh_owners(store: TargetStore, accounting: OwnerAccounting, now: float) -> Owned:
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
     fresh = {tick.target for tick in store.fresh_ticks(now)}
-    found: dict[OwnerAccount, list[OwnedGpu]] = {}
+    gpus_by_account: dict[OwnerAccount, list[OwnedGpu]] = {}
     for gpu in accounting.owned():
         if gpu.tick.target in fresh and gpu.account.owner.is_known:
-            found.setdefault(gpu.account, []).append(gpu)
-    return {account: found[account] for account in sorted(found, key=lambda each: (each.begin, each.owner.key))}
+            gpus_by_account.setdefault(gpu.account, []).append(gpu)
+    return {
+        account: gpus_by_account[account]
+        for account in sorted(gpus_by_account, key=lambda each: (each.begin, each.owner.key))
+    }
 
 
 def rows_of(group: OwnerGroup, accounts: Iterable[OwnerAccount]) -> Mapping[GroupLabels, Sequence[OwnerAccount]]:
     """Return the accounts of a group by its labels, without empty ones."""
-    found: dict[GroupLabels, list[OwnerAccount]] = {}
+    rows: dict[GroupLabels, list[OwnerAccount]] = {}
     for account in accounts:
         if (labels := row_labels(group, account.owner)) is not None:
-            found.setdefault(labels, []).append(account)
-    return found
+            rows.setdefault(labels, []).append(account)
+    return rows
 
 
 def row_labels(group: OwnerGroup, owner: Owner) -> GroupLabels | None:
@@ -122,10 +125,10 @@ NO_TOTALS = AccountTotals(EMPTY, 0.0, None)
 
 def totals_of(account: OwnerAccount) -> AccountTotals:
     """Return the counters of an account."""
-    found = NO_TOTALS
+    totals = NO_TOTALS
     for each in account.gpus.values():
-        found = found.plus(AccountTotals(each.estimate, each.observed, each.joules))
-    return found
+        totals = totals.plus(AccountTotals(each.estimate, each.observed, each.joules))
+    return totals
 
 
 @dataclass(slots=True)
@@ -144,7 +147,7 @@ class GroupSums:
     gpus: set[GpuKey] = field(default_factory=set)
     shares: float = 0.0
     pods: set[str] = field(default_factory=set)
-    known: float = 0.0
+    known_shares: float = 0.0
     real_utilization: float = 0.0
     classes: dict[str, float] = field(default_factory=dict)
     memory_used_bytes: Value = None
@@ -161,7 +164,7 @@ class GroupSums:
         name = gpu.result.held.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
         if (ratio := gpu.result.real_utilization.ratio) is not None:
-            self.known += share
+            self.known_shares += share
             self.real_utilization += share * ratio
         if (used := gpu.memory_used_bytes) is not None:
             self.memory_used_bytes = (self.memory_used_bytes or 0.0) + used
@@ -171,12 +174,12 @@ class GroupSums:
     @property
     def mean_real_utilization(self) -> Value:
         """Mean over the GPUs of which it is known; None if of none."""
-        return self.real_utilization / self.known if self.known else None
+        return self.real_utilization / self.known_shares if self.known_shares else None
 
     @property
     def whole_real_utilization(self) -> Value:
         """Sum over all GPUs; None if it is unknown of any: a sum without it would be too low."""
-        return self.real_utilization if self.known >= self.shares - 1e-9 else None
+        return self.real_utilization if self.known_shares >= self.shares - 1e-9 else None
 
     def scale_hint(self, target: float) -> int | None:
         """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
@@ -240,21 +243,21 @@ def _counter(name: str, help: str, get: Callable[[AccountTotals], Value]) -> Own
 
 
 FAMILIES: tuple[OwnerFamily, ...] = (
-    _gauge("gpus", "GPUs and MIG instances, shared ones in full", lambda sums: len(sums.gpus), "pod", "job"),
-    _gauge("gpus", "GPUs and MIG instances, shared ones in part", lambda sums: sums.shares, "workload", "user"),
+    _gauge("gpus", "GPUs and MIG instances; shared ones count in full", lambda sums: len(sums.gpus), "pod", "job"),
+    _gauge("gpus", "GPUs and MIG instances; shared ones count in part", lambda sums: sums.shares, "workload", "user"),
     _gauge("pods", "Pods with GPUs on this node", lambda sums: len(sums.pods), "workload"),
     _gauge("real_utilization_ratio", "Mean real utilization of its GPUs", lambda sums: sums.mean_real_utilization),
     _gauge(
         "real_utilization_ratio_sum",
-        "Sum of the real utilization of its GPUs, shared ones in part; absent if that of any is unknown; over nodes,"
-        " sum / sum of gpus is the mean",
+        "Sum of the real utilization of its GPUs; shared ones count in part; absent if any is unknown; the mean over"
+        " nodes is its sum over that of pulsed_workload_gpus",
         lambda sums: sums.whole_real_utilization,
         "workload",
     ),
     _gauge("memory_used_bytes", "Device memory in use", lambda sums: sums.memory_used_bytes),
     _gauge("power_watts", "Power", lambda sums: sums.power_watts),
     _counter("gpu_seconds", "Observed GPU time", lambda totals: observed(totals.counters)),
-    _counter("observed_seconds", "Observed GPU time, shared GPUs in full", lambda totals: totals.observed),
+    _counter("observed_seconds", "Observed GPU time; shared GPUs count in full", lambda totals: totals.observed),
     _counter(
         "real_utilization_seconds",
         "Integral of real utilization over its GPUs",
@@ -291,7 +294,7 @@ class WorkloadTotals:
         """Leave out what is in these accounts already: they are from before the start."""
         self._taken |= {account: totals_of(account) for account in accounts}
 
-    def take(self, accounts: Iterable[OwnerAccount]) -> None:
+    def add_growth(self, accounts: Iterable[OwnerAccount]) -> None:
         """Add what these accounts have grown by; they have to be settled."""
         for account in accounts:
             labels = row_labels(WORKLOAD, account.owner)
@@ -304,7 +307,7 @@ class WorkloadTotals:
 
     def end(self, account: OwnerAccount) -> None:
         """Add the last growth of an account that has ended."""
-        self.take([account])
+        self.add_growth([account])
         self._taken.pop(account, None)
         if len(self._sums) > MAX_WORKLOADS:
             current = {row_labels(WORKLOAD, each.owner) for each in self._taken}

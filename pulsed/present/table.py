@@ -39,16 +39,16 @@ def table(store: TargetStore, now: float, width: int = WIDTH) -> str:
     Args:
         width: in cells; names are shortened to fit, numbers never.
     """
-    found = list(matches(store, now))
+    gpu_matches = list(matches(store, now))
     lines = []
     if any(target.kind == "demo" for target in store.targets):
         lines.append(DEMO_NOTICE)
-    if found:
-        several = len({match.node for match in found}) > 1
-        lines.extend(_rows(found, [column for column in _COLUMNS if several or column is not _NODE], width))
+    if gpu_matches:
+        several = len({match.node for match in gpu_matches}) > 1
+        lines.extend(_rows(gpu_matches, [column for column in _COLUMNS if several or column is not _NODE], width))
     else:
         lines.append("no GPUs")
-    lines.extend(_missing_inputs(found))
+    lines.extend(_missing_inputs(gpu_matches))
     lines.extend(f"stale: {clean(target.name)}" for target in store.targets if target.tick and not target.fresh(now))
     lines.extend(
         f"down: {clean(target.name)}: {clean(target.error or 'no data yet')}"
@@ -71,10 +71,10 @@ def _number(name: str, format: Callable[[float], str]) -> Cell:
 
 
 def _real_utilization(match: Match) -> str:
-    found = match.result.real_utilization
-    point = "?" if found.ratio is None else f"{100 * found.ratio:.0f}%"
-    lower, upper = f"{100 * found.lower:.0f}", f"{100 * found.upper:.0f}"
-    return point if lower == upper and found.ratio is not None else f"{point} {lower}..{upper}"
+    utilization = match.result.real_utilization
+    point = "?" if utilization.ratio is None else f"{100 * utilization.ratio:.0f}%"
+    lower, upper = f"{100 * utilization.lower:.0f}", f"{100 * utilization.upper:.0f}"
+    return point if lower == upper and utilization.ratio is not None else f"{point} {lower}..{upper}"
 
 
 def _mig(match: Match) -> str:
@@ -114,9 +114,9 @@ _COLUMNS = (
 )
 
 
-def _rows(found: list[Match], columns: list[Column], width: int) -> Iterable[str]:
-    texts = [[clean(column.cell(match)) for column in columns] for match in found]
-    # An empty column (MIG where there is none) is omitted.
+def _rows(gpu_matches: list[Match], columns: list[Column], width: int) -> Iterable[str]:
+    texts = [[clean(column.cell(match)) for column in columns] for match in gpu_matches]
+    # An empty column (MIG on GPUs without it) is omitted.
     used = [at for at in range(len(columns)) if any(row[at] for row in texts)]
     widths = {
         at: min(columns[at].width, max(cell_len(columns[at].title), *(cell_len(row[at]) for row in texts)))
@@ -138,17 +138,17 @@ def _give_way(widths: dict[int, int], columns: list[Column], width: int) -> None
                 over -= cut
 
 
-def _missing_inputs(found: list[Match]) -> Iterable[str]:
+def _missing_inputs(gpu_matches: list[Match]) -> Iterable[str]:
     """Yield a line per set of missing inputs of real utilization, with its GPUs."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    several = len({match.node for match in found}) > 1
-    for match in found:
+    several = len({match.node for match in gpu_matches}) > 1
+    for match in gpu_matches:
         missing = match.result.real_utilization.missing
         if missing:
             name = match.device.entity.name
             groups.setdefault(missing, []).append(clean(f"{match.node}/{name}" if several else name))
     for missing, names in groups.items():
-        shown = "all GPUs" if len(names) == len(found) and len(found) > 1 else "GPU " + _listed(names)
+        shown = "all GPUs" if len(names) == len(gpu_matches) and len(gpu_matches) > 1 else "GPU " + _listed(names)
         yield f"missing on {shown}: {', '.join(missing)}"
 
 

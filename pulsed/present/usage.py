@@ -48,24 +48,24 @@ _JOB_KEY = ("kind", "id", "cluster")
 
 def merged_rows(rows: Iterable[Row], labels: Sequence[str]) -> list[Row]:
     """Return rows of several daemons, of which those with equal labels are one, the most GPU time first."""
-    found: dict[tuple[str, ...], Row] = {}
+    merged: dict[tuple[str, ...], Row] = {}
     for row in rows:
         key = tuple(str(row[label]) for label in labels)
-        found[key] = _sum(found[key], row) | {"jobs": found[key]["jobs"] + row["jobs"]} if key in found else row
-    return sorted(found.values(), key=lambda row: -row["gpu_seconds"])
+        merged[key] = _sum(merged[key], row) | {"jobs": merged[key]["jobs"] + row["jobs"]} if key in merged else row
+    return sorted(merged.values(), key=lambda row: -row["gpu_seconds"])
 
 
 def merged_jobs(jobs: Iterable[Row]) -> list[Row]:
     """Return the owners of several daemons, of which those that ran at the same time with one id are one, the most
     held idle time first."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    merged: dict[tuple[str, ...], list[Row]] = {}
     for job in sorted(jobs, key=lambda each: str(each["begin"])):
-        same = found.setdefault(tuple(str(job["owner"][name]) for name in _JOB_KEY), [])
+        same = merged.setdefault(tuple(str(job["owner"][name]) for name in _JOB_KEY), [])
         if same and job["owner"]["kind"] != "process" and (same[-1]["end"] or "~") > job["begin"]:
             same[-1] = _joined(same[-1], job)
         else:
             same.append(job)
-    return sorted((job for jobs in found.values() for job in jobs), key=lambda job: -job["held_idle_seconds"])
+    return sorted((job for jobs in merged.values() for job in jobs), key=lambda job: -job["held_idle_seconds"])
 
 
 def _joined(first: Row, second: Row) -> Row:
@@ -101,8 +101,8 @@ def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
 
 def real_utilization(row: Row) -> float | None:
     """Return the mean real utilization over the observed time in which it was known; None without any."""
-    known = row["gpu_seconds"] - row["real_utilization_unknown_seconds"]
-    return row["real_utilization_seconds"] / known if known > 0.0 else None
+    seconds = row["gpu_seconds"] - row["real_utilization_unknown_seconds"]
+    return row["real_utilization_seconds"] / seconds if seconds > 0.0 else None
 
 
 def lacks_energy(row: Row) -> bool:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 GIVE_UP_AFTER = 3
 """Failures in a row after which the other sources are tried again."""
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 """Pause before the second round through all of them, which doubles with every further one, and the longest."""
 
 SECOND_LOOK_SECONDS = 300.0
@@ -56,7 +56,7 @@ class AutoSource(Source):
         random: Callable[[], float] = random_module.random,
     ) -> None:
         self._candidates, self._clock, self._sleep = candidates, clock, sleep
-        self._pauses = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random)
+        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random)
         self._pause = 0.0
         self._chosen: Source | None = None
         self._candidate: SourceCandidate | None = None
@@ -72,7 +72,7 @@ class AutoSource(Source):
         return self._restarts + (self._chosen.restarts if self._chosen else 0)
 
     async def read(self) -> RawTick:
-        """Wait for the next tick of the chosen source; choose one first if there is none.
+        """Wait for the next tick of the chosen source; choose a source first if needed.
 
         Raises:
             NoSourceWorks: none of them delivered a tick; the message lists the reasons.
@@ -82,7 +82,7 @@ class AutoSource(Source):
             better, self._search = self._search.result(), None
             if better is not None:
                 await self._drop()
-                return self._take(better)
+                return self._use(better)
         if self._chosen is None:
             return await self._choose()
         try:
@@ -104,7 +104,7 @@ class AutoSource(Source):
         await self._drop()
 
     def _look_around(self) -> None:
-        """Now and then, if the chosen one is limited, begin to look for one that is not; the ticks go on meanwhile."""
+        """From time to time, if the chosen source is limited, start a search for a full one; ticks continue."""
         if self._search is not None or self._clock() < self._look_at:
             return
         self._look_at = self._clock() + SECOND_LOOK_SECONDS
@@ -118,14 +118,14 @@ class AutoSource(Source):
         reasons: list[str] = []
         trial = await _first_that_works(self._candidates, reasons, limited=True)
         if trial is not None:
-            return self._take(trial)
+            return self._use(trial)
         self._pause = self._pauses.next()
         raise NoSourceWorks(
             "no source works here: " + "; ".join(f"({number}) {why}" for number, why in enumerate(reasons, 1)),
-            "`pulsed doctor` looks closer; `--source demo` shows pulsed without a GPU",
+            "`pulsed doctor` has details; `--source demo` shows pulsed without a GPU",
         )
 
-    def _take(self, trial: _Trial) -> RawTick:
+    def _use(self, trial: _Trial) -> RawTick:
         self._chosen, self._candidate = trial.source, trial.candidate
         self._describe(trial.source)
         log.info("source chosen", extra={"source": self.kind, "target": self.target})

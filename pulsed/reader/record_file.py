@@ -74,7 +74,7 @@ class RecordFile:
             while rest:
                 written = self._raw.write(rest)
                 if written is None:
-                    raise BlockingIOError("it takes no more for now")
+                    raise BlockingIOError("it accepts no more for now")
                 rest = rest[written:]
         except BrokenPipeError:
             self._raw.close()
@@ -108,7 +108,7 @@ def open_record(name: str) -> RecordFile:
             "Name a file in a folder that exists and that pulsed's user may write to",
         ) from error
     except ValueError as error:  # a zero byte in the name
-        raise RecordFailed(f"{name!r} is no path: {error}", "Give another name") from error
+        raise RecordFailed(f"{name!r} is not a path: {error}", "Use another name") from error
 
 
 def _open(name: str) -> RecordFile:

@@ -81,13 +81,13 @@ class RecordWriter:
 
     def tick(self, tick: RawTick) -> bytes:
         """Return the line of a tick, after the line of its layout if that is new."""
-        known = self._layouts.setdefault(tick.target, deque(maxlen=LAYOUTS_KEPT))
-        name, before = next((name for layout, name in known if layout is tick.layout), ""), b""
+        layouts = self._layouts.setdefault(tick.target, deque(maxlen=LAYOUTS_KEPT))
+        name, before = next((name for layout, name in layouts if layout is tick.layout), ""), b""
         if not name:
             body = _encode({"target": tick.target, **_layout_object(tick.layout)})
             name = f"{zlib.crc32(body.encode()):08x}"
             before = f'{{"layout":"{name}",{body[1:]}\n'.encode()
-            known.append((tick.layout, name))
+            layouts.append((tick.layout, name))
         line: dict[str, object] = {
             "tick": name,
             "target": tick.target,
@@ -179,7 +179,7 @@ class RecordReader:
         layout = self._layouts[line.target][line.tick]
         values: list[RawValue] = [float(value[0]) if isinstance(value, tuple) else value for value in line.values]
         if len(values) != len(layout.series):
-            raise ValueError("another number of values than series")
+            raise ValueError("the numbers of values and series differ")
         rejected = line.rejected
         if self._damaged:
             rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}

@@ -16,9 +16,9 @@ from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.source import SourceSection
 
 STALE_INTERVALS = 3
-"""After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
+"""Number of intervals without a new sample after which data is stale, if `source.stale_after` is not set."""
 
-LEAST_STALE_SECONDS = 1.0
+MIN_STALE_SECONDS = 1.0
 """Not earlier in a fast replay: its ticks wait for each other, and for what else the process does."""
 
 _SECTION = "Source `{}`.".format
@@ -27,10 +27,7 @@ _SECTION = "Source `{}`.".format
 def _kinds(name: str) -> str:
     """Return the description of the key `kind`."""
     kinds = ", ".join(f"`{kind}` {section.does}" for kind, section in SECTIONS.items())
-    return (
-        f"{kinds}. `auto`: the first that works of a host engine by `dcgmi`, the exporter at "
-        "`source.exporter.targets`, and `nvml`."
-    )
+    return f"{kinds}. `auto`: the first that works of `dcgmi`, the exporter at `source.exporter.targets`, and `nvml`."
 
 
 PRICE = "Sampling costs GPU time: at 100ms some 2 % of the latency of decoding on GB300, at 5s nothing."
@@ -101,12 +98,12 @@ class SourceSettings(Settings):
 
     @property
     def reads_this_host(self) -> bool:
-        """Whether the GPUs are those of this machine, as far as the configuration tells."""
+        """Whether the GPUs are those of this machine, according to the configuration."""
         return (self.section(self.kind) or self.dcgmi).reads_this_host
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the GPUs are none of this or another host now."""
+        """Whether the GPUs do not exist on this or another host now."""
         section = self.section(self.kind)
         return section is not None and section.is_synthetic
 

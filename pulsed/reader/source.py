@@ -47,7 +47,7 @@ class Source(AsyncIterator[RawTick | SourceError]):
 
     @property
     def restarts(self) -> int:
-        """Restarts of the source's child process; 0 where there is none."""
+        """Restarts of the source's child process; 0 without one."""
         return 0
 
     @property
@@ -156,14 +156,14 @@ class SourceLog:
 class SourceSection(Settings):
     """Base of the settings of a kind of source, which are its section of the configuration.
 
-    The module `source` beside the one of the section has a function `open_sources` that takes the section and a
+    The module `source` in the package of the section has a function `open_sources` that takes the section and a
     `SourceRequest` and returns the sources, one per target. It reads nothing yet, and raises `ConfigError`.
 
     Attributes:
         does: what it does, for the documentation of `source.kind`.
         least_interval: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
         is_candidate: whether `auto` tries it, in the order of the kinds.
-        is_synthetic: whether its GPUs are none of this or another host now, and have no owners there.
+        is_synthetic: whether its GPUs do not exist on this or another host now, and have no owners there.
         interval: seconds between two ticks, by default those without a `source.interval`; None: the source decides.
         max_gpus: most GPUs and MIG instances of a tick.
     """
@@ -177,7 +177,7 @@ class SourceSection(Settings):
 
     @property
     def reads_this_host(self) -> bool:
-        """Whether its GPUs are those of this machine, as far as the configuration tells."""
+        """Whether its GPUs are those of this machine, according to the configuration."""
         return False
 
     def lacks(self) -> str:

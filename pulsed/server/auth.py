@@ -57,7 +57,7 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or have it answered."""
-        if self._bucket is not None and not self._bucket.take(time.monotonic()):
+        if self._bucket is not None and not self._bucket.consume_token(time.monotonic()):
             await self._refuse(scope, send, 429, b"Too Many Requests\n", (b"retry-after", b"1"))
             return
         users = self._live.now.users
@@ -94,8 +94,8 @@ class Bucket:
         self._interval, self._burst = rate.interval, rate.burst
         self._stock, self._time = float(rate.burst), now
 
-    def take(self, now: float) -> bool:
-        """Take a token; return false if there is none."""
+    def consume_token(self, now: float) -> bool:
+        """Consume a token; return false if none is left."""
         self._stock = min(self._burst, self._stock + (now - self._time) / self._interval)
         self._time = now
         if self._stock < 1:

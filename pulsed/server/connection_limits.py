@@ -91,7 +91,7 @@ class ConnectionLimit:
         if now - self._logged >= LOG_SECONDS:
             self._logged = now
             log.warning(
-                "as many connections as allowed: those that wait longest are closed",
+                "the limit of connections is reached: those that wait longest are closed",
                 extra={"connections": self.max_connections},
             )
         make_room(newest, connections, self.max_connections)

@@ -43,12 +43,12 @@ class FairQueue:
 
         Args:
             client: name of the client.
-            is_gone: returns whether nobody waits for the answer any more: then the request is refused.
+            is_gone: returns whether the client has disconnected: then the request is refused.
         """
         if not self._is_taken:
             self._is_taken = True
             try:
-                await asyncio.sleep(0)  # those who ask in this iteration wait for it
+                await asyncio.sleep(0)  # requests of this iteration of the loop wait for it
             except asyncio.CancelledError:
                 self.release()
                 raise
@@ -84,7 +84,7 @@ class FairQueue:
         self._is_taken = False
 
     def _make_room(self, client: str) -> None:
-        """Refuse requests of clients that are gone, else the newest one of the client with the most, if needed.
+        """Refuse requests of clients that are gone, and if needed the newest one of the client with the most.
 
         Raises `QueueFull` if that is the one that comes.
         """

@@ -83,7 +83,7 @@ class Server(uvicorn.Server):
         """Accept connections from now on."""
         listening = sockets or []
         if self._live is not None and self._live.now.users and not self.tls and any(map(_is_public, listening)):
-            log.warning("passwords travel in the clear, set tls_server_config in the web configuration")
+            log.warning("passwords are sent unencrypted; set tls_server_config in the web configuration")
         for each in listening:  # accepted connections inherit it
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)

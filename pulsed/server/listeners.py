@@ -60,16 +60,16 @@ class Listener:
 
 def listen(addresses: Sequence[str]) -> list[Listener]:
     """Return listeners on all addresses, or raise `ListenError` and keep none."""
-    taken: list[Listener] = []
+    listeners: list[Listener] = []
     try:
         for address in addresses:
             listener = _unix(address) if address.startswith(UNIX) else Listener(_tcp(address))
-            taken.append(listener)
+            listeners.append(listener)
     except ListenError:
-        for listener in taken:
+        for listener in listeners:
             listener.close()
         raise
-    return taken
+    return listeners
 
 
 def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
@@ -88,7 +88,7 @@ def _inherited(descriptor: int) -> socket.socket:
         sock = socket.socket(fileno=descriptor)
         listens = sock.type == socket.SOCK_STREAM and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise ListenError(f"descriptor {descriptor} of systemd is no socket: {error.strerror}") from None
+        raise ListenError(f"descriptor {descriptor} of systemd is not a socket: {error.strerror}") from None
     if not listens:
         raise ListenError(
             f"descriptor {descriptor} of systemd is not a listening stream socket",

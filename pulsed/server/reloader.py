@@ -56,7 +56,7 @@ class WebConfigReloader:
         except ConfigError as error:
             self.last_reload_successful = False
             log.error(
-                "the web configuration is not valid; the previous one stays in force",
+                "the web configuration is not valid; the previous one remains active",
                 extra={"file": self._file, "error": "; ".join(str(error).splitlines())},
             )
         else:

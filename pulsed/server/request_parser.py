@@ -56,7 +56,7 @@ class RequestParser(h11.Connection):
         raise self._refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_large_body else status)
 
     def _check(self, event: object) -> None:
-        """Refuse another version of HTTP, a tunnel, and a body that is too large, or announced as such."""
+        """Refuse another version of HTTP, a tunnel, and a body that is, or is announced to be, too large."""
         if isinstance(event, h11.Request):
             if event.http_version not in (b"1.0", b"1.1"):
                 raise self._refused(http.HTTPStatus.BAD_REQUEST)

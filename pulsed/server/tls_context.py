@@ -36,7 +36,7 @@ def make_context(web: WebConfig) -> ssl.SSLContext | None:
         return _make(web.settings.tls_server_config, cert, key, web.pem("client_ca"))
     except (OSError, ValueError) as error:  # an OpenSSL with fewer ciphers, or one of FIPS; no descriptors left
         raise ConfigError(
-            f"{cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up so: {_reason(error)}",
+            f"{cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up: {_reason(error)}",
             "Leave out what this machine's OpenSSL does not offer",
         ) from None
 
@@ -63,7 +63,7 @@ def _make(tls: TlsServerSection, cert: Pem, key: Pem, client_ca: Pem | None) -> 
 
 
 def is_allowed(certificate: Certificate, sans: Collection[str]) -> bool:
-    """Return whether a client's verified certificate has one of the names; any is allowed if there are none."""
+    """Return whether a client's verified certificate has one of the names; an empty list allows any."""
     return not sans or any(
         _comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate)
     )
@@ -90,7 +90,7 @@ def _comparable(name: str) -> str:
 def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
     chain, secret = _bytes_of(cert, b"CERTIFICATE-----"), _bytes_of(key, b"PRIVATE KEY-----")
     if b"ENCRYPTED" in secret:
-        raise ConfigError(f"{_place(key)} is encrypted", "Take the passphrase off: openssl pkey -in KEY -out NEW")
+        raise ConfigError(f"{_place(key)} is encrypted", "Remove the passphrase: openssl pkey -in KEY -out NEW")
     try:
         with _in_memory(chain) as chain_file, _in_memory(secret) as key_file:
             context.load_cert_chain(chain_file, key_file, password=lambda: "")

@@ -20,10 +20,10 @@ from pulsed.server.fair_queue import FairQueue
 KEPT = 100
 """Answers of bcrypt that are remembered, right and wrong ones apart; exporter-toolkit keeps as many."""
 
-MOST_WAITING, PATIENCE_SECONDS = 32, 10.0
+MAX_WAITING_LOGINS, PATIENCE_SECONDS = 32, 10.0
 """Requests that may wait for bcrypt at once, and how long; the caller has the others come again."""
 
-MOST_PASSWORD_BYTES = 72
+MAX_PASSWORD_BYTES = 72
 """bcrypt takes no more; Go compares these, and so must we (newer bcrypt refuses instead)."""
 
 
@@ -37,10 +37,10 @@ class Users:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
-        self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
+        self._turns = FairQueue(MAX_WAITING_LOGINS, PATIENCE_SECONDS)
 
     def cached(self, authorization: bytes) -> bool | None:
-        """Return the cached result for a header `Authorization`; None if there is none."""
+        """Return the cached result for a header `Authorization`; None if it is not cached."""
         digest = self._digest(authorization)
         for kept, answer in ((self._right, True), (self._wrong, False)):
             if digest in kept:
@@ -73,7 +73,7 @@ class Users:
         import bcrypt  # 0.4 MB, which a daemon without users saves
 
         hashed = self._hashes.get(name)
-        matches = bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], hashed or self._decoy)
+        matches = bcrypt.checkpw(password[:MAX_PASSWORD_BYTES], hashed or self._decoy)
         return matches and hashed is not None
 
     def _digest(self, authorization: bytes) -> bytes:

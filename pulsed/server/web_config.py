@@ -32,7 +32,7 @@ from pulsed.config.settings import (
     one_of,
     setting,
 )
-from pulsed.config.yaml import Given
+from pulsed.config.yaml import LocatedValue
 
 CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
@@ -184,13 +184,13 @@ class TlsServerSection(Settings):
     cipher_suites: Ciphers = setting(())
     prefer_server_cipher_suites: ExactSwitch = setting(True)
     curve_preferences: Curves = setting(())
-    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    configured_keys: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @model_validator(mode="before")
     @classmethod
-    def name_given_keys(cls, given: Any) -> Any:
-        """Add the names of the keys that are given."""
-        return {**given, "given": frozenset(given)} if isinstance(given, dict) else given
+    def name_configured_keys(cls, section: Any) -> Any:
+        """Add the names of the keys that the file has."""
+        return {**section, "configured_keys": frozenset(section)} if isinstance(section, dict) else section
 
     @property
     def verifies_clients(self) -> bool:
@@ -212,12 +212,12 @@ class TlsServerSection(Settings):
         if not has_key and (has_cert or has_ca or verifies):
             yield "key_file", "is missing; TLS needs a certificate and its key"
         if not (has_cert or has_key or has_ca or verifies):
-            for name in sorted(self.given):
+            for name in sorted(self.configured_keys):
                 if name == "key" or getattr(self, name) not in ("", "NoClientCert"):
                     yield name, "needs a certificate too; set cert_file and key_file"
         if has_ca and not verifies:
             name = "client_ca_file" if self.client_ca_file else "client_ca"
-            yield name, f"is of no use without client_auth_type; set it to {' or '.join(_VERIFYING)}"
+            yield name, f"has no effect without client_auth_type; set it to {' or '.join(_VERIFYING)}"
         if verifies and not has_ca:
             yield "client_auth_type", f"is {self.client_auth_type}, which needs authorities; set client_ca_file"
         if self.client_allowed_sans and not verifies:
@@ -293,11 +293,11 @@ class WebConfig:
     """A valid web configuration file.
 
     Attributes:
-        given: the same with their places.
+        document: the same with their places.
     """
 
     settings: WebSettings
-    given: Given = field(repr=False)
+    document: LocatedValue = field(repr=False)
 
     def pem(self, name: str) -> Pem | None:
         """Return what is given as `cert`, `key` or `client_ca`."""
@@ -306,7 +306,7 @@ class WebConfig:
         if not file and not text:
             return None
         name = f"{name}_file" if file else name
-        where = f"{self.given.at(('tls_server_config', name)).origin}: tls_server_config.{name}"
+        where = f"{self.document.at(('tls_server_config', name)).origin}: tls_server_config.{name}"
         return Pem(where, file) if file else Pem(where, text=text)
 
     def files(self) -> tuple[str, ...]:
@@ -321,5 +321,5 @@ def read(file: Path) -> WebConfig:
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
     """
     problems: list[str] = []
-    given = SCHEMA.read(file, problems)
-    return WebConfig(SCHEMA.validate(given, problems), given)
+    document = SCHEMA.read(file, problems)
+    return WebConfig(SCHEMA.validate(document, problems), document)

@@ -22,7 +22,7 @@ _QUANTITIES: Mapping[str, str] = {
 """By metric, the attribute of a `CpuReading`."""
 
 HIGHEST = 1e5
-"""No processor has so many watts or degrees; blanks are above."""
+"""Upper bound of watts and degrees of a processor; blanks are above."""
 
 
 class CpuSlot(NamedTuple):
@@ -49,9 +49,9 @@ def cpu_slots(layout: Layout, node: str) -> tuple[CpuSlot, ...]:
 
 def read_cpus(slots: Sequence[CpuSlot], values: Sequence[RawValue]) -> tuple[CpuReading, ...]:
     """Return the readings of processors of which a value is known."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    by_cpu: dict[tuple[str, str], dict[str, float]] = {}
     for position, node, cpu, quantity in slots:
         value = values[position]
         if isinstance(value, (int, float)) and 0.0 <= value <= HIGHEST:
-            found.setdefault((node, cpu), {})[quantity] = float(value)
-    return tuple(CpuReading(node, cpu, **known) for (node, cpu), known in found.items())
+            by_cpu.setdefault((node, cpu), {})[quantity] = float(value)
+    return tuple(CpuReading(node, cpu, **quantities) for (node, cpu), quantities in by_cpu.items())

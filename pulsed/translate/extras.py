@@ -56,16 +56,16 @@ class ExtrasPlan:
     def read(self, values: Sequence[RawValue]) -> Extras | None:
         """Return what is present, or None. Of several series with the same label, such as of several pods, the largest
         counts."""
-        found = {name: read for name, slots in self.slots.items() if (read := _read(slots, values)) is not None}
-        if not found:
+        numbers = {name: read for name, slots in self.slots.items() if (read := _read(slots, values)) is not None}
+        if not numbers:
             return None
         return Extras(
-            xid_counts=_codes(found.get("xid_counts")),
-            xid_totals=_codes(found.get("xid_totals")),
-            health_watches=_watches(found.get("health_watches")),
-            clock_events=_texts(found.get("clock_events")),
-            nvlink_states=_numbers(found.get("nvlink_states")),
-            nvlink_counters=_by_link(found.get("nvlink_counters")),
+            xid_counts=_codes(numbers.get("xid_counts")),
+            xid_totals=_codes(numbers.get("xid_totals")),
+            health_watches=_watches(numbers.get("health_watches")),
+            clock_events=_texts(numbers.get("clock_events")),
+            nvlink_states=_numbers(numbers.get("nvlink_states")),
+            nvlink_counters=_by_link(numbers.get("nvlink_counters")),
         )
 
 
@@ -102,9 +102,9 @@ def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[En
     owners = {position: subject.parent or subject for subject in entities for position, _ in subject.series}
     boards = [subject for subject in entities if subject.parent is None]
     for position, series in enumerate(layout.series):
-        found = _code_of(series)
-        if found is not None:
-            attribute, code = found
+        attribute_code = _code_of(series)
+        if attribute_code is not None:
+            attribute, code = attribute_code
             is_of_link = attribute.startswith("nvlink")  # such a row names the GPU by `gpu_uuid` or `gpu`
             owner = owners.get(position) or (_board_of(dict(series.labels), boards) if is_of_link else None)
             if owner is not None:
@@ -135,48 +135,50 @@ def _code_of(series: Series) -> tuple[str, _Code] | None:
 
 
 def _board_of(labels: Mapping[str, str], boards: Sequence[SeriesEntity]) -> SeriesEntity | None:
-    """Return the GPU of a link: by UUID, else by index if only one GPU has it."""
+    """Return the GPU of a link: by UUID, or without one by an index that only one GPU has."""
     uuid, gpu = labels.get("gpu_uuid", ""), labels.get("gpu", "")
-    found = [board for board in boards if (board.entity.uuid == uuid if uuid else gpu and board.entity.gpu == gpu)]
-    return found[0] if len(found) == 1 else None
+    matches = [board for board in boards if (board.entity.uuid == uuid if uuid else gpu and board.entity.gpu == gpu)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[_Code, float] | None:
     """Return the largest value by code, or None if no series has a value."""
-    found: dict[_Code, float] = {}
+    numbers: dict[_Code, float] = {}
     is_there = False
     for position, code in slots:
         value = values[position]
         if isinstance(value, (int, float)) and value >= 0 and not is_blank(value, "int64"):
             is_there = True
             if code[0]:
-                found[code] = max(value, found.get(code, 0.0))
-    return found if is_there else None
+                numbers[code] = max(value, numbers.get(code, 0.0))
+    return numbers if is_there else None
 
 
-def _numbers(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
-    if found is None:
+def _numbers(numbers: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
+    if numbers is None:
         return None
-    return tuple(sorted((int(label), value) for (label,), value in found.items() if _CODE.fullmatch(label)))
+    return tuple(sorted((int(label), value) for (label,), value in numbers.items() if _CODE.fullmatch(label)))
 
 
-def _by_link(found: Mapping[_Code, float] | None) -> LinkCounters | None:
-    if found is None:
+def _by_link(numbers: Mapping[_Code, float] | None) -> LinkCounters | None:
+    if numbers is None:
         return None
     links: dict[int, list[tuple[str, float]]] = {}
-    for (link, kind), value in sorted(found.items()):
+    for (link, kind), value in sorted(numbers.items()):
         if _CODE.fullmatch(link):
             links.setdefault(int(link), []).append((kind, value))
     return tuple(sorted((link, tuple(counters)) for link, counters in links.items()))
 
 
-def _codes(found: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
-    return None if found is None else tuple([each for each in _numbers(found) or () if each[0]])
+def _codes(numbers: Mapping[_Code, float] | None) -> tuple[tuple[int, float], ...] | None:
+    return None if numbers is None else tuple([each for each in _numbers(numbers) or () if each[0]])
 
 
-def _texts(found: Mapping[_Code, float] | None) -> tuple[tuple[str, float], ...] | None:
-    return None if found is None else tuple(sorted((label, value) for (label,), value in found.items()))
+def _texts(numbers: Mapping[_Code, float] | None) -> tuple[tuple[str, float], ...] | None:
+    return None if numbers is None else tuple(sorted((label, value) for (label,), value in numbers.items()))
 
 
-def _watches(found: Mapping[_Code, float] | None) -> tuple[tuple[tuple[str, str], float], ...] | None:
-    return None if found is None else tuple(sorted(((watch, code), value) for (watch, code), value in found.items()))
+def _watches(numbers: Mapping[_Code, float] | None) -> tuple[tuple[tuple[str, str], float], ...] | None:
+    return (
+        None if numbers is None else tuple(sorted(((watch, code), value) for (watch, code), value in numbers.items()))
+    )

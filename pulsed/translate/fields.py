@@ -6,7 +6,7 @@ dmon are not known. The columns of the table:
 
 - id: DCGM's number of the field. Where several fields fill one quantity, the first row that has a value does.
 - quantity: the field of `Reading`; of a text (unit `text`), the attribute of a device.
-- unit: a key of `units.UNITS`. `>0` before it: DCGM's 0 means that there is no such thing, as memory without a sensor
+- unit: a key of `units.UNITS`. `>0` before it: DCGM's 0 means that the thing is missing, such as the sensor of memory
   (T4, L4, RTX, vGPU guests), a limit that is not set, a link that is not up (DCGM itself does not guard its
   generation), a size that is not known, or an error rate that is printed with too few decimals (dmon prints three,
   dcgm-exporter before 4.8.3 six).
@@ -186,7 +186,7 @@ def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[
 
 
 def superchip_fields(groups: Iterable[str]) -> tuple[int, ...]:
-    """Return the ids of `GROUPS` to read with every tick from superchips, beside those of all GPUs."""
+    """Return the ids of `GROUPS` to read with every tick from superchips, in addition to those of all GPUs."""
     return tuple(dict.fromkeys(field for name in groups for field in GROUPS[name].superchip))
 
 
@@ -212,14 +212,14 @@ _TAG = re.compile(r"(?:v?\d+\.\d+\.\d+-)?v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-[a
 
 def exporter_version(text: str) -> ExporterVersion:
     """Parse a version, or the tag of an image with it. Raises `ValueError`."""
-    found = _TAG.fullmatch(text)
-    if not found:
+    match = _TAG.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a version of dcgm-exporter; give 4.5.2, or the tag of its image")
-    return ExporterVersion(int(found[1]), int(found[2]), int(found[3]))
+    return ExporterVersion(int(match[1]), int(match[2]), int(match[3]))
 
 
 def name_for(field: DcgmField, oldest: ExporterVersion, newest: ExporterVersion) -> str | None:
-    """Return a name of a field that all versions from `oldest` to `newest` accept; None if there is none."""
+    """Return a name of a field that all versions from `oldest` to `newest` accept; None without such a name."""
     if field.since > oldest:
         return None
     if field.id == _CLOCKS_EVENT_REASONS and oldest < _DCGM_4_0:

@@ -145,9 +145,9 @@ def dmon_entities(
         kind = _DMON_KINDS.get(row.get("entity", ""))
         if kind is None or (row["entity"] == "GPU-CI" and instances):
             continue
-        known: dict[str, str] = {name: row[name] for name in row.keys() & _FACTS}
-        known |= texts.get(labels, {})
-        uuid = known.pop("uuid", "")
+        facts: dict[str, str] = {name: row[name] for name in row.keys() & _FACTS}
+        facts |= texts.get(labels, {})
+        uuid = facts.pop("uuid", "")
         if kind == "gpu":
             entity = Entity("gpu", row.get("id", ""), uuid, node=node)
         else:
@@ -155,9 +155,9 @@ def dmon_entities(
             if row.get("uuid") and "gpu" in row:
                 places[row["gpu"]] = row["uuid"]
         if kind == "mig" and uuid != row.get("uuid"):
-            known["mig_uuid"] = uuid
+            facts["mig_uuid"] = uuid
         subject = SeriesEntity(entity, series=[(position, 0) for position in positions])
-        subject.learn(known.items())
+        subject.learn(facts.items())
         entities.append(subject)
     boards = {subject.entity.gpu: subject for subject in entities if subject.entity.kind == "gpu"}
     for subject in list(entities):

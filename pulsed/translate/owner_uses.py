@@ -89,7 +89,7 @@ def _plan(layout: Layout, subject: SeriesEntity, relabelled: bool) -> UsePlan:
                 for program in programs_of_row or (None,):
                     of_quantity.setdefault(program, []).append(slot)
     return UsePlan(
-        {program: tuple(found) for program, found in programs.items()},
+        {program: tuple(owners_of_program) for program, owners_of_program in programs.items()},
         *[_complete(slots[quantity], programs) for quantity in (MEMORY, ACTIVITY)],
     )
 
@@ -107,14 +107,14 @@ def _complete(slots: Mapping[_Program | None, Sequence[Slot]], programs: Mapping
 
 def _numbers(slots: _Slots, values: Sequence[RawValue]) -> dict[_Program, float]:
     """Return the number of each program, which several rows may repeat; empty if one has none."""
-    found = {
+    numbers = {
         program: max(
             (number for slot in of_program if (number := read_slot(slot, values, 0, [])) is not None), default=None
         )
         for program, of_program in slots.items()
     }
-    known = {program: number for program, number in found.items() if number is not None}
-    return known if len(known) == len(found) else {}
+    complete = {program: number for program, number in numbers.items() if number is not None}
+    return complete if len(complete) == len(numbers) else {}
 
 
 def _fits(numbers: Mapping[_Program, float], whole: Value, factor: float = 1.0, more: float = 0.0) -> bool:

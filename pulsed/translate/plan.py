@@ -76,7 +76,7 @@ class Plan:
         contested: the others; by preference, groups of series of which the largest value counts.
         texts: positions of texts that identify the device, behind its first series.
         reserved_known: whether the source reports reserved memory at all. Before 4.3, dcgm-exporter's default page did
-            not; there used plus free is the closest to the size that can be had.
+            not; there used plus free is the best available estimate of the size.
     """
 
     single: tuple[Slot, ...]
@@ -97,7 +97,7 @@ class Plan:
             for series, (quantity, multiply, divide, low, certain, rule) in self.single:
                 value = values[first + series]
                 if value is not None:
-                    # A text raises TypeError here, which costs nothing as long as there is none.
+                    # A text raises TypeError here: numbers, the usual case, need no check.
                     numbers[quantity] = (
                         value * multiply / divide  # type: ignore[operator]
                         if low <= value <= certain  # type: ignore[operator]
@@ -108,9 +108,11 @@ class Plan:
             return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
         for quantity, groups in self.contested:
             for group in groups:
-                found = [number for slot in group if (number := read_slot(slot, values, first, anomalies)) is not None]
-                if found:
-                    numbers[quantity] = max(found)
+                group_numbers = [
+                    number for slot in group if (number := read_slot(slot, values, first, anomalies)) is not None
+                ]
+                if group_numbers:
+                    numbers[quantity] = max(group_numbers)
                     break
         self._derive(numbers)
         return Reading._make(numbers)

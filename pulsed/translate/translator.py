@@ -34,7 +34,7 @@ class _Compiled:
     """A compiled layout.
 
     A page's layout keeps series for a while after they are gone. Their labels (a pod, a driver)
-    are then out of date: absent rows are left out, and the layout is compiled anew when one comes or goes.
+    are then out of date: absent rows are left out, and the layout is recompiled when one comes or goes.
 
     Attributes:
         parts: its devices, how to read them from which position on, and whether they have a row of their own (a board
@@ -196,9 +196,9 @@ class Translator:
             attribute = TEXT_COLUMNS.get(series.name)
             text = clean_text(value)
             if attribute and text:
-                known = self._texts.setdefault(series.labels, {})
-                news |= known.get(attribute) != text
-                known[attribute] = text
+                texts = self._texts.setdefault(series.labels, {})
+                news |= texts.get(attribute) != text
+                texts[attribute] = text
         return news
 
 

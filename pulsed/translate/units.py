@@ -172,7 +172,7 @@ UNITS: Mapping[str, Unit] = {
     "% fan": Unit("%", divide=100.0, high=200.0),
     "ratio fan": Unit("ratio", high=2.0, type="double"),
     # No link carries 100 TB/s; it is also below the blank of doubles. DCGM derives some rates from counters: negative
-    # after the counter was reset, which is no reading.
+    # after the counter was reset, which is not a reading.
     "cycles": Unit("cycles"),
     "B/s": Unit("B/s", high=1e14),
     "kB/s": Unit("kB/s", multiply=1e3, high=1e11),

@@ -45,7 +45,7 @@ def tick() -> CanonicalTick:
 )
 def test_only_what_is_meant_is_left(text: str, kept: list[int], anomalies: dict[int, tuple[str, ...]]) -> None:
     chosen = DeviceFilter(parse(text))
-    first, second = chosen.of(tick()), chosen.of(tick())
+    first, second = chosen.apply(tick()), chosen.apply(tick())
     assert first.devices == tuple(DEVICES[number] for number in kept)
     assert [reading.power_watts for reading in first.readings] == kept
     assert first.anomalies == anomalies

@@ -78,28 +78,28 @@ def ids(found: CanonicalTick) -> list[list[str] | None]:
 
 async def test_without_sources_the_tick_is_the_same() -> None:
     lookup, given = OwnerLookup(Attribution(), "here"), tick(BOARD)
-    assert lookup.of(given) is given
+    assert lookup.add_owners(given) is given
 
 
 async def test_a_job_by_index_and_free_gpus(directory: Directory) -> None:
     await directory.read({"0": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
     other = Device(Entity("gpu", "1", "GPU-dd", node="here"))
-    assert ids(lookup.of(tick(BOARD, other, FAR))) == [["4711"], [], None]
+    assert ids(lookup.add_owners(tick(BOARD, other, FAR))) == [["4711"], [], None]
 
 
 async def test_indexes_are_those_of_this_host_and_uuids_of_any(directory: Directory) -> None:
     await directory.read({"1": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.of(tick(FAR))) == [None]
+    assert ids(lookup.add_owners(tick(FAR))) == [None]
     await directory.read({"GPU-cc": "4712"})
-    assert ids(lookup.of(tick(FAR))) == [["4712"]]
+    assert ids(lookup.add_owners(tick(FAR))) == [["4712"]]
 
 
 async def test_a_board_has_the_owners_of_its_instances(directory: Directory) -> None:
     await directory.read({"0.3": "1", "MIG-bb": "2"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
 
 
 async def test_an_instance_is_found_by_its_profile_if_it_is_the_only_one() -> None:
@@ -109,27 +109,27 @@ async def test_an_instance_is_found_by_its_profile_if_it_is_the_only_one() -> No
     await eventually(lambda: attribution.version > 0)
     lookup = OwnerLookup(attribution, "here")
     other = Device(Entity("mig", "0", U, "1", "3g.40gb", "here"))
-    assert ids(lookup.of(tick(BOARD, FIRST, other))) == [[owner.id], [owner.id], None]
-    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [None, None, None]
+    assert ids(lookup.add_owners(tick(BOARD, FIRST, other))) == [[owner.id], [owner.id], None]
+    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [None, None, None]
     await attribution.stop()
 
 
 async def test_instances_have_the_owners_of_their_board(directory: Directory) -> None:
     await directory.read({U: "1", "0.5": "2"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+    assert ids(lookup.add_owners(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
 
 
 async def test_the_uuid_is_more_certain_than_the_index(directory: Directory) -> None:
     await directory.read({"0": "1", U: "2"})
-    assert ids(OwnerLookup(directory.attribution, "here").of(tick(BOARD))) == [["2"]]
+    assert ids(OwnerLookup(directory.attribution, "here").add_owners(tick(BOARD))) == [["2"]]
 
 
 async def test_labels_count_where_the_host_has_no_owner(directory: Directory) -> None:
     await directory.read({"1": "4711"})
     labelled = Device(BOARD.entity, owners=(pod("ml", "a"),))
     lookup = OwnerLookup(directory.attribution, "here")
-    assert lookup.of(tick(labelled)).devices[0].owners == (pod("ml", "a"),)
+    assert lookup.add_owners(tick(labelled)).devices[0].owners == (pod("ml", "a"),)
     assert [(state.name, state.up) for state in directory.attribution.states][1:] == [("labels", True)]
 
 
@@ -137,28 +137,28 @@ async def test_devices_are_the_same_while_nothing_changes(directory: Directory) 
     await directory.read({"0": "4711"})
     lookup = OwnerLookup(directory.attribution, "here")
     given = tick(BOARD, FAR)
-    first = lookup.of(given).devices
+    first = lookup.add_owners(given).devices
     assert first[1] is FAR
-    assert lookup.of(given).devices == first
-    assert lookup.of(tick(BOARD, FAR)).devices == first
+    assert lookup.add_owners(given).devices == first
+    assert lookup.add_owners(tick(BOARD, FAR)).devices == first
     version = directory.attribution.version
     (directory.path / "7").write_text("9")
     await eventually(lambda: directory.attribution.version > version)
-    assert lookup.of(given).devices == first
+    assert lookup.add_owners(given).devices == first
     await directory.read({"0": "4712"})
-    assert lookup.of(given).devices[0].owners != first[0].owners
+    assert lookup.add_owners(given).devices[0].owners != first[0].owners
 
 
 async def test_owners_between_two_ticks(directory: Directory) -> None:
     await directory.read({"0": "1"})
     lookup = OwnerLookup(directory.attribution, "here")
-    assert lookup.of(tick(BOARD)).passing == {}
+    assert lookup.add_owners(tick(BOARD)).passing == {}
     await directory.read({"0": "2"})
     await directory.read({"0": "3"})
-    found = lookup.of(tick(BOARD))
+    found = lookup.add_owners(tick(BOARD))
     assert ids(found) == [["3"]]
     assert [owner.id for owner in found.passing[0]] == ["2"]
-    assert lookup.of(tick(BOARD)).passing == {}
+    assert lookup.add_owners(tick(BOARD)).passing == {}
 
 
 def test_an_owner_continues_unless_its_id_is_used_again() -> None:

@@ -101,7 +101,7 @@ BAD = {
         ":4: source.exporter.kubernetes.namespace: unknown key; did you mean source.exporter.kubernetes.namespaces?",
         f":5: source.exporter.kubernetes.namespaces[1]: '../secrets' is not a namespace; {NAMESPACES}",
         f":5: source.exporter.kubernetes.namespaces[2]: 'GPU' is not a namespace; {NAMESPACES}",
-        f":6: adapter.namespaces: a list has all beside other namespaces; {NAMESPACES}",
+        f":6: adapter.namespaces: a list has all in addition to other namespaces; {NAMESPACES}",
     ],
     "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
     "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],

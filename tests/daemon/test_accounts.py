@@ -128,7 +128,7 @@ def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     run = Run(tmp_path)
     assert (tmp_path / "state.json.broken").exists()
     assert len(run.ended) == 0
-    assert caplog.text.count("of no use") == 3
+    assert caplog.text.count("cannot be used") == 3
     assert caplog.text.count("set aside") == 1
     run.job_ends()
     run.stop()
@@ -205,8 +205,8 @@ def test_a_folder_that_refuses_files_is_logged_once(caplog: pytest.LogCaptureFix
     for _ in range(3):
         run.job_ends()
         run.stop()
-    assert caplog.text.count("accounts of ended owners cannot be kept") == 1
-    assert caplog.text.count("state cannot be kept") == 1
+    assert caplog.text.count("accounts of ended owners cannot be saved") == 1
+    assert caplog.text.count("state cannot be saved") == 1
 
 
 async def test_what_has_changed_is_written_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,17 +271,17 @@ def test_nothing_that_ended_is_lost_by_a_full_disk(tmp_path: Path, caplog: pytes
                 run.stop()
             assert run.up == {"state.json": 0.0, "jobs-DAY.ndjson": 0.0}
             assert not (disk / "state" / "state.json.new").exists(), "it would take up room"
-            assert caplog.text.count("accounts of ended owners cannot be kept") == 1
+            assert caplog.text.count("accounts of ended owners cannot be saved") == 1
         run.job_ends()
         run.stop()
         assert run.up == {"state.json": 1.0, "jobs-DAY.ndjson": 1.0}
-        assert caplog.text.count("accounts of ended owners can be kept again") == 1
+        assert caplog.text.count("accounts of ended owners can be saved again") == 1
         *lines, rest = lines_of(disk / "state")
         assert (len(lines), rest) == (5, b"")
         assert len(set(lines)) == 5
         again = Run(disk / "state")
         assert again.found() == run.found()
-        assert "of no use" not in caplog.text
+        assert "cannot be used" not in caplog.text
 
 
 def test_a_write_that_ends_in_the_middle_leaves_nothing_and_is_repeated(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Told:
 
         async def look() -> None:
             for _ in range(times):
-                self.feature._look(time.monotonic())
+                self.feature._queue_new_findings(time.monotonic())
                 await self.feature._deliver()
 
         asyncio.run(look())

@@ -101,10 +101,10 @@ def test_a_disk_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pyte
     file = StateFile(tmp_path / "taken")
     assert not file.save(file.draft({}))
     assert not file.save(file.draft({}))
-    assert caplog.text.count("cannot be kept") == 1
+    assert caplog.text.count("cannot be saved") == 1
     (tmp_path / "taken").unlink()
     assert file.save(file.draft({}))
-    assert "kept again" in caplog.text
+    assert "saved again" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -261,7 +261,7 @@ def test_a_check_is_raised_after_two_looks_and_ends_at_once() -> None:
     assert look(*SHOWN[:2]).state == "ok"
     (problem,) = look(*SHOWN[:2]).problems
     assert (problem.id, problem.state, problem.since) == ("gpu_missing", "warn", time)
-    assert problem.message == f"A GPU on the PCI bus is not shown by the source: {ADDRESSES[2]}"
+    assert problem.message == f"A GPU on the PCI bus is missing from the source: {ADDRESSES[2]}"
     assert problem.evidence == (("gpus_missing", 1.0), ("pci_gpus", 3.0))
     assert look(*SHOWN[:2]).problems[0].since == time - 60.0
     (problem,) = look(*SHOWN[:2], events=failed()).problems

@@ -64,7 +64,7 @@ def test_what_cannot_be_judged_is_named(first: dict[str, Any], second: dict[str,
     found = compared_jobs(first, second)["quantities"]["real_utilization_ratio"]
     assert (found["differs"], found["noise"], found["missing"]) == (None, None, missing)
     last = comparison_report(first, second).splitlines()[-1]
-    assert last == f"Not judged: real work, SM, power: {missing}"
+    assert last == f"Not evaluated: real work, SM, power: {missing}"
 
 
 def test_the_table_names_what_differs_and_what_is_not_judged() -> None:
@@ -81,7 +81,7 @@ def test_the_table_names_what_differs_and_what_is_not_judged() -> None:
         "  power      500 W   600 W    +100.0 W  0.0 W  <- differs",
         "",
         "Differs beyond noise: real work, power",
-        "Not judged: SM: the second job has no value",
+        "Not evaluated: SM: the second job has no value",
     ]
 
 

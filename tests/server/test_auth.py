@@ -101,11 +101,15 @@ async def test_the_rate_limit_comes_before_the_password(tmp_path: Path, users: s
 
 def test_the_bucket_fills_again_and_no_further() -> None:
     bucket = Bucket(RateLimitSection(interval=0.5, burst=2), now=100.0)
-    assert [bucket.take(100.0) for _ in range(3)] == [True, True, False]
-    assert [bucket.take(100.4), bucket.take(100.5), bucket.take(100.6)] == [False, True, False]
-    assert [bucket.take(200.0) for _ in range(3)] == [True, True, False]
+    assert [bucket.consume_token(100.0) for _ in range(3)] == [True, True, False]
+    assert [bucket.consume_token(100.4), bucket.consume_token(100.5), bucket.consume_token(100.6)] == [
+        False,
+        True,
+        False,
+    ]
+    assert [bucket.consume_token(200.0) for _ in range(3)] == [True, True, False]
 
 
 def test_a_bucket_of_nothing_refuses_everything() -> None:
     bucket = Bucket(RateLimitSection(interval=1.0, burst=0), now=0.0)
-    assert not any(bucket.take(float(second)) for second in range(0, 100, 10))
+    assert not any(bucket.consume_token(float(second)) for second in range(0, 100, 10))

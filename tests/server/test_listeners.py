@@ -149,7 +149,7 @@ os._exit(0)
         (["stream", "stream"], "['http://127.0.0.1', 'http://127.0.0.1'] {'HOME': '/'} False"),
         (["datagram"], "descriptor 3 of systemd is not a listening stream socket"),
         (["stream", "connected"], "descriptor 4 of systemd is not a listening stream socket"),
-        (["file"], "descriptor 3 of systemd is no socket"),
+        (["file"], "descriptor 3 of systemd is not a socket"),
     ],
 )
 def test_sockets_of_systemd(kinds: list[str], said: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulsed.present.asgi import Client
 from pulsed.server.fair_queue import QueueFull
-from pulsed.server.users import KEPT, MOST_WAITING, Users
+from pulsed.server.users import KEPT, MAX_WAITING_LOGINS, Users
 
 
 def hashed(password: bytes, prefix: str = "2b", cost: int = 4) -> str:
@@ -122,10 +122,10 @@ async def test_the_same_login_is_worked_out_once_and_a_crowd_is_sent_away() -> N
     users = Users({"alice": hashed(b"hunter2", cost=8)})
     right = basic("alice", b"hunter2")
     answers = await asyncio.gather(
-        *(users.check(right, Client("scraper")) for _ in range(MOST_WAITING + 6)), return_exceptions=True
+        *(users.check(right, Client("scraper")) for _ in range(MAX_WAITING_LOGINS + 6)), return_exceptions=True
     )
-    assert answers[: MOST_WAITING + 1] == [True] * (MOST_WAITING + 1)
-    assert [type(answer) for answer in answers[MOST_WAITING + 1 :]] == [QueueFull] * 5
+    assert answers[: MAX_WAITING_LOGINS + 1] == [True] * (MAX_WAITING_LOGINS + 1)
+    assert [type(answer) for answer in answers[MAX_WAITING_LOGINS + 1 :]] == [QueueFull] * 5
     assert await users.check(right, Client("scraper"))
 
 
@@ -136,5 +136,5 @@ async def test_a_flood_of_wrong_passwords_delays_the_login_of_another_client_by_
     assert await users.check(basic("alice", b"hunter2"), Client("scraper"))
     assert sum(each.done() and each.exception() is None for each in flood) <= 2
     ends = await asyncio.gather(*flood, return_exceptions=True)
-    assert sum(end is False for end in ends) >= MOST_WAITING
+    assert sum(end is False for end in ends) >= MAX_WAITING_LOGINS
     assert {type(end) for end in ends} == {bool, QueueFull}

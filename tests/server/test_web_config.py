@@ -59,7 +59,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     found = read(file)
     document = asdict(found.settings)
     document["http_server_config"]["headers"] = dict(found.settings.http_server_config.headers.items())
-    for name in ("key", "given"):
+    for name in ("key", "configured_keys"):
         del document["tls_server_config"][name]
     assert document == {
         "tls_server_config": {
@@ -158,7 +158,7 @@ BAD = {
     f"tls_server_config: {{{PAIR}, client_auth_type: RequestClientCert}}": "which Python's TLS cannot do",
     f"tls_server_config: {{{PAIR}, client_auth_type: Sometimes}}": "'Sometimes' is not allowed; allowed: NoClientCert",
     f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert}}": "set client_ca_file",
-    f"tls_server_config: {{{PAIR}, client_ca_file: ca}}": ":1: tls_server_config.client_ca_file: is of no use without "
+    f"tls_server_config: {{{PAIR}, client_ca_file: ca}}": ":1: tls_server_config.client_ca_file: has no effect without "
     "client_auth_type",
     f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}": "client_allowed_sans: needs certificates of clients",
     "tls_server_config: {cert_file: a}": ":1: tls_server_config.key_file: is missing",

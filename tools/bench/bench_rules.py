@@ -55,7 +55,7 @@ AGE = 48 * HOUR
 Periods = Sequence[tuple[float, float]]
 """When there are samples: hours before the end, and for how many hours before that."""
 
-LONGEST_BLOCK = "24h"
+MAX_BLOCK = "24h"
 """A Prometheus that runs for long has few blocks: it puts them together."""
 
 SCRAPED: Periods = ((0.0, 1.3), (6.0, 0.6), (24.0, 0.6))
@@ -240,6 +240,6 @@ def _make_blocks(folder: Path, series: Sequence[Series], end: float, step: float
             else:
                 file.writelines([f"{name} {value * noise:.6g}{stamp}" for stamp, _, noise in columns])
         file.write("# EOF\n")
-    made = [tool("promtool", "prometheus"), "tsdb", "create-blocks-from", f"--max-block-duration={LONGEST_BLOCK}"]
+    made = [tool("promtool", "prometheus"), "tsdb", "create-blocks-from", f"--max-block-duration={MAX_BLOCK}"]
     subprocess.run([*made, "openmetrics", str(text), str(folder / "data")], check=True, capture_output=True)
     text.unlink()

@@ -62,7 +62,7 @@ def severity(*matchers: str) -> str:
 
 CHECKED = f"0 * count({severity()} >= 0)"
 THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
-IDLEST, LEAST_USED, HOTTEST, NEAREST, STRONGEST = (
+IDLEST, MIN_USED, HOTTEST, NEAREST, STRONGEST = (
     f'node=~"${name}"' for name in ("idlest", "least_used", "hottest", "nearest", "strongest")
 )
 """True of the nodes of a ranking, see `RANKINGS`."""
@@ -85,7 +85,7 @@ def degrees_left(*matchers: str) -> str:
     )
 
 
-LONGEST_HELD = f"topk(20, {held_hours(IDLEST)})"
+MAX_HELD = f"topk(20, {held_hours(IDLEST)})"
 COOLEST_MARGIN = f"bottomk(10, {degrees_left(NEAREST)})"
 _TEMPERATURES, _POWERS = (
     grown("max_over_time", f"pulsed_gpu_{name}", RANGE, UNRECORDED) for name in ("temperature_celsius", "power_watts")
@@ -279,7 +279,7 @@ IDLE_GPUS = Row(
             " the scheduler reclaim them.",
             (
                 Query(
-                    f"{LONGEST_HELD} or label_replace({observed()} unless on () ({held_hours(IDLEST)}),"
+                    f"{MAX_HELD} or label_replace({observed()} unless on () ({held_hours(IDLEST)}),"
                     ' "node", "none", "", "")',
                     "Idle while held",
                     HOURS,
@@ -288,21 +288,21 @@ IDLE_GPUS = Row(
                     among(
                         total(*(GPU, "pulsed_gpu_idle_energy_joules_total", RANGE, HELD, IDLEST), function="increase")
                         + f" / {KILOWATT_HOUR}",
-                        LONGEST_HELD,
+                        MAX_HELD,
                     ),
                     "Energy while idle",
                     KWH,
                 ),
-                Query(among(average_utilization(GPU, RANGE, IDLEST), LONGEST_HELD), "Real utilization", RATIO),
+                Query(among(average_utilization(GPU, RANGE, IDLEST), MAX_HELD), "Real utilization", RATIO),
                 Query(
-                    among(f"max by ({GPU}) {selected('pulsed_gpu_memory_used_ratio', IDLEST)}", LONGEST_HELD),
+                    among(f"max by ({GPU}) {selected('pulsed_gpu_memory_used_ratio', IDLEST)}", MAX_HELD),
                     "Memory used",
                     RATIO,
                 ),
                 Query(
                     among(
                         state_number("pulsed_gpu_workload_class", "class", CLASSES, f"{CHOSEN},{IDLEST}", GPU),
-                        LONGEST_HELD,
+                        MAX_HELD,
                     ),
                     "Class now",
                     states=CLASSES,
@@ -314,7 +314,7 @@ IDLE_GPUS = Row(
             "Least used",
             "bargauge",
             "The ten GPUs with the lowest average real utilization in the range.",
-            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE, LEAST_USED)}))", LEGEND),),
+            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE, MIN_USED)}))", LEGEND),),
             RATIO,
             top=1.0,
             limits=USE,

@@ -195,8 +195,8 @@ def _worst(title: str, meaning: str, ranking: str, first: Query) -> Panel:
 
 
 _IDLE_SHARE = f"{total(OWNER, 'idle_seconds', RATE, 'rate')} / ({total(OWNER, 'gpu_seconds', RATE, 'rate')} > 0.001)"
-_MOST_IDLE = f"topk(20, {_IDLE_SHARE})"
-_LEAST_USED = f"bottomk(20, {average_utilization(OWNER, RATE)})"
+_MAX_IDLE = f"topk(20, {_IDLE_SHARE})"
+_MIN_USED = f"bottomk(20, {average_utilization(OWNER, RATE)})"
 WORST = Row(
     "Worst jobs and pods now",
     (
@@ -204,14 +204,14 @@ WORST = Row(
             "Idle",
             "The 20 jobs and pods whose GPUs are idle for the largest share of the time now. Their owners should"
             " release them. The job or pod links to its details below.",
-            _MOST_IDLE,
-            Query(_MOST_IDLE, "Idle share now", RATIO),
+            _MAX_IDLE,
+            Query(_MAX_IDLE, "Idle share now", RATIO),
         ),
         _worst(
             "Least used",
             "The 20 jobs and pods with the lowest real utilization now: slow data loading, small batches, or waiting.",
-            _LEAST_USED,
-            Query(_LEAST_USED, "Real utilization now", RATIO),
+            _MIN_USED,
+            Query(_MIN_USED, "Real utilization now", RATIO),
         ),
     ),
 )

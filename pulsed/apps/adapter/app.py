@@ -132,10 +132,10 @@ class AdapterApp:
             return
         allowed = self._client_names()
         if not names or (allowed and names.isdisjoint(allowed)):
-            given = f"its common name is {', '.join(sorted(names))}" if names else "there is none"
+            reason = f"its common name is {', '.join(sorted(names))}" if names else "it has no name"
             raise RequestFailed(
                 401,
-                f"a client certificate of adapter.client_names ({', '.join(allowed) or 'any'}) is needed; {given}",
+                f"a client certificate of adapter.client_names ({', '.join(allowed) or 'any'}) is needed; {reason}",
             )
 
     def _document(self, scope: Scope, warn: Callable[[str], None]) -> Document:

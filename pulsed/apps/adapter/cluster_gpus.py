@@ -38,9 +38,9 @@ class PodNames:
         self._error = ""
 
     def workload(self, pod: PodMetadata) -> WorkloadReference:
-        """Return the workload of a pod that was resolved, or needs no request; else `UNKNOWN`."""
-        found = self._resolver.walk(pod)
-        return self._settings.workload(pod, found) if isinstance(found, WorkloadReference) else UNKNOWN
+        """Return the workload of a pod if it is resolved or needs no request; otherwise `UNKNOWN`."""
+        reference = self._resolver.walk(pod)
+        return self._settings.workload(pod, reference) if isinstance(reference, WorkloadReference) else UNKNOWN
 
     async def resolve(self, pods: Collection[PodMetadata]) -> None:
         """Resolve these pods until a request fails."""
@@ -178,10 +178,10 @@ class ClusterGpus:
 
     def labels(self, namespace: str, pod: str) -> Labels:
         """Return the labels of a pod; none if it does not exist."""
-        found = self._pods.objects.get((namespace, pod))
-        return found.metadata.labels if found is not None else {}
+        pod_metadata = self._pods.objects.get((namespace, pod))
+        return pod_metadata.metadata.labels if pod_metadata is not None else {}
 
-    def of(self, namespace: str) -> NamespaceGpus:
+    def in_namespace(self, namespace: str) -> NamespaceGpus:
         """Return the GPUs of the pods of a namespace that exist, with `stale` as of now.
 
         Of a GPU that several daemons report, the row that arrived last counts.
@@ -206,31 +206,31 @@ class ClusterGpus:
 
         A pod with resource claims counts as one GPU while the daemon of its node is not read.
         """
-        now, known = self._clock(), self._pods.objects
-        found: list[PodGpu] = []
+        now, pods = self._clock(), self._pods.objects
+        pod_gpus: list[PodGpu] = []
         seen: set[tuple[str, str, str, str]] = set()
         read: set[str] = set()
         for (_, node), (by_namespace, arrived) in reversed(self._rows.items()):
             is_old = now - arrived > self._stale_after
             if not is_old:
                 read.add(node)
-            given = by_namespace.values() if namespace is None else (by_namespace.get(namespace, ()),)
+            row_groups = by_namespace.values() if namespace is None else (by_namespace.get(namespace, ()),)
             new = [
                 row._replace(stale=True) if is_old else row
-                for rows in given
+                for rows in row_groups
                 for row in rows
-                if (row.namespace, row.pod) in known and _key(row) not in seen
+                if (row.namespace, row.pod) in pods and _key(row) not in seen
             ]
             seen.update(map(_key, new))
-            found += new
-        reported = {(row.namespace, row.pod) for row in found}
-        for key, pod in known.items():
+            pod_gpus += new
+        reported = {(row.namespace, row.pod) for row in pod_gpus}
+        for key, pod in pods.items():
             count = pod.gpus or int(pod.has_claims and pod.node not in read)
             if count and pod.is_ready and namespace in (None, key[0]) and key not in reported:
-                found += (
+                pod_gpus += (
                     PodGpu(*key, "", "", "", "/".join((*key, str(gpu))), 1.0, 0.0, True, {}) for gpu in range(count)
                 )
-        return found
+        return pod_gpus
 
     def counts(self) -> tuple[int, int]:
         """Return of how many GPUs of pods the values are current, and of how many they are not."""
@@ -261,19 +261,19 @@ class ClusterGpus:
         limit = asyncio.Semaphore(MAX_CONCURRENT)
 
         daemons = [pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None]
-        found = {url: pod for pod in daemons if (url := self._page.url(pod))}
-        nodes = {pod.node for pod in found.values()}
+        pods_by_url = {url: pod for pod in daemons if (url := self._page.url(pod))}
+        nodes = {pod.node for pod in pods_by_url.values()}
 
         async def error_of(url: str, pod: ExporterPod) -> str:
             async with limit:
                 return await self._read(url, pod, nodes)
 
-        errors = await asyncio.gather(*itertools.starmap(error_of, found.items()))
-        before, self.daemons = self.daemons, dict(zip(found, errors, strict=True))
+        errors = await asyncio.gather(*itertools.starmap(error_of, pods_by_url.items()))
+        before, self.daemons = self.daemons, dict(zip(pods_by_url, errors, strict=True))
         for url, error in self.daemons.items():
             if error and error != before.get(url):
                 log.warning(
-                    "a daemon cannot be read; its last values stay until they are stale", extra={"error": error}
+                    "a daemon cannot be read; its last values are kept until they are stale", extra={"error": error}
                 )
             elif not error and before.get(url):
                 log.info("a daemon is read again", extra={"url": url})
@@ -287,18 +287,18 @@ class ClusterGpus:
     async def _read(self, url: str, pod: ExporterPod, nodes: Collection[str]) -> str:
         """Read one daemon; return the error, empty if it was read. `nodes` are those of all daemons."""
         try:
-            found: Any = _Page.model_validate_json(await self._fetcher.fetch(url))
+            page: Any = _Page.model_validate_json(await self._fetcher.fetch(url))
         except ScrapeFailed as error:
             return str(error.args[0])
         except ValidationError:
             return f"{url} is not served by this version of pulsed"
-        if found.node != pod.node and found.node in nodes:
+        if page.node != pod.node and page.node in nodes:
             return (
-                f"{url} gives {found.node} as its node, but its pod runs on {pod.node}, and another daemon on "
-                f"{found.node}; correct `node` in its configuration"
+                f"{url} gives {page.node} as its node, but its pod runs on {pod.node}, and another daemon on "
+                f"{page.node}; correct `node` in its configuration"
             )
         rows: dict[str, list[PodGpu]] = {}
-        for row in found.gpus:
+        for row in page.gpus:
             rows.setdefault(row.namespace, []).append(PodGpu(**dict(row)))
         place = pod.target, pod.node
         self._rows.pop(place, None)
@@ -307,10 +307,10 @@ class ClusterGpus:
 
     def _drop(self) -> None:
         """Drop the rows of daemons that are not read any more, once their pods are gone."""
-        known = self._pods.objects
+        pods = self._pods.objects
         for place, (rows, arrived) in list(self._rows.items()):
             is_old = self._clock() - arrived > self._stale_after
-            if is_old and not any((row.namespace, row.pod) in known for each in rows.values() for row in each):
+            if is_old and not any((row.namespace, row.pod) in pods for each in rows.values() for row in each):
                 del self._rows[place]
 
 

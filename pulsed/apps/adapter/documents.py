@@ -116,7 +116,7 @@ def api_groups() -> Document:
 
 
 def custom_value(
-    version: str, described: ObjectType, namespace: str, name: str, metric: ScaleMetric, found: Aggregate
+    version: str, described: ObjectType, namespace: str, name: str, metric: ScaleMetric, number: Aggregate
 ) -> Document:
     """Return a value of an object."""
     named: Document = (
@@ -130,17 +130,17 @@ def custom_value(
             "apiVersion": described.api_version,
         },
         **named,
-        **_value(found),
+        **_value(number),
     }
 
 
-def external_value(metric: ScaleMetric, labels: Mapping[str, str], found: Aggregate) -> Document:
+def external_value(metric: ScaleMetric, labels: Mapping[str, str], number: Aggregate) -> Document:
     """Return a value of a workload."""
-    return {"metricName": metric.name, "metricLabels": labels, **_value(found)}
+    return {"metricName": metric.name, "metricLabels": labels, **_value(number)}
 
 
-def _value(found: Aggregate) -> Document:
-    return {"timestamp": rfc3339(found.time), "windowSeconds": 0, "value": quantity(found.value)}
+def _value(number: Aggregate) -> Document:
+    return {"timestamp": rfc3339(number.time), "windowSeconds": 0, "value": quantity(number.value)}
 
 
 def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
@@ -149,13 +149,13 @@ def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
     return {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items}
 
 
-def plain_value(found: Aggregate, warnings: Sequence[str]) -> Document:
+def plain_value(number: Aggregate, warnings: Sequence[str]) -> Document:
     """Return the document of a number outside of Kubernetes' APIs."""
     return {
-        "value": found.value,
-        "gpus": found.gpus,
-        "pods": found.pods,
-        "timestamp": rfc3339(found.time),
+        "value": number.value,
+        "gpus": number.gpus,
+        "pods": number.pods,
+        "timestamp": rfc3339(number.time),
         "warnings": warnings,
     }
 

@@ -79,7 +79,7 @@ class MetricsApi:
             warn: called with what a number leaves out.
 
         Raises:
-            RequestFailed: there is none.
+            RequestFailed: the number is unavailable.
         """
         if not path:
             return api_groups()
@@ -107,7 +107,7 @@ class MetricsApi:
         """Return the document of a path below `ROUTES`, given by its decoded parts: one number of a workload or pod.
 
         Raises:
-            RequestFailed: there is none.
+            RequestFailed: the number is unavailable.
         """
         if len(path) != 5:
             raise RequestFailed(404, "a number is at SUM|AVG|MAX|MIN/NAMESPACE/KIND/NAME/METRIC")
@@ -121,8 +121,10 @@ class MetricsApi:
         self.check_ready()
         warnings: list[str] = []
         workload = WorkloadKey(namespace, kind, name)
-        wanted = ScaleMetric(f"{how} of {field}", field, HOWS[how])
-        return plain_value(self._number(self._gpus.of(namespace), workload, wanted, warnings.append), warnings)
+        scale_metric = ScaleMetric(f"{how} of {field}", field, HOWS[how])
+        return plain_value(
+            self._number(self._gpus.in_namespace(namespace), workload, scale_metric, warnings.append), warnings
+        )
 
     def check_ready(self) -> None:
         """Raise an error until the pods of the cluster are known, and all daemons have been tried."""
@@ -146,17 +148,17 @@ class MetricsApi:
             raise RequestFailed(404, f"{resource} have metrics by their names only")
         if not _selector(query, "metricLabelSelector")({}):
             return value_list(CUSTOM, version, [])
-        gpus = self._gpus.of(namespace)
+        gpus = self._gpus.in_namespace(namespace)
         if name != "*":
-            found = self._number(gpus, WorkloadKey(namespace, described.kind, name), metric, warn)
-            return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, found)])
+            number = self._number(gpus, WorkloadKey(namespace, described.kind, name), metric, warn)
+            return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, number)])
         matches = _selector(query, "labelSelector")
         items = []
         for pod, rows in _grouped((row.pod, row) for row in gpus.rows).items():
             if matches(self._gpus.labels(namespace, pod)):
                 with suppress(NumberUnknown):
-                    found = aggregate(rows, metric.how, metric.field)
-                    items.append(custom_value(version, described, namespace, pod, metric, found))
+                    number = aggregate(rows, metric.how, metric.field)
+                    items.append(custom_value(version, described, namespace, pod, metric, number))
         return value_list(CUSTOM, version, items)
 
     def _external(
@@ -168,13 +170,13 @@ class MetricsApi:
         warn: Callable[[str], None],
     ) -> Document:
         matches = _selector(query, "labelSelector")
-        gpus = self._gpus.of(namespace)
+        gpus = self._gpus.in_namespace(namespace)
         items = []
         for kind, name in dict.fromkeys((row.workload_kind, row.workload) for row in gpus.rows if row.workload):
             labels = {"namespace": namespace, "workload": name, "workload_kind": kind}
             if matches(labels):
-                found = self._number(gpus, WorkloadKey(namespace, kind, name), metric, warn)
-                items.append(external_value(metric, labels, found))
+                number = self._number(gpus, WorkloadKey(namespace, kind, name), metric, warn)
+                items.append(external_value(metric, labels, number))
         if not items and (reason := self._gpus.problem or unresolved_pod(gpus.rows, namespace)):
             raise RequestFailed(503, reason)
         return value_list(EXTERNAL, version, items)
@@ -184,18 +186,18 @@ class MetricsApi:
     ) -> Aggregate:
         own = [row for row in gpus.rows if is_of(row, workload)]
         try:
-            found = workload_number(gpus.rows, workload, metric.how, metric.field, lambda: self._gpus.problem)
-            if found is None:
+            number = workload_number(gpus.rows, workload, metric.how, metric.field, lambda: self._gpus.problem)
+            if number is None:
                 raise RequestFailed(404, f"{workload} has no GPU")
-            if (coverage := found.shares / sum(row.share for row in own)) < self._min_coverage:
+            if (coverage := number.shares / sum(row.share for row in own)) < self._min_coverage:
                 least = f"adapter.min_coverage is {self._min_coverage:g}, and this is {coverage:.2f}"
                 raise NumberUnknown(f"{left_out(own, metric.field)}; {least}")
         except NumberUnknown as error:
             raise RequestFailed(503, f"{metric.name} of {workload} is not known: {error}") from error
         ended = [row for row in gpus.ended if is_of(row, workload)]
-        if found.stale or ended:
+        if number.stale or ended:
             warn(f"{metric.name} of {workload} is without these GPUs: {left_out([*own, *ended], metric.field)}")
-        return found
+        return number
 
     def _metric(self, name: str) -> ScaleMetric:
         metric = self._metrics.get(name)
@@ -206,10 +208,10 @@ class MetricsApi:
 
 
 def _grouped(pairs: Iterable[tuple[_Key, PodGpu]]) -> Mapping[_Key, list[PodGpu]]:
-    found: dict[_Key, list[PodGpu]] = {}
+    groups: dict[_Key, list[PodGpu]] = {}
     for key, row in pairs:
-        found.setdefault(key, []).append(row)
-    return found
+        groups.setdefault(key, []).append(row)
+    return groups
 
 
 def _selector(query: Mapping[str, str], name: str) -> Callable[[Labels], bool]:

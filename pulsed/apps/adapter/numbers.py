@@ -91,10 +91,10 @@ def unresolved_pod(rows: Iterable[PodGpu], namespace: str) -> str:
 def aggregate(rows: Sequence[PodGpu], how: How, field: str) -> Aggregate:
     """Return a number of some GPUs; shared GPUs count in a sum and a mean by their shares.
 
-    A sum needs a current value of every GPU; the others take those that there are.
+    A sum needs a current value of every GPU; the other aggregates use the values that are available.
 
     Raises:
-        NumberUnknown: there are none, or some are missing in a sum.
+        NumberUnknown: no value is available, or a value is missing in a sum.
     """
     current = [(row, value) for row in rows if not row.stale and (value := row.values.get(field)) is not None]
     missing = len(rows) - len(current)

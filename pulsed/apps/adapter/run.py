@@ -76,11 +76,11 @@ def _listen(addresses: Sequence[str] | None, closing: ExitStack) -> list[Listene
 
 def web_configuration(config: Config) -> WebConfigReloader | None:
     """Return the web configuration; None without one. Raises `ConfigError` if it is not valid."""
-    given = config.adapter
+    settings = config.adapter
     web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
-    needs_clients = given.client_names or given.serving.folder is not None
+    needs_clients = settings.client_names or settings.serving.folder is not None
     if needs_clients and (web is None or not web.now.settings.tls_server_config.verifies_clients):
-        key = "client_names" if given.client_names else "serving.folder"
+        key = "client_names" if settings.client_names else "serving.folder"
         raise ConfigError(
             f"adapter.{key}: the web configuration does not verify client certificates; every request would be refused",
             "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
@@ -98,10 +98,10 @@ def serving_certificate(config: Config, client: ApiClient) -> ServingCertificate
 
 def client_names(config: Config, serving: ServingCertificate | None) -> Callable[[], Collection[str]] | None:
     """Return the function of the names of the API server's certificate; None if requests need none."""
-    given = config.adapter.client_names
-    if not given and serving is None:
+    names = config.adapter.client_names
+    if not names and serving is None:
         return None
-    return lambda: given if given or serving is None else serving.client_names
+    return lambda: names if names or serving is None else serving.client_names
 
 
 def daemon_namespaces(config: Config) -> Collection[str] | None:
@@ -110,8 +110,8 @@ def daemon_namespaces(config: Config) -> Collection[str] | None:
     Raises:
         ConfigError: none is configured, and this is not a pod; or all are, together with credentials.
     """
-    given = config.adapter.namespaces
-    if given is None:
+    namespaces = config.adapter.namespaces
+    if namespaces is None:
         own = own_namespace(config.kubernetes.namespace_file)
         if not own:
             raise ConfigError(
@@ -119,8 +119,8 @@ def daemon_namespaces(config: Config) -> Collection[str] | None:
                 "Set adapter.namespaces to that of the daemons",
             )
         return (own,)
-    if given != ALL_NAMESPACES:
-        return given
+    if namespaces != ALL_NAMESPACES:
+        return namespaces
     if credentials := config.source.exporter.credentials:
         keys = " and ".join(f"source.exporter.{key}" for key in credentials)
         raise ConfigError(
@@ -137,13 +137,13 @@ async def _run(
     listeners: list[Listener],
     plain: list[Listener],
 ) -> int:
-    given = config.adapter
+    adapter_settings = config.adapter
     client = ApiClient(access, config.kubernetes.timeout, limits=[REQUEST_LIMIT])
     serving = serving_certificate(config, client)
     if serving is not None:
         await serving.wait()
     web = web_configuration(config)
-    scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
+    scraper = Scraper(replace(exporter_settings(config), interval=adapter_settings.interval))
     scraper.retain()
     listed = asyncio.Event()
 
@@ -151,14 +151,21 @@ async def _run(
         if pods.is_listed:
             listed.set()
 
-    reader = pod_reader(given.selectors, namespaces)
+    reader = pod_reader(adapter_settings.selectors, namespaces)
     pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
-    page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
+    page = daemon_page(
+        adapter_settings.container_port,
+        adapter_settings.scheme,
+        adapter_settings.route_prefix or "",
+        adapter_settings.fields,
+    )
     settings = pod_settings(config)
     names = PodNames(WorkloadResolver(client, settings.kinds), settings)
-    gpus = ClusterGpus(scraper, pods, names, page, given.stale_after or STALE_INTERVALS * given.interval)
+    gpus = ClusterGpus(
+        scraper, pods, names, page, adapter_settings.stale_after or STALE_INTERVALS * adapter_settings.interval
+    )
     telemetry = AdapterTelemetry(gpus, pods)
-    api = MetricsApi(gpus, scale_metrics(given.fields), given.min_coverage)
+    api = MetricsApi(gpus, scale_metrics(adapter_settings.fields), adapter_settings.min_coverage)
     answers = AdapterApp(api, telemetry, client_names(config, serving))
     app: App = answers
     if web is not None:
@@ -179,7 +186,7 @@ async def _run(
 
     async def read_daemons() -> None:
         await listed.wait()
-        await gpus.run(given.interval)
+        await gpus.run(adapter_settings.interval)
 
     tasks = BackgroundTasks()
     tasks.start("pods", pods.run)

@@ -142,8 +142,8 @@ class ServingCertificate:
     async def _current_secret(self) -> Mapping[str, bytes]:
         """Return the content of the Secret, after a renewal if that is due."""
         secret = await self._client.get(self._secret)
-        given = mapping(secret.get("data"))
-        data = {name: _decoded(text(given.get(name))) for name in (CERTIFICATE, KEY, TRUSTED)}
+        encoded_files = mapping(secret.get("data"))
+        data = {name: _decoded(text(encoded_files.get(name))) for name in (CERTIFICATE, KEY, TRUSTED)}
         valid_from, valid_until = _validity(data[CERTIFICATE])
         due = valid_from + (valid_until - valid_from) * 2 / 3
         if self._wall() < due and data[KEY] and data[CERTIFICATE] in data[TRUSTED]:
@@ -152,7 +152,7 @@ class ServingCertificate:
         before = data[CERTIFICATE] if valid_until > self._wall() else b""
         new = {CERTIFICATE: certificate, KEY: key, TRUSTED: certificate + before}
         encoded = {name: base64.b64encode(content).decode() for name, content in new.items()}
-        await self._client.put(self._secret, {**secret, "data": {**given, **encoded}})
+        await self._client.put(self._secret, {**secret, "data": {**encoded_files, **encoded}})
         log.info("the adapter's certificate is renewed", extra={"host": self._host, "days": DAYS})
         return new
 
@@ -201,23 +201,23 @@ def _validity(certificate: bytes) -> tuple[float, float]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=certificate.decode("ascii"))
-        (found, *_) = context.get_ca_certs()
-        return ssl.cert_time_to_seconds(str(found["notBefore"])), ssl.cert_time_to_seconds(str(found["notAfter"]))
+        (ca, *_) = context.get_ca_certs()
+        return ssl.cert_time_to_seconds(str(ca["notBefore"])), ssl.cert_time_to_seconds(str(ca["notAfter"]))
     except (ValueError, KeyError, ssl.SSLError):
         return 0.0, 0.0
 
 
-def _decoded(given: str) -> bytes:
+def _decoded(encoded: str) -> bytes:
     try:
-        return base64.b64decode(given, validate=True)
+        return base64.b64decode(encoded, validate=True)
     except ValueError:
         return b""
 
 
-def _texts(given: str) -> Collection[str]:
-    """Return the texts of a JSON list; empty if it is none."""
+def _texts(text: str) -> Collection[str]:
+    """Return the strings of a JSON list; empty if the text is not a JSON list."""
     try:
-        found: object = json.loads(given)
+        values: object = json.loads(text)
     except ValueError:
         return ()
-    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+    return tuple(each for each in values if isinstance(each, str)) if isinstance(values, list) else ()

@@ -64,7 +64,7 @@ def doctor(
     return 0 if is_right else 1
 
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 def render(report: Report) -> Iterator[str]:
@@ -189,12 +189,12 @@ def _derived_lines(derived: Report, everything: str) -> Iterator[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + rest
+    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + rest
 
 
 def _gpus(names: Sequence[str]) -> str:
-    return f"GPU {', '.join(names)}" if len(names) <= _MOST_NAMED else f"{len(names)} GPUs"
+    return f"GPU {', '.join(names)}" if len(names) <= _MAX_NAMED else f"{len(names)} GPUs"
 
 
 def _step_lines(steps: Sequence[Report]) -> Iterator[str]:

@@ -78,7 +78,7 @@ async def check_workloads(config: Config) -> Sequence[AttributionCheck]:
     except ConfigError as error:
         return (AttributionCheck(NAME, False, note=str(error)),)
     try:
-        pods = await _look(client, node_name(config))
+        pods = await _count_pods(client, node_name(config))
     except KubernetesError as error:
         return (AttributionCheck(NAME, False, note=str(error)),)
     finally:
@@ -89,7 +89,7 @@ async def check_workloads(config: Config) -> Sequence[AttributionCheck]:
     return (AttributionCheck(NAME, True, note=f"pods on {node_name(config)}: {pods}"),)
 
 
-async def _look(client: ApiClient, node: str) -> int:
+async def _count_pods(client: ApiClient, node: str) -> int:
     """Return the number of pods on a node.
 
     Raises:

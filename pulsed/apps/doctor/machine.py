@@ -24,7 +24,7 @@ class Machine:
 
     Attributes:
         gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.
-        driver: version of the loaded kernel driver; empty if there is none.
+        driver: version of the loaded kernel driver; empty if no driver is loaded.
         device_files: names of the GPUs' files in /dev.
         dcgm: names of DCGM's programs that run.
         kernel_log: path of the kernel log to read; empty if it is not to be read.
@@ -40,7 +40,7 @@ class Machine:
     kernel_log_error: str = ""
 
 
-def look(root: Path = Path("/"), library: str = NVML, kernel_log: str = KMSG) -> Machine:
+def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str = KMSG) -> Machine:
     """Look at the machine.
 
     Args:
@@ -65,10 +65,10 @@ def _kernel_log_error(path: Path) -> str:
 
 
 def driver_version(root: Path) -> str:
-    """Return the version of the NVIDIA kernel driver that is loaded; empty if there is none."""
+    """Return the version of the loaded NVIDIA kernel driver; empty if no driver is loaded."""
     text = _text(root / "proc/driver/nvidia/version")
-    found = _DRIVER.search(text)
-    return found[1] if found else "unknown" if text else ""
+    match = _DRIVER.search(text)
+    return match[1] if match else "unknown" if text else ""
 
 
 def advice(machine: Machine) -> str:
@@ -86,7 +86,7 @@ def advice(machine: Machine) -> str:
     if machine.driver:
         return (
             "There is an NVIDIA driver, but no GPU in /dev. In a container, request the GPUs (docker run --gpus all, "
-            f"or runtimeClassName: nvidia); else let nvidia-smi, run as root, make the files. {elsewhere}"
+            f"or runtimeClassName: nvidia). On a host, run nvidia-smi as root, which creates the files. {elsewhere}"
         )
     if machine.gpus_on_bus:
         return (

@@ -91,12 +91,12 @@ class Supply:
 
 def supply(quantities: Iterable[str], probe: SourceCheck, config: Config) -> Supply:
     """Return what would supply quantities that a source lacks."""
-    wanted = [(quantity, sources(quantity)) for quantity in quantities]
+    origins_of = [(quantity, sources(quantity)) for quantity in quantities]
     if probe.exporter_versions:
-        return _of_exporter([quantity for quantity, _ in wanted], *probe.exporter_versions)
+        return _of_exporter([quantity for quantity, _ in origins_of], *probe.exporter_versions)
     fields: dict[str, list[DcgmField]] = {}
     names = _series_names(probe)
-    for _, origins in wanted:
+    for _, origins in origins_of:
         if origins and probe.kind == "dcgmi":
             field, why = _of_dcgmi(origins, probe, config)
             fields.setdefault(why, []).append(field)
@@ -138,31 +138,35 @@ def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: Exp
     return Supply(tuple(lines), tuple(newer.items()))
 
 
-def steps(given: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[Step, ...]:
+def steps(additions: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[Step, ...]:
     """Return the steps that add missing fields to a dcgm-exporter; none for other sources.
 
     Args:
         models: product names of its GPUs.
     """
-    if not probe.exporter_versions or not (given.lines or given.newer):
+    if not probe.exporter_versions or not (additions.lines or additions.newer):
         return ()
-    return tuple(_steps(given, probe, *probe.exporter_versions, models))
+    return tuple(_steps(additions, probe, *probe.exporter_versions, models))
 
 
 def _steps(
-    given: Supply, probe: SourceCheck, oldest: ExporterVersion, newest: ExporterVersion, models: Collection[str]
+    additions: Supply,
+    probe: SourceCheck,
+    oldest: ExporterVersion,
+    newest: ExporterVersion,
+    models: Collection[str],
 ) -> Iterator[Step]:
-    if not _has_profiling(probe) and any("_PROF_" in line for line in given.lines):
+    if not _has_profiling(probe) and any("_PROF_" in line for line in additions.lines):
         yield Step(
             "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
             "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
             "hardware; its log names the reason"
         )
-    if given.lines:
-        yield Step(ADD, given.lines)
-    if given.newer:
+    if additions.lines:
+        yield Step(ADD, additions.lines)
+    if additions.newer:
         names: dict[ExporterVersion, list[str]] = {}
-        for name, since in given.newer:
+        for name, since in additions.newer:
             names.setdefault(since, []).append(name)
         yield Step(
             "Only newer versions of dcgm-exporter are certain to accept these; others do not start with them",
@@ -195,8 +199,8 @@ def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:
     if probe.exporter_versions:
         newest, program = probe.exporter_versions[1].major, "dcgm-exporter"
     else:
-        found = re.findall(r"\b(\d{1,3})\.\d", probe.version) if probe.kind == "dcgmi" else []
-        newest, program = max(map(int, found), default=sys.maxsize), "DCGM"
+        versions = re.findall(r"\b(\d{1,3})\.\d", probe.version) if probe.kind == "dcgmi" else []
+        newest, program = max(map(int, versions), default=sys.maxsize), "DCGM"
     for device in devices:
         first = FIRST_DCGM.get(architecture_of(device.model), 0)
         if newest < first and has_profiling(device):
@@ -218,8 +222,8 @@ def _series_names(probe: SourceCheck) -> set[str]:
 
 def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:
     """Return the field that a missing quantity lacks, and why: refused, answered with N/A, or not requested."""
-    given = config.source.dcgmi
-    requested = {field for some in fields_to_watch(given.groups, given.fields) for field in some}
+    settings = config.source.dcgmi
+    requested = {field for some in fields_to_watch(settings.groups, settings.fields) for field in some}
     for reason, fields in probe.lost.items():
         for field in origins:
             if field.id in fields:

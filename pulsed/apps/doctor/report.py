@@ -9,7 +9,7 @@ from typing import Any
 
 from pulsed import __version__
 from pulsed.apps.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
-from pulsed.apps.doctor.machine import advice, look
+from pulsed.apps.doctor.machine import advice, inspect_machine
 from pulsed.apps.doctor.remedies import is_accepted, outdated, steps, supply
 from pulsed.apps.doctor.shards_check import check_shards
 from pulsed.apps.doctor.source_check import SourceCheck, choose, probe_all
@@ -36,8 +36,8 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
         shards: URLs of the daemons that share the targets: then no source is read.
     """
-    probes, attribution = ([], []) if shards else asyncio.run(_look(config, exporter))
-    machine = look(kernel_log=kernel_log_of(config))
+    probes, attribution = ([], []) if shards else asyncio.run(_check_sources(config, exporter))
+    machine = inspect_machine(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
     shown = {"driver": machine.driver or None, "device_files": list(machine.device_files), "dcgm": list(machine.dcgm)}
     return {
@@ -59,7 +59,7 @@ def examine(config: Config, exporter: ExporterVersion | None, shards: Sequence[s
     }
 
 
-async def _look(
+async def _check_sources(
     config: Config, exporter: ExporterVersion | None
 ) -> tuple[Sequence[SourceCheck], Sequence[AttributionCheck]]:
     probes = await probe_all(config, exporter)
@@ -68,26 +68,26 @@ async def _look(
 
 
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
-    found = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
-    derived = [_derived(each, probe, config) for each in REQUIREMENTS] if found else []
-    unavailable = [device.entity.name for device, _ in found if not has_profiling(device)]
+    whole_gpus = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
+    derived = [_derived(each, probe, config) for each in REQUIREMENTS] if whole_gpus else []
+    unavailable = [device.entity.name for device, _ in whole_gpus if not has_profiling(device)]
     missing = {
         quantity: None
         for each in derived
         for quantity, gpus in each["missing"].items()
         if not set(gpus) <= set(unavailable) or not is_profiled(quantity)
     }
-    given = supply(missing, probe, config)
-    models = {device.model for device, _ in found}
+    additions = supply(missing, probe, config)
+    models = {device.model for device, _ in whole_gpus}
     return {
         "kind": probe.kind,
         "target": probe.target,
         "works": probe.works,
         "error": probe.error or None,
         "version": probe.version or None,
-        "nodes": list(dict.fromkeys(device.entity.node for device, _ in found)),
+        "nodes": list(dict.fromkeys(device.entity.node for device, _ in whole_gpus)),
         "boards": _boards(probe),
-        "gpus": [_gpu(device) for device, _ in found],
+        "gpus": [_gpu(device) for device, _ in whole_gpus],
         "quantities": [
             name for name in QUANTITIES if any(getattr(reading, name) is not None for _, reading, _ in _devices(probe))
         ],
@@ -95,13 +95,13 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
             reason: {"fields": list(fields), "why": probe.why.get(reason, "")} for reason, fields in probe.lost.items()
         },
         "without_counters": dict(probe.without_counters),
-        "outdated": outdated(probe, [device for device, _ in found]) or None,
+        "outdated": outdated(probe, [device for device, _ in whole_gpus]) or None,
         "beside_dcgm": list(dcgm) if probe.kind == "nvml" and probe.works else [],
         "derived": derived,
         "without_profiling": unavailable,
-        "supply": list(given.lines),
-        "supply_newer": {name: str(version) for name, version in given.newer},
-        "steps": [asdict(step) | {"lines": list(step.lines)} for step in steps(given, probe, models)],
+        "supply": list(additions.lines),
+        "supply_newer": {name: str(version) for name, version in additions.newer},
+        "steps": [asdict(step) | {"lines": list(step.lines)} for step in steps(additions, probe, models)],
     }
 
 

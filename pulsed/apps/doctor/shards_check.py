@@ -95,19 +95,19 @@ def _problems(shards: Sequence[RunningShard], configured: ShardSettings) -> Iter
                 f"{running.url} is one of {shard.of} shards by {shard.by}, not of {configured.of} by {configured.by}; "
                 "set the same source.exporter.shard.of and .by everywhere"
             )
-    found = [running.shard.index for running in shards if not running.error]
-    if twice := sorted({index for index in found if index is not None and found.count(index) > 1}):
+    indexes = [running.shard.index for running in shards if not running.error]
+    if twice := sorted({index for index in indexes if index is not None and indexes.count(index) > 1}):
         yield f"several shards have the index {', '.join(map(str, twice))}"
-    if lacking := sorted(set(range(configured.of)) - set(found)):
+    if lacking := sorted(set(range(configured.of)) - set(indexes)):
         yield f"no shard that was asked has the index {', '.join(map(str, lacking))}"
 
 
 def _running(url: str) -> RunningShard:
     try:
         client = DaemonClient(url, ClientSettings(SECONDS))
-        given = client.json("/config")["source"]["exporter"]["shard"]
+        section = client.json("/config")["source"]["exporter"]["shard"]
         targets = [str(source["target"]) for source in client.json("/gpus?view=summary&fields=power_watts")["sources"]]
-        shard = ShardSettings(index=given["index"], of=given["of"], by=given["by"])
+        shard = ShardSettings(index=section["index"], of=section["of"], by=section["by"])
     except PulsedError as error:
         return RunningShard(url, error=str(error))
     except (KeyError, TypeError):

@@ -44,7 +44,8 @@ class SourceCheck:
     Attributes:
         error: why it does not work, with the remedy; empty if it does.
         version: of the software behind it; empty if unknown.
-        exporter_versions: the oldest and the newest dcgm-exporter that can have made the page; None if it is none's.
+        exporter_versions: the oldest and the newest dcgm-exporter version that can have rendered the page; None if
+            dcgm-exporter did not render it.
         tick: the last one that it delivered.
         lost: requested DCGM fields that it does not deliver, by reason.
         why: the error messages by the same reasons, with the remedy.
@@ -95,9 +96,9 @@ async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[So
     if config.source.kind == "auto":  # several exporters are read without trying the host engine
         kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else list(CANDIDATES)
     return [
-        found
+        source
         for kind in await asyncio.gather(*(_probe_kind(kind, config, exporter) for kind in kinds))
-        for found in kind
+        for source in kind
     ]
 
 
@@ -108,18 +109,18 @@ async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | Non
         sources = await found_sources(config, kind)
     except ConfigError as error:
         return [SourceCheck(kind, "", str(error))]
-    return list(await asyncio.gather(*(probe(source, config, given=exporter) for source in sources)))
+    return list(await asyncio.gather(*(probe(source, config, exporter=exporter) for source in sources)))
 
 
 async def probe(
-    source: Source, config: Config, patience: float = PATIENCE_SECONDS, given: ExporterVersion | None = None
+    source: Source, config: Config, patience: float = PATIENCE_SECONDS, exporter: ExporterVersion | None = None
 ) -> SourceCheck:
     """Check one source; its errors are not raised.
 
     Args:
         source: closed afterwards.
         patience: timeout in seconds.
-        given: version of the dcgm-exporter; None to conclude it from its page.
+        exporter: version of the dcgm-exporter; None to conclude it from its page.
     """
     target = Target(source.kind, source.target, source.interval, inf)
     version = ""
@@ -143,7 +144,7 @@ async def probe(
     if source.kind in ("exporter", "replay") and tick.layout.dialect == "exporter":
         exporters = versions_of(tick.layout)
     if exporters:
-        exporters = (given, given) if given else exporters
+        exporters = (exporter, exporter) if exporter else exporters
         version = f"dcgm-exporter {in_words(*exporters)}"
     return SourceCheck(source.kind, source.target, "", version, exporters, tick, lost, why, errors)
 

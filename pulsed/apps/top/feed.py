@@ -91,10 +91,10 @@ class Feed:
         self._is_over = True
         self._wake.set()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, requests: Wanted) -> None:
         """Set what is needed besides the summary; something new is requested at once."""
-        if wanted != self._wanted:
-            self._wanted = wanted
+        if requests != self._wanted:
+            self._wanted = requests
             for name in ("detail", "history", "events", "jobs"):
                 self._due.pop(name, None)
             self._wake.set()
@@ -137,20 +137,20 @@ class Feed:
             self.answers = replace(
                 self.answers, error="", summary=summary, before=before, arrived=now, seconds=now - begun
             )
-        wanted = self._wanted
-        if wanted.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
-            self._read_detail(client, wanted.detail)
-        step = 0.0 if wanted.history is None else max(wanted.history.seconds / POINTS, self._interval)
-        if wanted.history is not None and self._is_due("history", step * 0.9, begun):
-            self._read_history(client, wanted.history)
-        if wanted.events and self._is_due("events", self._interval * 0.9, begun):
-            found = _read(client, f"/events/recent?limit={EVENTS}")
-            self.answers = replace(self.answers, events=tuple(found["changes"]))
-        if wanted.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            found = with_all_running(lambda path: _read(client, path), "&state=running")
+        requests = self._wanted
+        if requests.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
+            self._read_detail(client, requests.detail)
+        step = 0.0 if requests.history is None else max(requests.history.seconds / POINTS, self._interval)
+        if requests.history is not None and self._is_due("history", step * 0.9, begun):
+            self._read_history(client, requests.history)
+        if requests.events and self._is_due("events", self._interval * 0.9, begun):
+            document = _read(client, f"/events/recent?limit={EVENTS}")
+            self.answers = replace(self.answers, events=tuple(document["changes"]))
+        if requests.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
+            document = with_all_running(lambda path: _read(client, path), "&state=running")
             processes = _read(client, "/processes")
             shown = tuple(processes["processes"]) if processes["published"] else None
-            self.answers = replace(self.answers, jobs=tuple(found["jobs"]), processes=shown)
+            self.answers = replace(self.answers, jobs=tuple(document["jobs"]), processes=shown)
         if self._is_due("host", SLOW_SECONDS, begun):
             host = _read(client, "/host")
             version = self.answers.version or _read(client, "/version")["version"]
@@ -158,16 +158,16 @@ class Feed:
 
     def _read_detail(self, client: Requests, gpu: Gpu) -> None:
         path, query = f"/gpus/{quote(gpu.name, safe='')}", urlencode({"node": gpu.node})
-        found = _read_if_there(client, f"{path}?{query}")
+        document = _read_if_there(client, f"{path}?{query}")
         reason = _read_if_there(client, f"{path}/class?{query}")
-        self.answers = replace(self.answers, details={gpu: found}, class_reasons={gpu: reason})
+        self.answers = replace(self.answers, details={gpu: document}, class_reasons={gpu: reason})
 
-    def _read_history(self, client: Requests, wanted: HistoryWanted) -> None:
+    def _read_history(self, client: Requests, request: HistoryWanted) -> None:
         if not self.answers.kept_fields:
             kept = frozenset(_read(client, "/config")["history"]["fields"])
             self.answers = replace(self.answers, kept_fields=kept)
-        fields = tuple(name for name in wanted.fields if name in self.answers.kept_fields)
-        history = _read(client, _history_path(wanted._replace(fields=fields))) if fields else None
+        fields = tuple(name for name in request.fields if name in self.answers.kept_fields)
+        history = _read(client, _history_path(request._replace(fields=fields))) if fields else None
         self.answers = replace(self.answers, history=history)
 
     def _is_due(self, name: str, pause: float, now: float) -> bool:
@@ -184,7 +184,7 @@ def _read(client: Requests, path: str) -> Any:
 
 
 def _read_if_there(client: Requests, path: str) -> Any:
-    """Return a document; an empty one if there is none, as of a GPU that is gone."""
+    """Return a document; an empty one if the daemon has none, such as for a GPU that is gone."""
     try:
         return _read(client, path)
     except RequestRefused as error:
@@ -193,12 +193,12 @@ def _read_if_there(client: Requests, path: str) -> Any:
         return {}
 
 
-def _history_path(wanted: HistoryWanted) -> str:
-    nodes = {gpu.node for gpu in wanted.gpus}
+def _history_path(request: HistoryWanted) -> str:
+    nodes = {gpu.node for gpu in request.gpus}
     query = {
-        "gpu": ",".join(gpu.name for gpu in wanted.gpus),
-        "fields": ",".join(wanted.fields),
-        "seconds": f"{wanted.seconds:g}",
+        "gpu": ",".join(gpu.name for gpu in request.gpus),
+        "fields": ",".join(request.fields),
+        "seconds": f"{request.seconds:g}",
         "points": str(POINTS),
         **({"node": next(iter(nodes))} if len(nodes) == 1 else {}),
     }

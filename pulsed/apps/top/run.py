@@ -1,4 +1,4 @@
-"""Starts `pulsed top` for the daemons of the URLs, else for the one of this host, else for one of its own."""
+"""Starts `pulsed top` for the daemons at the URLs, the daemon of this host, or a private daemon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pulsed.present.terminal.view_state import ViewState
 if TYPE_CHECKING:
     from pulsed.apps.top.app import TopApp
 
-LEAST_SECONDS = 0.25
+MIN_INTERVAL_SECONDS = 0.25
 """Shortest time between two requests."""
 
 ONCE_WIDTH, ONCE_HEIGHT = 160, 50
@@ -41,7 +41,9 @@ class MissingTerminalPackage(PulsedError):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
+    """Show the GPUs of the given daemons and return the exit code.
+
+    Without URLs, the daemon of this host is used if it runs, otherwise a private one that reads the source itself.
 
     Raises:
         UsageError: wrong arguments.
@@ -49,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
     """
     own = _own_arguments(options)
     if (options.urls or options.nodes) and own:
-        options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
-    if options.interval < LEAST_SECONDS:
+        options.parser.error(f"{own[0].partition('=')[0]} configures a local source: leave out the URL")
+    if options.interval < MIN_INTERVAL_SECONDS:
         options.parser.error("--interval is at least 250ms")
     opened = opening(options.urls[0] if options.urls else "")
     view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _own_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of the daemon of an own source, which are those of `top`."""
+    """Return the arguments of the daemon of a local source, which are those of `top`."""
     pairs = [
         ("--config.file", options.config_file),
         ("--source", getattr(options, "config.source.kind")),
@@ -88,7 +90,7 @@ def _own_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def _local_urls(options: argparse.Namespace, own: Sequence[str]) -> Sequence[str]:
-    """Return where a daemon of this host may be; none if an own source is requested."""
+    """Return where a daemon of this host may be; none if a local source is requested."""
     if getattr(options, "config.source.kind") is not None:
         return ()
     if not own and not any(name.startswith("PULSED_") for name in os.environ):
@@ -115,12 +117,12 @@ def _app_type() -> type[TopApp]:
     return TopApp
 
 
-def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_terminal: bool) -> Theme:
-    """Return the theme: no colour with NO_COLOR or for a pipe, else the wanted one, else what the terminal can."""
+def theme_of(environment: Mapping[str, str], theme: Theme | None, *, is_terminal: bool) -> Theme:
+    """Return the theme: no colour with NO_COLOR or for a pipe, otherwise the requested one or the terminal's best."""
     if environment.get("NO_COLOR") or not is_terminal or environment.get("TERM") == "dumb":
         return "none"
-    if wanted is not None:
-        return wanted
+    if theme is not None:
+        return theme
     if environment.get("COLORTERM") not in ("truecolor", "24bit"):
         return "16"
     background = environment.get("COLORFGBG", "").rpartition(";")[2]
@@ -132,7 +134,7 @@ END_SECONDS = 5.0
 
 
 class OwnSourceFailed(PulsedError):
-    """The daemon for the own source ended or did not start."""
+    """The daemon for the local source ended or did not start."""
 
 
 class Opening(NamedTuple):
@@ -167,7 +169,7 @@ def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
 
 
 class LocalDaemon:
-    """The daemon of this host, else one of its own on a port of the loopback, which ends with this program.
+    """The daemon of this host, or a private one on a loopback port, which ends with this program.
 
     Args:
         urls: returns where a daemon of this host may be; called once, as it may read the configuration.
@@ -194,7 +196,7 @@ class LocalDaemon:
             except (PulsedError, KeyError, TypeError):
                 continue
             return Connection(client, client.address)
-        return Connection(self._start(), "own source, as no daemon runs here")
+        return Connection(self._start(), "local source, as no daemon runs here")
 
     def _start(self) -> DaemonClient:
         port = _free_port()
@@ -216,7 +218,7 @@ class LocalDaemon:
                 time.sleep(0.05)
                 continue
             return client
-        message = f"the own source did not start: {_last_line(self._log)}"
+        message = f"the local source did not start: {_last_line(self._log)}"
         self.stop()
         raise OwnSourceFailed(message, "Give the URL of a running pulsed")
 

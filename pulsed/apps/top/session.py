@@ -17,7 +17,7 @@ from pulsed.present.terminal.text import Theme
 from pulsed.present.terminal.view_state import SORTS, FilterError, ViewState, gpu_filter
 
 PLOTTED_GPUS = 64
-"""GPUs of one daemon at most whose history is drawn: more lines are no picture."""
+"""Maximum number of GPUs of one daemon whose history is drawn: more lines cannot be read."""
 
 ROUNDS = 2
 """Requests at most of each daemon for one frame: the second has what the view needs in addition to the first."""
@@ -127,13 +127,13 @@ class TopSession:
         Raises:
             WrongCommand: it does not exist.
         """
-        given, _, argument = text.strip().partition(" ")
-        found = [name for name in COMMANDS if name == given or (given and name.startswith(given))]
+        prefix, _, argument = text.strip().partition(" ")
+        matches = [name for name in COMMANDS if name == prefix or (prefix and name.startswith(prefix))]
         argument = argument.strip()
-        match given if given in COMMANDS else found[0] if len(found) == 1 else None:
+        match prefix if prefix in COMMANDS else matches[0] if len(matches) == 1 else None:
             case None:
-                if given:
-                    raise WrongCommand(f"there is no command {given!r}; ? lists all")
+                if prefix:
+                    raise WrongCommand(f"there is no command {prefix!r}; ? lists all")
             case "focus":
                 self._focus(argument)
             case "sort":
@@ -150,11 +150,11 @@ class TopSession:
                 self.open(view)
         return False
 
-    def _focus(self, wanted: str) -> None:
-        if wanted:
-            gpu = self.model.find(wanted)
+    def _focus(self, name: str) -> None:
+        if name:
+            gpu = self.model.find(name)
             if gpu is None:
-                raise WrongCommand(f"there is no GPU {wanted!r}")
+                raise WrongCommand(f"there is no GPU {name!r}")
             self.view.selected, self.view.filter = gpu.key, ""
         self.open("focus")
 
@@ -176,7 +176,7 @@ class TopSession:
             raise NothingAnswered(errors[0] if errors else "there is no GPU")
 
     def wait_for_gpus(self, seconds: float) -> None:
-        """Wait until an own source that has just been started has GPUs, or an error."""
+        """Wait until a local source that has just been started has GPUs, or an error."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not _is_settled(self.update()):
             for feed in self.feeds:

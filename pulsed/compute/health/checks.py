@@ -210,7 +210,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "xid_repeat",
-        "The same XID repeatedly",
+        "A repeated XID",
         XidRule(
             text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 programs; not 45",
             choose="repeated",
@@ -227,7 +227,7 @@ CHECKS: tuple[Check, ...] = (
         "Uncorrected memory errors",
         Rule("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded", lasts=DAY),
         step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
-        remedy="Uncorrected memory errors may have spoiled results: warn the owner, drain the node, reset the GPU, "
+        remedy="Uncorrected memory errors may have corrupted results: warn the owner, drain the node, reset the GPU, "
         "then check row remapping.",
         recurs="It came back: run field diagnostics and plan the replacement of the GPU.",
         source="DCGM's memory watch",
@@ -237,7 +237,7 @@ CHECKS: tuple[Check, ...] = (
         "Memory cannot be repaired",
         _defect("memory_unrepairable", "crit", "while the board reports memory that it cannot repair"),
         _defect("ecc_sram_threshold_exceeded", "crit", "while SRAM errors are above their limit"),
-        remedy="The GPU reports memory that it cannot repair: take the GPU out and open a replacement case.",
+        remedy="The GPU reports memory that it cannot repair: take the GPU out of service and open a replacement case.",
         source="DCGM's memory watch, NVIDIA's memory error management",
     ),
     check(
@@ -295,8 +295,8 @@ CHECKS: tuple[Check, ...] = (
         ),
         _defect("remap_banks_no_spares", "warn", "while a bank has no spare row"),
         note="rows replaced earlier are ok",
-        remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
-        "soon.",
+        remedy="Memory rows were replaced: once is harmless, but if the number grows or a bank has no spares, plan "
+        "to replace the GPU.",
         critical="Few spare rows are left: drain the node and replace the GPU.",
         source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
         unless=_RETIRED_INPUTS,
@@ -323,7 +323,7 @@ CHECKS: tuple[Check, ...] = (
             when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",
-        critical="No more memory pages can be retired: drain the node and replace the GPU.",
+        critical="The limit of retired memory pages is reached: drain the node and replace the GPU.",
         source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",
         unless=_REMAP_INPUTS,
     ),
@@ -389,7 +389,7 @@ CHECKS: tuple[Check, ...] = (
             fallback="slowdown",
         ),
         note="only without a margin; limits are the device's, otherwise the model's",
-        remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
+        remedy="The die is near its slowdown temperature: check the cooling, and heat from neighbouring devices.",
         critical="The die has reached its slowdown temperature: check fans, airflow, coolant and nearby nodes now.",
         source="NVML's temperature thresholds",
         superseded_by="temperature_margin_celsius",
@@ -405,7 +405,7 @@ CHECKS: tuple[Check, ...] = (
             ("memory_temperature_celsius", "memory_max_operating_temperature_celsius"),
             fallback="memory",
         ),
-        remedy="Memory is too warm: raise airflow; memory heat causes errors before the die does.",
+        remedy="Memory is too hot: increase the airflow; hot memory causes errors before a hot die does.",
         source="NVML's temperature thresholds",
         cause="cooling",
     ),
@@ -458,10 +458,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "pcie_link",
-        "The PCIe link is narrower or slower than it can be",
+        "The PCIe link is narrower or slower than possible",
         _below_maximum("width", {"warn": 0.999, "crit": 0.499}, "lanes", pcie_width_ratio),
         _below_maximum("generation", {"warn": 0.999}, "PCIe generation", ratio),
-        remedy="The GPU runs on a narrower or slower PCIe link than it can: reseat it and check the slot and BIOS.",
+        remedy=(
+            "The PCIe link is narrower or slower than the GPU supports: reseat the board and check the slot and BIOS."
+        ),
         source="the device's own maximum; links idle at a lower generation",
     ),
     check(
@@ -502,7 +504,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     check(
         "nvlink_down",
-        "NVLinks are not up",
+        "NVLinks are down",
         Rule(
             "nvlinks_down",
             {"crit": 1},
@@ -515,7 +517,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         note="links that are off by design do not count; dcgm-exporter needs DCGM_FI_DEV_NVLINK_GET_STATE (a series "
         "per link) in its counters file",
-        remedy="NVLinks are not up: check cables or bridge, restart the fabric manager, then reset the GPU.",
+        remedy="NVLinks are down: check cables or bridge, restart the fabric manager, then reset the GPU.",
         source="NVML's state of each link, DCGM field 1508",
         cause="fabric",
     ),
@@ -570,8 +572,8 @@ CHECKS: tuple[Check, ...] = (
             for kind, text in (("crc", "CRC errors"), ("replay", "replays"))
         ],
         step("c2c_repeated_replay_errors_total", "warn", "replays that follow another one at once", 10 * MINUTE),
-        remedy="The link between CPU and GPU of the superchip repeats data: compare its rate with other nodes, and "
-        "reset the GPU when the current jobs finish; if it repeats, open a case with the vendor.",
+        remedy="The link between CPU and GPU of the superchip retransmits data: compare its rate with other nodes, "
+        "and reset the GPU when the current jobs finish; if it repeats, open a case with the vendor.",
         source="limits of NVLink; DCGM fields 1400 to 1402",
         optional=True,
     ),
@@ -588,8 +590,8 @@ CHECKS: tuple[Check, ...] = (
             enter=MINUTE,
             hold=10 * MINUTE,
         ),
-        note="not on a node whose daemon was never ready: without a domain that is normal",
-        remedy="Memory cannot be shared between nodes: run `nvidia-imex-ctl -q`, look at nvidia-imex.service of all "
+        note="not raised on a node whose daemon was never ready, which is normal without a domain",
+        remedy="Memory cannot be shared between nodes: run `nvidia-imex-ctl -q`, check nvidia-imex.service on all "
         "nodes of the domain, and restart it.",
         source="DCGM field 1503",
         optional=True,
@@ -606,8 +608,8 @@ CHECKS: tuple[Check, ...] = (
             number="at {:g}",
         ),
         note="never crit: the result is that of the node, not of one GPU",
-        remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while no "
-        "job runs, to see which GPU it is.",
+        remedy="The last `dcgmi diag` of this node did not pass: read its output, or run it again with `-r 2` while "
+        "no job runs, to find the GPU.",
         source="DCGM fields 350 to 361 and 363",
         optional=True,
         cause="dcgm_diag",
@@ -662,7 +664,7 @@ CHECKS: tuple[Check, ...] = (
             enter=30 * MINUTE,
             clear=3.0,
         ),
-        remedy="The GPU is hot while idle: check cooling and what runs on it.",
+        remedy="The GPU is hot while idle: check its cooling and its processes.",
         source="OCI's GPU scanner",
         optional=True,
         cause="cooling",

@@ -33,7 +33,7 @@ DOWN_REASONS: Mapping[int, DownReason] = {
     **dict.fromkeys((2, 4, 10), DownReason(_SIGNAL)),
     **dict.fromkeys((42, 43), DownReason(f"{_SIGNAL}, and cables, temperature and seating")),
     **dict.fromkeys((15, 17, 22), DownReason(_SOFTWARE)),
-    **dict.fromkeys((16, 18), DownReason(f"{_SOFTWARE}, else {_SIGNAL}")),
+    **dict.fromkeys((16, 18), DownReason(f"{_SOFTWARE}; if that does not help, {_SIGNAL}")),
     **dict.fromkeys((21, *range(32, 38)), DownReason("investigate the device at the other end of the link")),
     38: DownReason(_SOFTWARE, is_harmless=True),
     40: DownReason("look for the fault of the host that it follows", is_harmless=True),

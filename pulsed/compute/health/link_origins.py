@@ -101,9 +101,9 @@ def faults_of(
 
 def verdicts_on(faults: Iterable[ReportedFault]) -> dict[ReportedFault, Verdict]:
     """Return the roles of the faults of all GPUs."""
-    known = sorted(set(faults), key=lambda fault: (fault.began, fault.board, fault.code))
-    links_down = [fault for fault in known if fault.code == LINK_DOWN and fault.is_fatal is not False]
-    verdicts = {fault: _verdict_on(fault, links_down) for fault in known}
+    sorted_faults = sorted(set(faults), key=lambda fault: (fault.began, fault.board, fault.code))
+    links_down = [fault for fault in sorted_faults if fault.code == LINK_DOWN and fault.is_fatal is not False]
+    verdicts = {fault: _verdict_on(fault, links_down) for fault in sorted_faults}
     followers: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for fault, verdict in verdicts.items():
         if verdict.origin is not None:

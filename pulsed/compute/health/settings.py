@@ -145,10 +145,10 @@ def threshold_keys(check: Check) -> Mapping[str, float]:
     return keys
 
 
-def _unknown(setting: str, name: str, known: Collection[str], problem: str) -> Iterator[Problem]:
+def _unknown(setting: str, name: str, names: Collection[str], problem: str) -> Iterator[Problem]:
     """Yield the problem of a setting if a name is not one of those that are known."""
-    if name not in known:
-        hint = did_you_mean(name, known, f"known are {', '.join(known)}")
+    if name not in names:
+        hint = did_you_mean(name, names, f"known are {', '.join(names)}")
         yield setting, f"cannot be used: health: {problem}. {hint}"
 
 

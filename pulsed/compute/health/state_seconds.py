@@ -42,7 +42,7 @@ class StateSeconds:
         return {state: seconds for state, seconds in self._seconds.items() if seconds}
 
     def restore(self, saved: Mapping[State, float], state: State, elapsed: float) -> None:
-        """Continue with what was saved so many seconds ago."""
+        """Continue with the state that was saved `elapsed` seconds ago."""
         self._seconds |= {state: max(seconds, 0.0) for state, seconds in saved.items()}  # a file may be damaged
         self.state = state
         bridged = min(elapsed, BRIDGED_SECONDS)

@@ -29,8 +29,8 @@ def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, 
     if not is_fresh:
         severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
         severity = severity if severity >= SEVERITY["warn"] else -1
-    known = len(severities) - severities.count(SEVERITY["unknown"])
-    coverage = known / len(severities) if severities else 0.0
+    evaluated = len(severities) - severities.count(SEVERITY["unknown"])
+    coverage = evaluated / len(severities) if severities else 0.0
     return STATES[severity + 1], coverage
 
 

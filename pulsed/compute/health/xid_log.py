@@ -25,7 +25,7 @@ REPEAT_WINDOW = 86400.0
 MAX_CODES = 40
 """Codes of a GPU that are counted one by one in addition to the critical ones; real GPUs have fewer."""
 
-LARGEST_TOTAL = 2.0**53
+MAX_TOTAL = 2.0**53
 """No counter of events is larger."""
 
 _MAX_BURSTS = 64
@@ -255,7 +255,7 @@ class XidLog:
         """Yield the increases of the exporter's counters; one that falls shows that all began at 0."""
         if extras.xid_totals is None:
             return
-        before, self.totals = self.totals, {code: min(total, LARGEST_TOTAL) for code, total in extras.xid_totals}
+        before, self.totals = self.totals, {code: min(total, MAX_TOTAL) for code, total in extras.xid_totals}
         if before is None:
             sticky.update((code, None) for code, total in self.totals.items() if total > 0)
             return

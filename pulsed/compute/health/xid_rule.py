@@ -183,7 +183,7 @@ def _describe(state: RuleState, code: int, inputs: GpuInputs, raised: State) -> 
         state.advice = "check the NVSwitch or NVLink switch that their links share"
         return
     if verdict.doubt is not None:
-        state.detail += f"; it may follow from {verdict.doubt}, but their times or fabrics do not tell"
+        state.detail += f"; it may follow from {verdict.doubt}: their times or fabrics do not decide it"
     if reason is not None:
         reset = "" if reason.is_harmless else f"{advice_on(code, raised)}, then "
         state.advice = f"{reset}{reason.advice}" + (f" ({link_name(link)})" if link is not None else "")

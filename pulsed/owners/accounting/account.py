@@ -85,7 +85,7 @@ class GpuAccount:
         since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
         held: seconds that it had it before `since`.
         left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
-        is_announced: whether subscribers were told that the owner has it.
+        is_announced: whether subscribers were notified that the owner has it.
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
         share: its share of these: by its activity where that is measured, otherwise an equal one.
@@ -140,8 +140,8 @@ class GpuAccount:
     @property
     def joules(self) -> Value:
         """Energy, of a shared GPU a share, also of the time in which pulsed did not run; None if never known."""
-        known = total(self.estimate, "class_energy_joules")
-        return known if known is None and not self.bridged_joules else (known or 0.0) + self.bridged_joules
+        counted = total(self.estimate, "class_energy_joules")
+        return counted if counted is None and not self.bridged_joules else (counted or 0.0) + self.bridged_joules
 
     def held_seconds(self, now: float) -> float:
         """Return how long the owner has had it, at a moment of the clock of the ticks."""
@@ -182,7 +182,7 @@ class GpuAccount:
     def add_event(self, event: OwnerEvent) -> None:
         """Keep an event, unless there are `MAX_EVENTS` before it, and what it means for the condition of the GPU."""
         if event.check:
-            self._note(event.check, event.after, event.time, event.message, event.remedy)
+            self._update_condition(event.check, event.after, event.time, event.message, event.remedy)
         if len(self.events) < MAX_EVENTS:
             self.events.append(event)
 
@@ -190,24 +190,24 @@ class GpuAccount:
         """Note the condition of the GPU when the owner gets it, at a Unix time."""
         for check in health.checks:
             if check.state not in RAISED:
-                self._note(check.id, check.state, time)
+                self._update_condition(check.id, check.state, time)
             elif check.id not in self.conditions:
                 since = time if check.since is None else min(check.since, time)
-                self._note(check.id, check.state, since, check.message, check.remedy, was_raised=True)
+                self._update_condition(check.id, check.state, since, check.message, check.remedy, was_raised=True)
 
-    def _note(
+    def _update_condition(
         self, check: str, state: str, time: float, message: str = "", remedy: str = "", *, was_raised: bool = False
     ) -> None:
-        known = self.conditions.get(check)
+        condition = self.conditions.get(check)
         if state not in RAISED:
-            if known is not None and known.until is None and state != "unknown":
-                known.until = time
-        elif known is None:
+            if condition is not None and condition.until is None and state != "unknown":
+                condition.until = time
+        elif condition is None:
             self.conditions[check] = OwnerCondition(check, state, time, None, message, remedy, was_raised)
         else:
-            known.until = None
-            if RAISED.index(state) > RAISED.index(known.state):
-                known.state, known.message, known.remedy = state, message, remedy
+            condition.until = None
+            if RAISED.index(state) > RAISED.index(condition.state):
+                condition.state, condition.message, condition.remedy = state, message, remedy
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +222,7 @@ class OwnerAccount:
         first_seen: Unix time of its first sample.
         last_seen: Unix time of the newest one.
         left: Unix time at which it lost its last GPU; None while it has one.
-        end: the same, once it has not come back; else None.
+        end: the same, once its return is ruled out; otherwise None.
         now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
         elapsed: seconds between `begin` and `now`.
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
@@ -272,7 +272,7 @@ class OwnerAccount:
         self.now = min(self.now, now)
 
     def resume(self, now: float, time: float) -> None:
-        """Go on after a restart of pulsed, at a moment of the new clock, which is a Unix time.
+        """Continue after a restart of pulsed, at a moment of the new clock, which is a Unix time.
 
         The wall clock alone has the length of the gap.
         """

@@ -74,7 +74,7 @@ class AccountedGpu:
         """Set the owners of the segment, with equal shares."""
         self.owners, self.shares = owners, (1.0 / len(owners),) * len(owners) if owners else ()
 
-    def take(self, tick: ComputedTick) -> None:
+    def add_extremes(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
         result, reading = tick.results[self.position], tick.readings[self.position]
         uses = self.uses(tick)
@@ -87,12 +87,12 @@ class AccountedGpu:
         seconds, self.observed = seen - self.observed, seen
         ratio, seen_memory = result.real_utilization.ratio, reading
         if seconds > 0.0:
-            self.moments.take(reading, result, seconds)
+            self.moments.add_sample(reading, result, seconds)
             if None not in [use.memory_bytes for use in uses]:
                 seen_memory = reading._replace(memory_used_bytes=None)
                 for account, use in zip(self.owners, uses, strict=True):
-                    account.on(self.device).extremes.take_memory(use.memory_bytes)
-        self.extremes.take(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
+                    account.on(self.device).extremes.add_memory(use.memory_bytes)
+        self.extremes.add_sample(seen_memory, seconds, tick.time, is_idle=result.workload.used is False)
         for account, share in zip(self.owners, shares, strict=True):
             account.advance(tick.now, tick.time)
             if ratio is not None and seconds > 0.0:
@@ -102,19 +102,21 @@ class AccountedGpu:
     def uses(self, tick: ComputedTick) -> Sequence[Use]:
         """Return what each owner uses in a tick, with an equal share of the activity unless that of all is known."""
         uses = tick.uses.get(self.position, {})
-        found = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
-        known = [use.activity_share for use in found if use.activity_share is not None]
-        total = sum(known)
-        is_measured = len(known) == len(found) and total > 0.0
-        shares = [share / total for share in known] if is_measured else [1.0 / len(found)] * len(found)
-        return [Use(use.memory_bytes, share) for use, share in zip(found, shares, strict=True)]
+        shown_uses = [uses.get(account.owner.key, UNKNOWN_USE) for account in self.owners]
+        activity_shares = [use.activity_share for use in shown_uses if use.activity_share is not None]
+        total = sum(activity_shares)
+        is_measured = len(activity_shares) == len(shown_uses) and total > 0.0
+        shares = (
+            [share / total for share in activity_shares] if is_measured else [1.0 / len(shown_uses)] * len(shown_uses)
+        )
+        return [Use(use.memory_bytes, share) for use, share in zip(shown_uses, shares, strict=True)]
 
     def start(self, base: CounterSnapshot, reading: Reading) -> None:
         """Start a segment at a sample."""
         self.base, self.violations, self.last = base, _violations(reading), (base, reading)
 
     def close(self, last: CounterSnapshot, reading: Reading) -> None:
-        """Charge the segment up to a snapshot, from which it goes on."""
+        """Charge the segment up to a snapshot, from which it continues."""
         if self.base is None or self.base is last:
             return
         counters = increase(self.base, last)

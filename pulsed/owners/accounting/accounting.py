@@ -122,7 +122,7 @@ class OwnerAccounting:
         if is_changed or view.tick.standby != tick.standby or tick.passing:
             self._update(view, tick)
         for gpu in view.owned:
-            gpu.take(tick)
+            gpu.add_extremes(tick)
         for gpu in view.held:
             for account in gpu.owners:
                 account.advance(tick.now, account.last_seen)
@@ -175,8 +175,8 @@ class OwnerAccounting:
             now: monotonic seconds.
             targets: those that are read.
 
-        The clock of the ticks stands still while there are none. To be called regularly: a target is silent from the
-        first call on that finds no newer tick.
+        The clock of the ticks stops without ticks. To be called regularly: a target is silent from the first call
+        without a newer tick.
         """
         for view in list(self._views.values()):
             if view.swept != view.ticks:
@@ -214,16 +214,16 @@ class OwnerAccounting:
 
     def _update(self, view: _TargetView, tick: ComputedTick) -> None:
         """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
-        found: dict[GpuKey, AccountedGpu] = {}
+        gpus: dict[GpuKey, AccountedGpu] = {}
         passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
         boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
         for position, device in enumerate(tick.devices):
             key = device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
-            if position in tick.missing or position in tick.standby or is_divided or key in found:
+            if position in tick.missing or position in tick.standby or is_divided or key in gpus:
                 continue
             gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
-            found[key] = gpu
+            gpus[key] = gpu
             owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
             self._move(gpu, tick, position, owners, passing.get(position, ()))
         listed = {device.entity.board for at, device in enumerate(tick.devices) if at not in tick.missing}
@@ -233,13 +233,13 @@ class OwnerAccounting:
         held: dict[GpuKey, AccountedGpu] = {}
         for key, gpu in view.gpus.items():
             is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
-            if key not in found:
+            if key not in gpus:
                 ended = gpu.owners if is_decided else tuple(filter(self._owners.is_replaced, gpu.owners))
                 self._release(gpu, view, ended)
                 if gpu.owners:
                     held[key] = gpu
-        view.gpus, view.is_current = found | held, True
-        view.owned, view.held = [gpu for gpu in found.values() if gpu.owners], list(held.values())
+        view.gpus, view.is_current = gpus | held, True
+        view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
 
     def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""
@@ -277,22 +277,22 @@ class OwnerAccounting:
             passing: that had it since the tick before, but in neither of both.
         """
         now, last = tick.results[position].counters, self._last(gpu)
-        known = gpu.base if last is None else last[0]  # without a last one it was away
+        counted = gpu.base if last is None else last[0]  # without a last one it was away
         before, device = gpu.owners, tick.devices[position]
         gpu.device = device.without_owners()
         if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
             gpu.known_at = view.tick.now
         gpu.is_known = device.owners is not None
         left, gpu.missed = gpu.missed or tick, None
-        follows = known is not None and gpu.base is not None and known.created == now.created
+        follows = counted is not None and gpu.base is not None and counted.created == now.created
         if follows and set(owners) == set(before) and not passing:
             gpu.position = position
             return
         if last is not None:
             gpu.close(*last)
         gpu.position = position
-        if follows and known is not None:
-            gpu.charge_boundary(owners, passing, increase(known, now))
+        if follows and counted is not None:
+            gpu.charge_boundary(owners, passing, increase(counted, now))
         gpu.start(now, tick.readings[position])
         gpu.observed = observed(now.values)
         for account in before:

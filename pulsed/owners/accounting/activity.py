@@ -34,7 +34,7 @@ class Moments:
     def __init__(self) -> None:
         self.sums = [0.0] * (3 * len(MOMENTS))
 
-    def take(self, reading: Reading, result: Result, seconds: float) -> None:
+    def add_sample(self, reading: Reading, result: Result, seconds: float) -> None:
         """Take a sample, which covers some seconds."""
         sums, at = self.sums, 0
         for value in (result.real_utilization.ratio, *_readings(reading), mfu_ratio(reading, result)):
@@ -49,21 +49,21 @@ class Moments:
         """Add a share of the sums of other samples."""
         self.sums = [a + share * b for a, b in zip(self.sums, other.sums, strict=True)]
 
-    def of(self, name: str) -> tuple[float, float, float]:
+    def sums_of(self, name: str) -> tuple[float, float, float]:
         """Return the sums of one quantity."""
         at = 3 * MOMENTS.index(name)
         return self.sums[at], self.sums[at + 1], self.sums[at + 2]
 
     def dump(self) -> dict[str, tuple[float, float, float]]:
         """Return the sums for a file, by name, without those of quantities that were never present."""
-        return {name: sums for name in MOMENTS if (sums := self.of(name))[0] > 0.0}
+        return {name: sums for name in MOMENTS if (sums := self.sums_of(name))[0] > 0.0}
 
     @classmethod
     def load(cls, saved: Mapping[str, Iterable[float]]) -> Moments:
         """Return sums from a file; names that are not in `MOMENTS` are ignored."""
-        found = cls()
-        found.sums = [number for name in MOMENTS for number in saved.get(name, (0.0, 0.0, 0.0))]
-        return found
+        moments = cls()
+        moments.sums = [number for name in MOMENTS for number in saved.get(name, (0.0, 0.0, 0.0))]
+        return moments
 
 
 BUCKETS = 64
@@ -74,18 +74,18 @@ class Timeline:
 
     Attributes:
         width: seconds of a bucket; 0 before the first sample.
-        known: GPU seconds with known real utilization, by bucket.
+        seconds: GPU seconds with known real utilization, by bucket.
         integral: of real utilization over these.
     """
 
-    __slots__ = ("integral", "known", "width")
+    __slots__ = ("integral", "seconds", "width")
 
     def __init__(self, width: float = 0.0) -> None:
         self.width = width
-        self.known, self.integral = array("d", bytes(8 * BUCKETS)), array("d", bytes(8 * BUCKETS))
+        self.seconds, self.integral = array("d", bytes(8 * BUCKETS)), array("d", bytes(8 * BUCKETS))
 
     def add(self, at: float, seconds: float, gpu_seconds: float, ratio: float) -> None:
-        """Add a sample that ends so many seconds after the begin of the owner, and covers `seconds`.
+        """Add a sample that ends `at` seconds after the begin of the owner, and covers `seconds`.
 
         Args:
             gpu_seconds: the same; of a shared GPU a share.
@@ -93,17 +93,17 @@ class Timeline:
         if not self.width:
             self.width = max(2.0 * seconds, 1.0)  # no bucket without a sample between two samples
         while at >= BUCKETS * self.width:
-            self.known, self.integral = _halved(self.known), _halved(self.integral)
+            self.seconds, self.integral = _halved(self.seconds), _halved(self.integral)
             self.width *= 2.0
         bucket = int(at / self.width)
-        self.known[bucket] += gpu_seconds
+        self.seconds[bucket] += gpu_seconds
         self.integral[bucket] += gpu_seconds * ratio
 
     @property
     def buckets(self) -> list[tuple[float, float]]:
         """GPU seconds and integral by bucket, up to the last one with a sample."""
-        length = max((at + 1 for at, known in enumerate(self.known) if known > 0.0), default=0)
-        return list(zip(self.known[:length], self.integral[:length], strict=True))
+        length = max((at + 1 for at, seconds in enumerate(self.seconds) if seconds > 0.0), default=0)
+        return list(zip(self.seconds[:length], self.integral[:length], strict=True))
 
     def dump(self) -> dict[str, Any]:
         """Return it for a file, in milliseconds, as most of an account's bytes would be digits."""
@@ -112,10 +112,10 @@ class Timeline:
     @classmethod
     def load(cls, width: float, buckets: Sequence[tuple[float, float]]) -> Timeline:
         """Return it from a file; buckets beyond `BUCKETS` are ignored."""
-        found = cls(width)
-        for at, (known, integral) in enumerate(buckets[:BUCKETS]):
-            found.known[at], found.integral[at] = known, integral
-        return found
+        timeline = cls(width)
+        for at, (seconds, integral) in enumerate(buckets[:BUCKETS]):
+            timeline.seconds[at], timeline.integral[at] = seconds, integral
+        return timeline
 
 
 def _halved(buckets: array[float]) -> array[float]:

@@ -63,7 +63,7 @@ class Balance:
     sums: dict[str, BalanceSums] = field(default_factory=dict)
     shared_seconds: float = 0.0
 
-    def take(self, increases: Sequence[float], *, is_shared: bool) -> None:
+    def add_interval(self, increases: Sequence[float], *, is_shared: bool) -> None:
         """Add an interval.
 
         Args:

@@ -23,18 +23,18 @@ class BalanceRecorder:
         self._cpu_power = HostTotals(2)
         self._before: dict[OwnerAccount, tuple[float, Sequence[float]]] = {}
 
-    def take_ports(self, now: float, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
+    def add_ports(self, now: float, ports: Sequence[InfinibandPort] | None, limit: float) -> None:
         """Take a reading of the ports, as `HostNetwork.add`."""
         self._network.add(now, ports, limit)
 
-    def take_cpus(self, now: float, cpus: Sequence[CpuReading], limit: float) -> None:
+    def add_cpus(self, now: float, cpus: Sequence[CpuReading], limit: float) -> None:
         """Take readings of the host's processors: seconds and energy, where the power of all of them is known."""
         watts, elapsed = [cpu.power_watts for cpu in cpus], now - self._cpu_power.last
         is_known = watts and None not in watts and 0.0 < elapsed <= limit
         gains = [elapsed, elapsed * sum(each or 0.0 for each in watts)] if is_known else None
         self._cpu_power.add(now, gains, limit)
 
-    def take(self, accounts: Sequence[OwnerAccount], limit: float) -> None:
+    def add_balances(self, accounts: Sequence[OwnerAccount], limit: float) -> None:
         """Add to the balances what happened since the last call.
 
         Args:
@@ -49,6 +49,6 @@ class BalanceRecorder:
             last = before.get(account)
             if last is not None and 0.0 < reading[0] - last[0] <= limit:
                 is_shared = any(other is not account and not other.is_of_leaked_memory for other in accounts)
-                account.balance.take(
+                account.balance.add_interval(
                     [new - old for old, new in zip(last[1], reading[1], strict=True)], is_shared=is_shared
                 )

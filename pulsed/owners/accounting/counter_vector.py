@@ -25,12 +25,14 @@ def increase(before: CounterSnapshot, now: CounterSnapshot) -> CounterVector:
 
     Time without a quantity counts from the first snapshot on, also as long as it was never present.
     """
-    found = [None if new is None else new - (old or 0.0) for old, new in zip(before.values, now.values, strict=True)]
+    differences = [
+        None if new is None else new - (old or 0.0) for old, new in zip(before.values, now.values, strict=True)
+    ]
     start, end = before.values[OBSERVED] or 0.0, now.values[OBSERVED] or 0.0
     for at in _UNKNOWN:
         old, new = before.values[at], now.values[at]
-        found[at] = (end if new is None else new) - (start if old is None else old)
-    return tuple(found)
+        differences[at] = (end if new is None else new) - (start if old is None else old)
+    return tuple(differences)
 
 
 def added(first: CounterVector, second: CounterVector) -> CounterVector:
@@ -60,20 +62,20 @@ def value(vector: CounterVector, name: str, state: str = "") -> Value:
 def total(vector: CounterVector, name: str) -> Value:
     """Return the sum over the states of a counter; None if it is not known."""
     states = next(each.states for each in COUNTERS if each.name == name)
-    known = [number for state in states if (number := value(vector, name, state)) is not None]
-    return sum(known) if known else None
+    numbers = [number for state in states if (number := value(vector, name, state)) is not None]
+    return sum(numbers) if numbers else None
 
 
 def by_name(vector: CounterVector) -> dict[str, Value | dict[str, float]]:
     """Return the counters by name; those with states are dictionaries of the states that are not 0."""
-    found: dict[str, Value | dict[str, float]] = {}
+    numbers: dict[str, Value | dict[str, float]] = {}
     for each in COUNTERS:
         if each.label:
             states = {state: value(vector, each.name, state) for state in each.states}
-            found[each.name] = {state: number for state, number in states.items() if number}
+            numbers[each.name] = {state: number for state, number in states.items() if number}
         else:
-            found[each.name] = value(vector, each.name)
-    return found
+            numbers[each.name] = value(vector, each.name)
+    return numbers
 
 
 def dump(vector: CounterVector) -> dict[str, float]:
@@ -83,7 +85,7 @@ def dump(vector: CounterVector) -> dict[str, float]:
 
 
 def load(saved: Mapping[str, Value]) -> CounterVector:
-    """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored."""
+    """Return a vector from a file; counters that the file lacks are None, and unknown ones are ignored."""
     if not saved:
         return EMPTY
     return tuple([saved.get(f"{name}:{state}" if state else name) for name, state in _NAMES])

@@ -51,12 +51,12 @@ class Extremes:
     last_work: Value = None
     last_sample: Value = None
 
-    def take(self, reading: Reading, seconds: float, time: float, *, is_idle: bool) -> None:
-        """Take a sample at a Unix time; one that covers no time is no sample of the owner."""
+    def add_sample(self, reading: Reading, seconds: float, time: float, *, is_idle: bool) -> None:
+        """Add a sample at a Unix time; a sample that covers no time is ignored."""
         if seconds <= 0.0:
             return
         self.samples += 1
-        self._take_peaks(reading)
+        self._raise_peaks(reading)
         self.media_active += media_of(reading) * seconds
         self.idle_run = self.idle_run + seconds if is_idle else 0.0
         self.longest_idle = max(self.longest_idle, self.idle_run)
@@ -74,12 +74,12 @@ class Extremes:
                 self.waits, self.waited = self.waits + 1, self.waited + self.pause
             self.pause = 0.0
 
-    def take_memory(self, used: Value) -> None:
+    def add_memory(self, used: Value) -> None:
         """Take the memory that one of several owners uses in a sample."""
         self.memory_used_bytes = _peak(self.memory_used_bytes, used)
 
     def next_segment(self) -> Extremes:
-        """Return what later samples are added to, with the runs that go on."""
+        """Return the state to which later samples are added, with the unfinished runs."""
         return Extremes(idle_run=self.idle_run, longest_idle=self.longest_idle, pause=self.pause)
 
     def include(self, other: Extremes) -> None:
@@ -88,7 +88,7 @@ class Extremes:
         self.last_sample = self.last_sample if other.last_sample is None else other.last_sample
         self.last_work = self.last_work if other.last_work is None else other.last_work
         self.media_active += other.media_active
-        self._take_peaks(other)
+        self._raise_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
         if self.worked >= WARM_UP_SECONDS:
             self.longest_pause = max(self.longest_pause, other.longest_pause)
@@ -96,10 +96,10 @@ class Extremes:
         self.worked += other.worked
         self.pause = other.pause
 
-    def _take_peaks(self, given: Reading | Extremes) -> None:
-        self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
-        self.power_watts = _peak(self.power_watts, given.power_watts)
-        self.temperature_celsius = _peak(self.temperature_celsius, given.temperature_celsius)
+    def _raise_peaks(self, peaks: Reading | Extremes) -> None:
+        self.memory_used_bytes = _peak(self.memory_used_bytes, peaks.memory_used_bytes)
+        self.power_watts = _peak(self.power_watts, peaks.power_watts)
+        self.temperature_celsius = _peak(self.temperature_celsius, peaks.temperature_celsius)
 
 
 def _peak(before: Value, now: Value) -> Value:

@@ -15,7 +15,7 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
 
 ABSENT_TICKS = 2
-"""An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""
+"""Consecutive ticks without an owner after which it has ended: a page may lose its labels for one scrape."""
 
 UNKNOWN_SECONDS = 600.0
 """An owner ends after this time in which its target names the owners of no GPU: labels that vanish for a shorter time

@@ -121,22 +121,30 @@ def load_account(saved: object) -> OwnerAccount:
         ValueError: it is not an account.
     """
     try:
-        found = _ADAPTER.validate_python(saved)
-        account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
-        moment = found.last_seen if found.end is None else found.end
-        account.elapsed = max(moment - found.begin, 0.0) if found.elapsed is None else found.elapsed
-        account.host = found.host
-        account.timeline = Timeline.load(found.timeline.width, found.timeline.buckets)
-        account.balance = Balance.load(found.balance.sums, found.balance.shared_seconds)
-        for saved_gpu in found.gpus:
-            each = _load_gpu(saved_gpu, found.last_seen)
-            each.is_announced = found.end is None
+        saved_account = _ADAPTER.validate_python(saved)
+        account = OwnerAccount(
+            saved_account.owner,
+            saved_account.begin,
+            saved_account.first_seen,
+            saved_account.last_seen,
+            saved_account.end,
+        )
+        moment = saved_account.last_seen if saved_account.end is None else saved_account.end
+        account.elapsed = (
+            max(moment - saved_account.begin, 0.0) if saved_account.elapsed is None else saved_account.elapsed
+        )
+        account.host = saved_account.host
+        account.timeline = Timeline.load(saved_account.timeline.width, saved_account.timeline.buckets)
+        account.balance = Balance.load(saved_account.balance.sums, saved_account.balance.shared_seconds)
+        for saved_gpu in saved_account.gpus:
+            each = _load_gpu(saved_gpu, saved_account.last_seen)
+            each.is_announced = saved_account.end is None
             account.gpus[each.device.entity.key] = each
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"not an account: {place}: {first['msg']}; the value is {first['input']!r:.80}") from None
-    except TypeError as error:  # a property of a device that there is not
+    except TypeError as error:  # an unknown property of a device
         raise ValueError(f"not an account: {error}") from None
     if not account.owner.id:
         raise ValueError("not an account: its owner has no id")
@@ -242,7 +250,7 @@ class EndedAccounts:
         return kept is not None and account.last_seen <= kept[1]
 
     def drop(self, account: OwnerAccount) -> None:
-        """Forget an account that goes on after all."""
+        """Remove an account that continues after all."""
         self._drop(account_key(account))
 
     def load(self, line: bytes) -> None:
@@ -259,8 +267,8 @@ class EndedAccounts:
 
         They are found at once and unpacked one by one, which takes some 100 us each, also in another thread.
         """
-        found = [packed for owner, end, packed in reversed(self._kept.values()) if matches(owner, end)]
-        return (load_account(json.loads(zlib.decompress(packed))) for packed in found)
+        packed_accounts = [packed for owner, end, packed in reversed(self._kept.values()) if matches(owner, end)]
+        return (load_account(json.loads(zlib.decompress(packed))) for packed in packed_accounts)
 
     def _keep(self, account: OwnerAccount, line: bytes) -> None:
         packed = zlib.compress(line, 1)

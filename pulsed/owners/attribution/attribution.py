@@ -89,7 +89,7 @@ class Attribution:
         """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""
         before, self._running = self._running, {}
         for source in sources:
-            self._running[source] = before.pop(source) if source in before else _start(source, self._look)
+            self._running[source] = before.pop(source) if source in before else _start(source, self._read_source)
         for _, task in before.values():
             task.cancel()
         self._states = tuple([state for state, _ in self._running.values()])
@@ -142,7 +142,7 @@ class Attribution:
         """Return when the first look found that an owner was gone, in monotonic seconds; None if no source had it."""
         return self._ends.get(owner.key)
 
-    async def _look(self, source: AttributionSource, state: SourceState) -> None:
+    async def _read_source(self, source: AttributionSource, state: SourceState) -> None:
         """Read a source once; a failure affects this source only."""
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -200,13 +200,13 @@ def _owners(claims: Claims) -> set[tuple[str, Owner]]:
 
 
 def _start(
-    source: AttributionSource, look: Callable[[AttributionSource, SourceState], Awaitable[None]]
+    source: AttributionSource, read: Callable[[AttributionSource, SourceState], Awaitable[None]]
 ) -> tuple[SourceState, asyncio.Task[None]]:
     state = SourceState(source.name)
 
     async def read_regularly() -> None:
         while True:
-            await look(source, state)
+            await read(source, state)
             await aligned_sleep(source.interval)
 
     def failed() -> None:

@@ -40,7 +40,7 @@ class GpuProcessTable:
         self._processes: tuple[GpuProcess, ...] | None = None
         self._noted = 0.0
 
-    def note(self, processes: tuple[GpuProcess, ...] | None) -> None:
+    def update(self, processes: tuple[GpuProcess, ...] | None) -> None:
         """Take the processes of a tick; None of a source that does not list them changes nothing."""
         if processes is not None:
             self._processes, self._noted = processes, self._clock()

@@ -56,20 +56,20 @@ def pod_resources(response: ListPodResourcesResponse) -> PodResources:
     """Return what is assigned to containers."""
     from pulsed.kubernetes.device_claims import ClaimedDevice
 
-    found = PodResources([], [])
+    assigned = PodResources([], [])
     for resources in response.pod_resources:
         for container in resources.containers:
             owner = pod(resources.namespace, resources.name, container.name)
-            found.named.extend(
+            assigned.named.extend(
                 (owner, name) for devices in container.devices for name in devices.device_ids if _GPU.match(name)
             )
-            found.claimed.extend(
+            assigned.claimed.extend(
                 (owner, ClaimedDevice(claim.claim_namespace, claim.claim_name, each.pool_name, each.device_name))
                 for claim in container.dynamic_resources
                 for each in claim.claim_resources
                 if each.driver_name == DRA_DRIVER
             )
-    return found
+    return assigned
 
 
 async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
@@ -181,25 +181,27 @@ class Kubelet:
             raise AttributionError(f"{self.socket} cannot be used: {error.strerror or error}", remedy) from None
         return await self._claims(pod_resources(response))
 
-    async def _claims(self, found: PodResources) -> Claims:
+    async def _claims(self, assigned: PodResources) -> Claims:
         """Return the owners of devices by their keys, complete if no device may be one of another key."""
         from pulsed.kubernetes.device_claims import PublishedDevice
 
-        devices = {device for _, device in found.claimed}
-        known = await self.claims.find(devices) if self.claims is not None and devices else {}
+        devices = {device for _, device in assigned.claimed}
+        published = await self.claims.find(devices) if self.claims is not None and devices else {}
         if self.claims is None or self.claims.error:
-            known = {**dict.fromkeys(devices, PublishedDevice()), **known}
-        used = [each for each in found.claimed if each[1] in known and not known[each[1]].is_administrative]
-        given = [(owner, keys_of_named(name)) for owner, name in found.named]
-        given += [(owner, keys_of_claimed(device.device, known[device].attributes)) for owner, device in used]
+            published = {**dict.fromkeys(devices, PublishedDevice()), **published}
+        used = [each for each in assigned.claimed if each[1] in published and not published[each[1]].is_administrative]
+        owner_keys = [(owner, keys_of_named(name)) for owner, name in assigned.named]
+        owner_keys += [(owner, keys_of_claimed(device.device, published[device].attributes)) for owner, device in used]
         owners: dict[str, dict[Owner, None]] = {}
-        for owner, keys in given:
+        for owner, keys in owner_keys:
             for key in keys.names:
                 owners.setdefault(key, {})[owner] = None
         self._has_assigned = self._has_assigned or bool(owners)
-        unknown = sum(not keys.names for _, keys in given)
+        unknown = sum(not keys.names for _, keys in owner_keys)
         self._unknown, new = unknown, max(0, unknown - self._unknown)
-        is_complete = self._has_assigned and devices <= known.keys() and all(keys.are_certain for _, keys in given)
+        is_complete = (
+            self._has_assigned and devices <= published.keys() and all(keys.are_certain for _, keys in owner_keys)
+        )
         rejected = {"unknown_device": new} if new else {}
         return Claims({key: tuple(each) for key, each in owners.items()}, is_complete, rejected)
 

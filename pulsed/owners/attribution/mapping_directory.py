@@ -34,7 +34,7 @@ MAX_BYTES = 64 * 1024
 """A larger file is not a mapping."""
 
 ABSENT_FACTOR = 5.0
-"""A directory that does not exist is looked for so much less often."""
+"""Factor by which a directory that does not exist is read less often."""
 
 _Signature = tuple[int, int, int]
 
@@ -104,7 +104,7 @@ class MappingDirectory:
         Raises:
             AttributionError: the directory cannot be listed.
         """
-        claims = await self._thread.call(self.look)
+        claims = await self._thread.call(self.read_files)
         return self.queue.complete(claims) if self.queue and claims else claims
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class MappingDirectory:
         if self.queue:
             await self.queue.close()
 
-    def look(self) -> Claims | None:
+    def read_files(self) -> Claims | None:
         """Do what `read` does, and wait for the files."""
         try:
             with os.scandir(self.path) as entries:

@@ -1,7 +1,7 @@
 """Completes the pods among owners from the Kubernetes API: UID, workload, labels.
 
-The API server is read beside the ticks. While it does not answer, pods keep what is known of them, also from before a
-restart, and new ones have no workload.
+The API server is read in the background. While it does not answer, pods keep their known workloads, also from before a
+restart, and new pods have none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_CONCURRENT = 10
 FORGOTTEN_SECONDS = 600.0
 """A pod is forgotten if it was not looked up for so long, and up to twice as long."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _MAX_PAUSE = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,31 +141,31 @@ class PodWorkloads:
             "/api/v1/pods",
             settings.query,
             settings.read,
-            self._take_watched,
+            self._update_watched,
             is_paged=not settings.node,
             sleep=sleep,
             random=random,
         )
         self._owners: dict[tuple[str, str], _OwnerPod] = {}
         self._denied: dict[ObjectKind, float] = {}  # until when these kinds are not requested again
-        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
+        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _MAX_PAUSE, random), 0.0
         self._next_sweep = clock() + FORGOTTEN_SECONDS
         self._wake = asyncio.Event()
         self._state, self._error = SourceState(NAME), ""
 
     @property
-    def known(self) -> KnownPods:
+    def known_pods(self) -> KnownPods:
         """What is known now, for `restore` by a later run."""
-        pods = [known.pod for known in self._owners.values() if known.pod is not None]
-        return KnownPods(self._state.last_success, pods, self._resolver.known)
+        pods = [owner_pod.pod for owner_pod in self._owners.values() if owner_pod.pod is not None]
+        return KnownPods(self._state.last_success, pods, self._resolver.known_controllers)
 
-    def restore(self, known: KnownPods) -> None:
+    def restore(self, saved_pods: KnownPods) -> None:
         """Use what an earlier run knew, until the API server answers."""
-        self._state.last_success = known.time
-        self._resolver.restore(known.controllers)
-        for pod in known.pods[:MAX_PODS]:
+        self._state.last_success = saved_pods.time
+        self._resolver.restore(saved_pods.controllers)
+        for pod in saved_pods.pods[:MAX_PODS]:
             owner = self._owners[pod.namespace, pod.name] = _OwnerPod(is_wanted=False)
-            self._take(owner, pod)
+            self._update_pod(owner, pod)
 
     @property
     def state(self) -> SourceState:
@@ -179,19 +179,19 @@ class PodWorkloads:
         if owner.kind != "pod":
             return owner
         key = (owner.namespace, owner.name)
-        known = self._owners.get(key)
-        if known is None:
+        owner_pod = self._owners.get(key)
+        if owner_pod is None:
             if len(self._owners) >= MAX_PODS:
                 return owner
-            known = self._owners[key] = _OwnerPod()
-            self._take(known, self._watch.objects.get(key))
+            owner_pod = self._owners[key] = _OwnerPod()
+            self._update_pod(owner_pod, self._watch.objects.get(key))
             self._wake.set()
-        known.is_wanted = True
-        if known.pod is None or owner.uid not in ("", known.pod.uid):
+        owner_pod.is_wanted = True
+        if owner_pod.pod is None or owner.uid not in ("", owner_pod.pod.uid):
             return owner
-        kind, name = known.workload or ("", "")
-        labels = self.settings.shown(known.pod)
-        return replace(owner, uid=known.pod.uid, workload=name, workload_kind=kind, labels=labels)
+        kind, name = owner_pod.workload or ("", "")
+        labels = self.settings.shown(owner_pod.pod)
+        return replace(owner, uid=owner_pod.pod.uid, workload=name, workload_kind=kind, labels=labels)
 
     async def run(self) -> None:
         """Watch and resolve pods until cancelled."""
@@ -205,61 +205,63 @@ class PodWorkloads:
                         FAILURES["workloads"] += 1
                         log.exception("internal error in the names of workloads; please report it")
                         self._count("internal")
-                        self._paused_until = self._clock() + _LONGEST_PAUSE
+                        self._paused_until = self._clock() + _MAX_PAUSE
                 self._sweep()
                 await self._wait()
         finally:
             watching.cancel()
             await asyncio.wait({watching})
 
-    def _take_watched(self) -> None:
+    def _update_watched(self) -> None:
         """Take over the pods of the watch."""
         if not self._watch.error:
             self._state.last_success = self._wall()
         else:
             self._count("forbidden" if self._watch.is_denied else "unavailable")
-        changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
+        changed = [
+            key for key, owner_pod in self._owners.items() if self._update_pod(owner_pod, self._watch.objects.get(key))
+        ]
         if changed:
             self._wake.set()
             self._changed()
 
-    def _take(self, known: _OwnerPod, pod: PodMetadata | None) -> bool:
+    def _update_pod(self, owner_pod: _OwnerPod, pod: PodMetadata | None) -> bool:
         """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
 
         What is known of a pod outlives it.
         """
-        if pod is None or pod is known.pod:
+        if pod is None or pod is owner_pod.pod:
             return False
-        before = known.pod
+        before = owner_pod.pod
         if before is not None and before.controller != pod.controller:
-            known.workload = None
-        known.pod = pod
-        return self._name(known) or pod != before
+            owner_pod.workload = None
+        owner_pod.pod = pod
+        return self._name(owner_pod) or pod != before
 
-    def _name(self, known: _OwnerPod) -> bool:
+    def _name(self, owner_pod: _OwnerPod) -> bool:
         """Name the workload of a pod if that needs no request; return whether the name changed."""
-        workload = self._resolver.walk(known.pod) if known.pod is not None else None
-        if known.pod is None or not isinstance(workload, WorkloadReference):
+        workload = self._resolver.walk(owner_pod.pod) if owner_pod.pod is not None else None
+        if owner_pod.pod is None or not isinstance(workload, WorkloadReference):
             return False
-        before, known.workload = known.workload, self.settings.workload(known.pod, workload)
-        return known.workload != before
+        before, owner_pod.workload = owner_pod.workload, self.settings.workload(owner_pod.pod, workload)
+        return owner_pod.workload != before
 
     async def _resolve_all(self) -> None:
         """Request what is missing to name the workloads of all owners, each object once."""
         self._denied = {kind: until for kind, until in self._denied.items() if until > self._clock()}
         waiting: dict[tuple[str, Controller], list[_OwnerPod]] = {}
-        for known in self._owners.values():
-            if known.pod is not None and known.is_wanted:
-                missing = self._resolver.walk(known.pod, renews=True)
+        for owner_pod in self._owners.values():
+            if owner_pod.pod is not None and owner_pod.is_wanted:
+                missing = self._resolver.walk(owner_pod.pod, renews=True)
                 if isinstance(missing, Controller):
-                    waiting.setdefault((known.pod.namespace, missing), []).append(known)
+                    waiting.setdefault((owner_pod.pod.namespace, missing), []).append(owner_pod)
         limit = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def name(pods: Sequence[_OwnerPod]) -> None:
             async with limit:
                 if pods[0].pod is not None and self._clock() >= self._paused_until:
                     await self._request(pods[0].pod)
-            named = [self._name(known) for known in pods]
+            named = [self._name(owner_pod) for owner_pod in pods]
             if any(named):
                 self._changed()
 
@@ -279,10 +281,10 @@ class PodWorkloads:
             await self._resolver.resolve(pod)
         except AccessDenied as error:
             if isinstance(denied := self._resolver.walk(pod, renews=True), Controller):
-                self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
+                self._denied[denied.kind] = self._clock() + _MAX_PAUSE
             self._fail("forbidden", error)
         except KubernetesError as error:
-            if self._clock() >= self._paused_until:  # others that failed at the same time are no further failures
+            if self._clock() >= self._paused_until:  # requests that failed at the same time count once
                 self._paused_until = self._clock() + self._backoff.next()
             self._fail("unavailable", error)
 
@@ -306,11 +308,11 @@ class PodWorkloads:
         self._state.errors[reason] = self._state.errors.get(reason, 0) + 1
 
     def _sweep(self) -> None:
-        """Forget pods that are no owners any more: all others are looked up again after every change."""
+        """Remove pods that no longer own a GPU: all others are resolved again after every change."""
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + FORGOTTEN_SECONDS
-        self._owners = {key: known for key, known in self._owners.items() if known.is_wanted}
-        for known in self._owners.values():
-            known.is_wanted = False
+        self._owners = {key: owner_pod for key, owner_pod in self._owners.items() if owner_pod.is_wanted}
+        for owner_pod in self._owners.values():
+            owner_pod.is_wanted = False
         self._changed()

@@ -1,7 +1,7 @@
 """What Slurm's controller has of a job beyond its mapping: user, account, partition, name, array.
 
-Each job is looked up once, by one short `squeue` at a time, beside the looks of its source. `squeue` prints chosen
-fields in a chosen format; in the output of `scontrol show job`, the name of a job can forge other fields.
+Each job is looked up once, by one short `squeue` at a time, in the background. `squeue` prints chosen fields in a given
+format; in the output of `scontrol show job`, the name of a job can forge other fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SlurmQueue:
     clock: Callable[[], float] = field(default=monotonic, compare=False, repr=False)
     # Claimed jobs that were looked up; None for those that Slurm does not have.
     _known: dict[_Job, Owner | None] = field(default_factory=dict, init=False, compare=False)
-    _look_up: asyncio.Task[None] | None = field(default=None, init=False, compare=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False, compare=False)
     _not_before: float = field(default=0.0, init=False, compare=False)
     _failed: int = field(default=0, init=False, compare=False)
 
@@ -52,8 +52,8 @@ class SlurmQueue:
         jobs = {(owner.id, owner.begin): None for owners in claims.owners.values() for owner in owners if _lacks(owner)}
         self._known = {job: details for job, details in self._known.items() if job in jobs}
         missing = next((job for job in jobs if job not in self._known), None)
-        if missing and (self._look_up is None or self._look_up.done()) and self.clock() >= self._not_before:
-            self._look_up = asyncio.create_task(self._take(missing), name="squeue")
+        if missing and (self._task is None or self._task.done()) and self.clock() >= self._not_before:
+            self._task = asyncio.create_task(self._look_up(missing), name="squeue")
         if not any(self._known.values()) and not self._failed:
             return claims
         owners = {key: tuple(map(self._completed, each)) for key, each in claims.owners.items()}
@@ -62,19 +62,19 @@ class SlurmQueue:
 
     async def close(self) -> None:
         """Abandon a look-up; its process ends within `SECONDS`."""
-        if self._look_up:
-            self._look_up.cancel()
+        if self._task:
+            self._task.cancel()
 
     def _completed(self, owner: Owner) -> Owner:
         details = self._known.get((owner.id, owner.begin))
         if details is None:
             return owner
-        known = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
+        texts = {name: getattr(owner, name) or getattr(details, name) for name in _TEXTS}
         if owner.user == owner.user_id:
-            known["user"] = details.user
-        return replace(owner, labels=owner.labels or details.labels, **known)
+            texts["user"] = details.user
+        return replace(owner, labels=owner.labels or details.labels, **texts)
 
-    async def _take(self, job: _Job) -> None:
+    async def _look_up(self, job: _Job) -> None:
         try:
             self._known[job] = await asyncio.to_thread(self._query, job[0])
         except FileNotFoundError:

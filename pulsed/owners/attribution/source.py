@@ -21,7 +21,7 @@ class Claims:
 
     Attributes:
         owners: of each device that has any, by the key of the device (see `device_key`).
-        is_complete: whether a device of this host that is not in `owners` is free; else its owners are unknown.
+        is_complete: whether a device of this host that is not in `owners` is free; otherwise its owners are unknown.
         rejected: entries that could not be read, counted by reason.
     """
 

@@ -184,10 +184,12 @@ def _hang(
         absent: its GPUs without samples, about which nothing is known.
     """
     steps = [(each, each.step) for each in seen if each.step is not None]
-    found = [stall_state(step, each.before, each.account.extremes) for each, step in steps]
-    states: list[StallState] = [state for state in found if not isinstance(state, MissingInput)]
+    results = [stall_state(step, each.before, each.account.extremes) for each, step in steps]
+    states: list[StallState] = [state for state in results if not isinstance(state, MissingInput)]
     missing = {
-        each.name: state.name for (each, _), state in zip(steps, found, strict=True) if isinstance(state, MissingInput)
+        each.name: state.name
+        for (each, _), state in zip(steps, results, strict=True)
+        if isinstance(state, MissingInput)
     }
     extremes = [each.account.extremes for each in seen]
     reason = _missing_text(missing, len(seen)) if missing else waits_by_design(account.owner, extremes)
@@ -220,12 +222,12 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
         return
     steps = [each.step for each in seen if each.step is not None]
     if absent:
-        found: tuple[int, str] | str = f"no samples of GPU {_name(absent[0])}"
+        result: tuple[int, str] | str = f"no samples of GPU {_name(absent[0])}"
     elif len({each.held.device.model for each in seen}) > 1:
-        found = "its GPUs are of different models"
+        result = "its GPUs are of different models"
     else:
-        found = straggler(steps, [each.name for each in seen])
-    slow, text = found if isinstance(found, tuple) else (None, "")
+        result = straggler(steps, [each.name for each in seen])
+    slow, text = result if isinstance(result, tuple) else (None, "")
     for at, each in enumerate(seen):
         if at == slow:
             each.strayed, each.steps_without = each.strayed + steps[at].seconds, 0
@@ -235,7 +237,9 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
                 each.strayed = 0.0
         strays = each.strayed >= STRAGGLER_SECONDS
         verdict = (
-            FindingVerdict(None, found) if isinstance(found, str) and found and not strays else FindingVerdict(strays)
+            FindingVerdict(None, result)
+            if isinstance(result, str) and result and not strays
+            else FindingVerdict(strays)
         )
         minutes = f"{STRAGGLER_SECONDS / 60.0:.0f} min"
         message = f"slower than its peers for {minutes}, with the same work: {text}; {_health(each.held)}"
@@ -243,7 +247,7 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
 
 
 def _new_watched(held: OwnedGpu) -> _Watched:
-    """Return a GPU with an owner that is new, or known from before a restart of pulsed: then its findings go on."""
+    """Return a GPU with an owner; one from before a restart of pulsed keeps its findings."""
     account = held.account.on(held.device)
     stalled, strayed = (inf if _is_open(account, name) else 0.0 for name in ("hang", "straggler"))
     return _Watched(held, held.result.counters, stalled=stalled, strayed=strayed)

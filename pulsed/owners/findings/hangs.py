@@ -17,10 +17,10 @@ from pulsed.owners.accounting.extremes import WARM_UP_SECONDS, WORKING_DRAM_RATI
 from pulsed.owners.findings.steps import GpuStep
 
 HANG_SECONDS = 1800.0
-"""Observed time without work after which a job hangs, at least: first checkpoints and lulls take up to that long."""
+"""Minimum observed time without work after which a job hangs: first checkpoints and lulls can be this long."""
 
 PAUSES = 3.0
-"""A job hangs after so many times its longest pause so far (NVIDIA's Cluster Readiness Engine: k >= 3)."""
+"""A job hangs after its longest pause so far times this factor (NVIDIA's Cluster Readiness Engine: k >= 3)."""
 
 WAITS = 3
 WAITING_RATIO = 0.25
@@ -28,7 +28,7 @@ WAITING_RATIO = 0.25
 requests."""
 
 SERVERS = ("Deployment", "ReplicaSet", "DaemonSet", "InferenceService")
-"""Kinds of workloads that wait for requests, for a night if there are none."""
+"""Kinds of workloads that may wait for requests all night."""
 
 SPINNING_RATIO = 0.95
 IDLE_RATIO = 0.05
@@ -46,7 +46,7 @@ WORKING_LIMIT_RATIO = 0.5
 kernel that computes in registers has many of both."""
 
 FIRST_SAMPLES = 2.0
-"""A GPU stopped before another if more than so many samples of both are between."""
+"""A GPU stopped before another if more than this number of samples of both are in between."""
 
 StallState = Literal["works", "idle", "spins"]
 StopState = Literal[StallState, "silent"]

@@ -25,7 +25,7 @@ class GpuStep(NamedTuple):
 
     Attributes:
         traffic: bytes per second over all links that are measured.
-        unmeasured_link: a link whose traffic is needed and not known, as DCGM's fields name it; else empty.
+        unmeasured_link: a link whose traffic is needed but unknown, as DCGM's fields name it; otherwise empty.
         arithmetic: activity of the busiest floating-point pipe; 0 if none is measured.
         media: activity of the busiest media engine.
     """

@@ -13,7 +13,7 @@ from statistics import median
 from pulsed.owners.findings.steps import GpuStep
 
 PEERS = 2
-"""A straggler needs at least so many GPUs to be compared with."""
+"""Minimum number of peers that a straggler is compared with."""
 
 SAME_WORK_RATIO = 0.15
 SAME_WORK_DIFFERENCE = 0.02
@@ -22,7 +22,7 @@ SAME_WORK_DIFFERENCE = 0.02
 CLOCK_RATIO = 0.1
 TIME_DIFFERENCE = 0.15
 SPREADS = 3.0
-"""A straggler differs from all its peers by this much, and by so many times what these differ from each other."""
+"""A straggler differs from all its peers by this much, and by a multiple of their spread."""
 
 IDLE_RATIO = 0.02
 """With less tensor and memory work there is nothing to compare."""

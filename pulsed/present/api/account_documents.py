@@ -115,7 +115,7 @@ class FindingShape(DocumentModel):
     """Whether a finding holds."""
 
     state: str = Field(description="suspected, ok, or not_judged")
-    missing: Text = Field(description="why it is not judged; otherwise null")
+    missing: Text = Field(description="why it is not evaluated; otherwise null")
 
 
 class GpuStatisticShape(DocumentModel):
@@ -280,7 +280,7 @@ class _Shown(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Whether it goes on."""
+        """Whether it is running."""
         return "running" if self.account.end is None else "ended"
 
 
@@ -302,7 +302,7 @@ class JobStatisticShape(DocumentModel):
 
 
 class UnjudgedShape(DocumentModel):
-    """A finding about a job that is not judged, as `Unjudged`."""
+    """A finding about a job that is not evaluated, as `Unjudged`."""
 
     finding: str
     missing: str
@@ -347,6 +347,7 @@ class AccountShape(_AccountHead):
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     gpus = [
-        GpuAccountShape.of(_OwnedGpu(each, node_of(each.device, here), account.now)) for each in account.gpus.values()
+        GpuAccountShape.render(_OwnedGpu(each, node_of(each.device, here), account.now))
+        for each in account.gpus.values()
     ]
-    return with_totals(_AccountHead.of(_Shown(account, here)), gpus, prices)
+    return with_totals(_AccountHead.render(_Shown(account, here)), gpus, prices)

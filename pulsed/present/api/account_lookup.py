@@ -45,29 +45,39 @@ class AccountFilter(NamedTuple):
     def matches_owner(self, owner: Owner) -> bool:
         """Return whether an owner is wanted, whatever its state."""
         pairs = ((self.kind, owner.kind), (self.user, owner.user), (self.account, owner.account))
-        return all(not wanted or wanted == found for wanted, found in (*pairs, (self.namespace, owner.namespace)))
+        return all(
+            not expected or expected == actual for expected, actual in (*pairs, (self.namespace, owner.namespace))
+        )
 
 
-def running_accounts(accounts: Accounts, wanted: AccountFilter) -> list[OwnerAccount]:
+def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[OwnerAccount]:
     """Return the accounts of owners that have a GPU and match, the newest begin first."""
-    if wanted.state == "ended":
+    if account_filter.state == "ended":
         return []
-    return newest_first(filter(wanted.matches, accounts.running.running))
+    return newest_first(filter(account_filter.matches, accounts.running.running))
 
 
-def ended_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
+def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterator[OwnerAccount]:
     """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread.
 
     With `since`, these are all that are kept; otherwise the ones in memory.
     """
-    if wanted.state == "running":
+    if account_filter.state == "running":
         return iter(())
-    found = accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches_owner(owner))
-    if not wanted.since:
-        return found
-    words = [word for word in (wanted.kind, wanted.user, wanted.account, wanted.namespace) if word]
-    kept = kept_accounts(accounts, words, wanted.since)
-    return chain(found, (each for each in kept if (each.end or 0.0) >= wanted.since and wanted.matches(each)))
+    in_memory = accounts.ended.find(
+        lambda owner, end: end >= account_filter.since and account_filter.matches_owner(owner)
+    )
+    if not account_filter.since:
+        return in_memory
+    words = [
+        word
+        for word in (account_filter.kind, account_filter.user, account_filter.account, account_filter.namespace)
+        if word
+    ]
+    kept = kept_accounts(accounts, words, account_filter.since)
+    return chain(
+        in_memory, (each for each in kept if (each.end or 0.0) >= account_filter.since and account_filter.matches(each))
+    )
 
 
 def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) -> Iterator[OwnerAccount]:
@@ -77,36 +87,36 @@ def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) 
         words: texts that a line of them has; a quick choice.
         since: Unix time; some older ones come, too.
     """
-    known = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
-    return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], known)
+    keys = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
+    return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], keys)
 
 
-def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], known: set[AccountKey]) -> Iterator[OwnerAccount]:
+def _read_kept(lines: Iterable[bytes], words: Sequence[bytes], keys: set[AccountKey]) -> Iterator[OwnerAccount]:
     for line in lines:
         if all(word in line for word in words):
             try:
                 account = ended_account(line)
             except ValueError:  # torn by a power cut
                 continue
-            if (key := account_key(account)) not in known:  # one that went on is in the files twice
-                known.add(key)
+            if (key := account_key(account)) not in keys:  # an account that continued is in the files twice
+                keys.add(key)
                 yield account
 
 
 def accounts_named(accounts: Accounts, name: str, *, all_kept: bool = False) -> Iterator[OwnerAccount]:
     """Return the accounts of an owner that are in memory, in no order; may be used in another thread.
 
-    Those in files follow if there is none in memory, or all are wanted.
+    Accounts in files follow if none is in memory, or if all are requested.
 
     Args:
         name: a job id (`4711`, `4711_7`), UID, name or `namespace/name` of a pod, or an owner's id.
     """
-    found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
-    found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
-    if found and not all_kept:
-        return iter(found)
+    in_memory = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    in_memory += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
+    if in_memory and not all_kept:
+        return iter(in_memory)
     kept = kept_accounts(accounts, name.removeprefix("pod:").split("/"))
-    return chain(found, (each for each in kept if name in names_of_owner(each.owner)))
+    return chain(in_memory, (each for each in kept if name in names_of_owner(each.owner)))
 
 
 def newest_first(accounts: Iterable[OwnerAccount]) -> list[OwnerAccount]:

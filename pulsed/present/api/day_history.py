@@ -60,10 +60,10 @@ class DayMinute(NamedTuple):
         """Return it from JSON; raises `ValueError` if it is something else."""
         try:
             gpus = [(load_device(device), list(values)) for device, values in saved["gpus"]]
-            found = cls(int(saved["minute"]), str(saved["target"]), list(map(str, saved["fields"])), gpus)
-            if any(len(values) != sum(map(_size, found.fields)) for _, values in gpus):
+            minute = cls(int(saved["minute"]), str(saved["target"]), list(map(str, saved["fields"])), gpus)
+            if any(len(values) != sum(map(_size, minute.fields)) for _, values in gpus):
                 raise TypeError
-            return found
+            return minute
         except (KeyError, TypeError, AttributeError):
             raise ValueError("not a minute of the history") from None
 
@@ -114,21 +114,21 @@ class DayHistory:
     def keep(self, ended: DayMinute) -> None:
         """Keep a minute, of this run or of an earlier one."""
         size, names = self._struct.size, ended.fields == self.fields
-        for device, given in ended.gpus:
+        for device, columns in ended.gpus:
             gpu = self._gpus.setdefault((ended.target, key_of(device, "")), _GpuMinutes(device))
             gpu.device = device
             while gpu.rows and self._last(gpu) >= ended.minute:
                 del gpu.rows[-size:]
-            gpu.rows += self._packed(ended.minute, given if names else self._ordered(ended.fields, given))
+            gpu.rows += self._packed(ended.minute, columns if names else self._ordered(ended.fields, columns))
             del gpu.rows[: max(0, len(gpu.rows) - size * self._most)]
         self._forget(ended.minute)
 
     def earlier(self, minutes: Iterable[DayMinute]) -> DayHistory:
         """Return the minutes of an earlier run, the oldest first, for `continue_from`; may run in another thread."""
-        found = DayHistory(self._history, self._max_bytes)
+        history = DayHistory(self._history, self._max_bytes)
         for minute in minutes:
-            found.keep(minute)
-        return found
+            history.keep(minute)
+        return history
 
     def continue_from(self, earlier: DayHistory) -> None:
         """Put the minutes of an earlier run before those of this one."""
@@ -166,14 +166,14 @@ class DayHistory:
 
     def _ordered(self, fields: Sequence[str], values: Sequence[float | str | None]) -> Sequence[float | str | None]:
         """Return the values of other fields in the order of these; None for those that are not there."""
-        found: dict[str, Sequence[float | str | None]] = {}
+        columns: dict[str, Sequence[float | str | None]] = {}
         at = 0
         for name in fields:
-            found[name], at = values[at : at + _size(name)], at + _size(name)
+            columns[name], at = values[at : at + _size(name)], at + _size(name)
         return [
             value
             for name in self.fields
-            for value in (found.get(name) or ([None] if name in WORDS else [None, None, None]))
+            for value in (columns.get(name) or ([None] if name in WORDS else [None, None, None]))
         ]
 
     def points(self, target: str, device: Device, fields: Sequence[str], axis: PointAxis) -> dict[str, Points]:
@@ -185,8 +185,8 @@ class DayHistory:
         for point in range(axis.size):
             begin = (axis.first + point) * axis.step
             first, end = floor(begin / MINUTE), max(floor(begin / MINUTE) + 1, ceil((begin + axis.step) / MINUTE))
-            if found := [by_minute[minute] for minute in range(first, end) if minute in by_minute]:
-                places[point] = found
+            if minutes := [by_minute[minute] for minute in range(first, end) if minute in by_minute]:
+                places[point] = minutes
         return {name: self._points(name, rows, places, axis.size) for name in fields}
 
     def newest(self, target: str, device: Device) -> float:

@@ -259,7 +259,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "last_xid": health.xid_last,
         "seconds": result.health.seconds,
     }
-    return GPU.of(
+    return GPU.render(
         {
             "gpu": device.entity.gpu,
             "uuid": device.entity.uuid,
@@ -334,7 +334,7 @@ def health_document(store: TargetStore, now: float, checks: Collection[str] = ()
 def _health_row(
     node: str, device: Device | None, target: str, stale: bool, health: Health, problems: Sequence[CheckState]
 ) -> Document:
-    return GpuHealthShape.of(
+    return GpuHealthShape.render(
         {
             "node": node,
             "gpu": device and device.entity.gpu,
@@ -355,11 +355,11 @@ def _health_row(
 def _node_health(node: str, health: NodeHealth, checks: Collection[str]) -> list[Document]:
     """Return the row of this host, if a check of it is raised or asked for."""
     states = tuple([check for check in health.checks if not checks or check.id in checks])
-    known = [check for check in states if check.state != "unknown"]
+    evaluated = [check for check in states if check.state != "unknown"]
     problems = [check for check in states if check.severity > 0]
     if not problems and not set(checks) & set(NODE_CHECK_IDS):
         return []
-    of_host = Health(NodeHealth(states).state, len(known) / len(states) if states else 0.0, states)
+    of_host = Health(NodeHealth(states).state, len(evaluated) / len(states) if states else 0.0, states)
     return [_health_row(node, None, "", False, of_host, problems)]
 
 

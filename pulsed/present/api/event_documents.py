@@ -96,14 +96,16 @@ def _xids(tick: ComputedTick) -> Iterator[Change]:
 
 def owner_change(change: OwnerChange) -> Change:
     """Return the change of an owner that is new on a GPU, or that had it and has ended."""
-    return Change("owner", change.device, change.time, {"change": change.kind, "owner": OwnerShape.of(change.owner)})
+    return Change(
+        "owner", change.device, change.time, {"change": change.kind, "owner": OwnerShape.render(change.owner)}
+    )
 
 
 def finding_change(change: FindingChange) -> Change:
     """Return the change of a finding about an owner's GPU."""
     state = "suspected" if change.is_active else "ok"
     document = {"finding": change.name, "state": state, "message": change.message or None}
-    return Change("finding", change.device, change.time, {**document, "owner": OwnerShape.of(change.owner)})
+    return Change("finding", change.device, change.time, {**document, "owner": OwnerShape.render(change.owner)})
 
 
 def removal_change(removal: Removal) -> Change:

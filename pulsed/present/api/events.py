@@ -210,7 +210,7 @@ class EventBroadcaster:
                 if subscriber.ended:
                     break
                 now = self._now()
-                data = subscriber.take()
+                data = subscriber.next_chunk()
                 if regular is not None and now >= due:
                     data += regular.read(now, time.time())
                     due = now + regular.interval

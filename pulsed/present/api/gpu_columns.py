@@ -49,7 +49,9 @@ class GpuColumnsShape(SourcesShape):
     gpus: RosterShape
     owners: list[list[str] | None] = Field(description="`kind:id` of each owner; null if they are not known")
     class_since: list[float | None] = Field(description="Unix seconds of the first sample of the class")
-    candidates: list[list[str]] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    candidates: list[list[str]] = Field(
+        description="classes that raw_class may be while it is unknown; otherwise empty"
+    )
     problem: list[str | None] = Field(description="message of the worst raised health check, or why there is no sample")
     sample_time: list[float] = Field(description="Unix seconds of each GPU's sample")
     stale: list[bool]
@@ -95,7 +97,7 @@ def _class_since(result: Result) -> float | None:
 
 
 def _problem(result: Result) -> str | None:
-    """Return the message of the worst raised check, else why the source does not deliver; None if all is well."""
+    """Return the message of the worst raised check, or why the source does not deliver; None if all is well."""
     told = [check for check in result.health.checks if check.applies and check.message]
     return max(told, key=lambda check: check.severity).message if told else None
 
@@ -169,7 +171,7 @@ class ColumnReader:
             if sent is not None and sent.tick is tick and sent.stale == state.stale:
                 continue
             self._sent[first] = state
-            shown += [Match.of(target, tick, position, self._store.node) for position in positions]
+            shown += [Match.at_position(target, tick, position, self._store.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}

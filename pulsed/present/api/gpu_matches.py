@@ -57,7 +57,7 @@ class Match(NamedTuple):
     position: int
 
     @classmethod
-    def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
+    def at_position(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
         """Return a device of a target's tick; `here` is this process's node."""
         device, missing = tick.devices[position], position in tick.missing
         time = tick.missing[position] if missing else tick.time
@@ -65,28 +65,28 @@ class Match(NamedTuple):
         return cls(target, device, reading, result, node_of(device, here), time, missing, position)
 
 
-def find(store: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
+def find(store: TargetStore, name: str, node: str | None = None, now: float | None = None) -> list[Match]:
     """Return the GPUs of a name, as `find_all`."""
-    return find_all(store, [wanted], node, now)[wanted]
+    return find_all(store, [name], node, now)[name]
 
 
 def find_all(
-    store: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
+    store: TargetStore, gpu_names: Sequence[str], node: str | None = None, now: float | None = None
 ) -> dict[str, list[Match]]:
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
     Args:
-        wanted: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
+        gpu_names: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
         now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
     """
-    exact: dict[str, list[Match]] = {name: [] for name in wanted}
-    parts: dict[str, list[Match]] = {name: [] for name in wanted}
+    exact: dict[str, list[Match]] = {name: [] for name in gpu_names}
+    parts: dict[str, list[Match]] = {name: [] for name in gpu_names}
     for match in matches(store, now):
         if node is None or match.node == node:
-            for found, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
+            for by_name, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
                 for name in names:
-                    if name in found:
-                        found[name].append(match)
+                    if name in by_name:
+                        by_name[name].append(match)
     return {name: exact[name] or parts[name] for name in exact}
 
 
@@ -102,7 +102,7 @@ def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
         if (tick := target.tick) is not None:
             for position in range(len(tick.devices)):
                 if position not in hidden[id(target)]:
-                    yield Match.of(target, tick, position, store.node)
+                    yield Match.at_position(target, tick, position, store.node)
 
 
 def is_stale(match: Match, now: float) -> bool:
@@ -136,10 +136,10 @@ def age(match: Match, now: float) -> float:
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
 
 
-def without_split_boards(found: Sequence[Match]) -> list[Match]:
+def without_split_boards(gpu_matches: Sequence[Match]) -> list[Match]:
     """Return the GPUs and MIG instances without the boards of these instances, whose values repeat theirs."""
-    split = {board_of(match) for match in found if match.device.entity.kind == "mig"}
-    return [match for match in found if match.device.entity.kind != "gpu" or board_of(match) not in split]
+    split = {board_of(match) for match in gpu_matches if match.device.entity.kind == "mig"}
+    return [match for match in gpu_matches if match.device.entity.kind != "gpu" or board_of(match) not in split]
 
 
 def board_of(match: Match) -> tuple[str, str]:
@@ -179,9 +179,9 @@ class DerivedSection(NamedTuple):
         """Return the values of its members, of which the model makes the document."""
         return {name: get(derived) for name, get in self.getters.items()}
 
-    def of(self, derived: Derived) -> Document:
+    def document(self, derived: Derived) -> Document:
         """Return the document of the section."""
-        return self.model.of(self.values(derived))
+        return self.model.render(self.values(derived))
 
 
 def _section(name: str, members: Sequence[_Member]) -> DerivedSection:

@@ -175,16 +175,16 @@ class History:
         self.size += len(data) + _TICK_BYTES
         self._forget(now)
 
-    def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
+    def find(self, name: str, node: str | None, here: str) -> list[RememberedGpu]:
         """Return the GPUs with this name, as in `gpu_matches.find`, of which samples are kept, each once."""
         self._forget(self._now())
-        found: dict[GpuKey, RememberedGpu] = {}
+        remembered: dict[GpuKey, RememberedGpu] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
             for device in (device for devices in ring.layouts() for device in devices):
                 past = RememberedGpu(ring.target, device, node_of(device, here))
-                if wanted in names_of(device) and node in (None, past.node):
-                    found[key_of(device, here)] = past
-        return list(found.values())
+                if name in names_of(device) and node in (None, past.node):
+                    remembered[key_of(device, here)] = past
+        return list(remembered.values())
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:
         """Return what is kept of a GPU, at most `seconds` back from the target's newest tick; perhaps nothing."""

@@ -157,11 +157,11 @@ def merged_numbers(
     """
     points: dict[str, list[float | None]] = {name: [None] * size for name in ("min", "mean", "max")}
     for point, those in rows.items():
-        known = [row for row in those if -inf < mean[row] < inf]  # neither is NaN
-        if known:
-            points["min"][point] = round(min(lowest[row] for row in known), decimals)
-            points["mean"][point] = round(sum(mean[row] for row in known) / len(known), decimals)
-            points["max"][point] = round(max(highest[row] for row in known), decimals)
+        finite = [row for row in those if -inf < mean[row] < inf]  # neither is NaN
+        if finite:
+            points["min"][point] = round(min(lowest[row] for row in finite), decimals)
+            points["mean"][point] = round(sum(mean[row] for row in finite) / len(finite), decimals)
+            points["max"][point] = round(max(highest[row] for row in finite), decimals)
     return points
 
 

@@ -40,7 +40,7 @@ class ComparisonShape(DocumentModel):
     first: str
     second: str
     rows: list[list[str]] = Field(description="the table; the first row is the head")
-    notes: list[str] = Field(description="what differs beyond noise, and what is not judged")
+    notes: list[str] = Field(description="what differs beyond noise, and what is not evaluated")
 
 
 class NewestAccountShape(AccountShape):
@@ -51,23 +51,23 @@ class NewestAccountShape(AccountShape):
     comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
-def newest_document(found: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
+def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
     """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
 
     Args:
-        found: the accounts, the newest begin first.
+        accounts: the accounts, the newest begin first.
     """
-    newest = found[0]
+    newest = accounts[0]
     containers = {newest.owner.id: newest}
     if newest.owner.kind == "pod":
         pod = (newest.owner.namespace, newest.owner.name)
-        for each in found[1:]:
+        for each in accounts[1:]:
             is_of_pod = each.owner.kind == "pod" and (each.owner.namespace, each.owner.name) == pod
             if is_of_pod and (each.end is None or each.end >= newest.begin):
                 containers.setdefault(each.owner.id, each)
     documents = [account_document(each, here, prices) for each in containers.values()]
     document = pod_account(documents) if len(documents) > 1 else documents[0]
-    earlier = [EarlierAccountShape.of(each) for each in found if each not in containers.values()]
+    earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
     return {**document, "earlier": earlier}
 
 

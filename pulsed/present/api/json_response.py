@@ -21,7 +21,7 @@ MIN_BYTES = 1024
 """Smaller documents fit in one packet anyway."""
 
 LEVEL = 3
-"""Level 6 takes 3 times as long for documents a quarter smaller; level 1 is no faster than 3."""
+"""Level 6 takes 3 times as long for documents a quarter smaller; level 1 is not faster than level 3."""
 
 _TEXTS = ("text/*", "application/openmetrics-text")
 
@@ -64,7 +64,7 @@ async def failure(request: Request, error: Exception) -> Response:
 
 
 def _without_slash(request: Request) -> str:
-    """Return the address without the slash at the end of its path; empty if there is none."""
+    """Return the address without the slash at the end of its path; empty for a path without one."""
     path: str = request.scope["raw_path"].decode("ascii")
     name = path.removesuffix("/").rpartition("/")[2]
     query = f"?{request.url.query}" if request.url.query else ""
@@ -73,8 +73,8 @@ def _without_slash(request: Request) -> str:
 
 async def refusal(request: Request, error: Exception) -> Response:
     """Return the error for invalid parameters."""
-    found = error.errors() if isinstance(error, RequestValidationError) else ()
-    message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
+    errors = error.errors() if isinstance(error, RequestValidationError) else ()
+    message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in errors)
     return failure_response(f"{request.url.path}: {message}", 400)
 
 

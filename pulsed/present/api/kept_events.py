@@ -100,7 +100,7 @@ class Subscriber:
         finally:
             timer.cancel()
 
-    def take(self) -> bytes:
+    def next_chunk(self) -> bytes:
         """Return queued events in order, up to about 64 KiB, after a `lag` event if any were dropped."""
         parts: list[bytes] = []
         size = 0
@@ -169,5 +169,5 @@ class RecentChanges:
             since: Unix time; older changes are left out.
         """
         newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=lambda each: -each.number)
-        wanted = (each for each in newest_first if each.time >= since and (gpu is None or gpu in each.names))
-        return list(islice(wanted, limit))
+        matching = (each for each in newest_first if each.time >= since and (gpu is None or gpu in each.names))
+        return list(islice(matching, limit))

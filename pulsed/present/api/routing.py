@@ -74,25 +74,25 @@ NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": Failure}}
 
 def find_one(store: TargetStore, gpu: str, node: str | None, now: float) -> Match:
     """Return the GPU of a name at monotonic seconds. Raises as `require_one`."""
-    found = find(store, gpu, node, now)
-    require_one(gpu, [(match.node, match.device) for match in found])
-    return found[0]
+    gpu_matches = find(store, gpu, node, now)
+    require_one(gpu, [(match.node, match.device) for match in gpu_matches])
+    return gpu_matches[0]
 
 
-def require_one(wanted: str, found: Sequence[tuple[str, Device]]) -> None:
+def require_one(name: str, places: Sequence[tuple[str, Device]]) -> None:
     """Raise `ApiError` for a name of no GPU, 404, or of several, 409; they are found with their nodes."""
-    if not found:
-        raise ApiError(404, f"GPU {wanted!r} not found; /gpus lists all GPUs")
-    if len(found) > 1:
-        raise ApiError(409, f"{wanted!r} is ambiguous: {_choices(found)}")
+    if not places:
+        raise ApiError(404, f"GPU {name!r} not found; /gpus lists all GPUs")
+    if len(places) > 1:
+        raise ApiError(409, f"{name!r} is ambiguous: {_choices(places)}")
 
 
-def _choices(found: Sequence[tuple[str, Device]]) -> str:
+def _choices(places: Sequence[tuple[str, Device]]) -> str:
     """Return the remedy for a name that several GPUs share."""
-    nodes = sorted({node for node, _ in found})
+    nodes = sorted({node for node, _ in places})
     if len(nodes) > 1:
         return f"add ?node= with one of {', '.join(nodes)}"
-    return f"use one of {', '.join(device.entity.name for _, device in found)}"
+    return f"use one of {', '.join(device.entity.name for _, device in places)}"
 
 
 def some_of(names: Sequence[str], meaning: str, default: str | None = None) -> Any:
@@ -105,7 +105,7 @@ def some_of(names: Sequence[str], meaning: str, default: str | None = None) -> A
     )
 
 
-def chosen(parameter: str, text: str, known: Container[str], error: Callable[[str], str]) -> list[str]:
+def chosen(parameter: str, text: str, allowed: Container[str], error: Callable[[str], str]) -> list[str]:
     """Return the names in a list, each once.
 
     Args:
@@ -114,18 +114,18 @@ def chosen(parameter: str, text: str, known: Container[str], error: Callable[[st
     Raises:
         ApiError: 400, a name is unknown.
     """
-    wanted = list(dict.fromkeys(text.split(",")))
-    for name in wanted:
-        if name not in known:
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in allowed:
             raise ApiError(400, f"{parameter}: {error(name)}")
-    return wanted
+    return names
 
 
 def chosen_fields(text: str) -> list[str]:
     """Return the names in a list of `FIELDS`, each once. Raises `ApiError` 400 for an unknown one."""
-    wanted = list(dict.fromkeys(text.split(",")))
+    names = list(dict.fromkeys(text.split(",")))
     try:
-        check_fields(wanted)
+        check_fields(names)
     except UsageError as error:
         raise ApiError(400, f"fields: {error}") from None
-    return wanted
+    return names

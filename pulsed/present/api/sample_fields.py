@@ -128,7 +128,7 @@ class Columns:
 
     def pack(self, result: Result, reading: Reading) -> bytes:
         """Return a packed sample; missing values, and numbers out of range, are NaN."""
-        codes = [known.get(get(reading, result), NO_STATE) for get, known in self._words]
+        codes = [codes_by_word.get(get(reading, result), NO_STATE) for get, codes_by_word in self._words]
         values = [get(reading, result) for get in self._derived]
         values += self._pick(reading)
         numbers = [nan if value is None else value for value in values]

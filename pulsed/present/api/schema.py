@@ -21,7 +21,7 @@ class DocumentModel(BaseModel):
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 
     @classmethod
-    def of(cls, source: object) -> Document:
+    def render(cls, source: object) -> Document:
         """Return the document of a source, which has the members as attributes or keys."""
         return cls.model_validate(source).model_dump(by_alias=True)
 

@@ -77,8 +77,8 @@ def model(name: str) -> str:
 
 def real_utilization(sample: GpuSample, weights: Weights) -> float | None:
     """Return the percentage that the present inputs determine, 0..100; None if it would be an estimate."""
-    found = sample.result.real_utilization
-    settled = found.lower if found.upper - found.lower <= SETTLED else found.ratio if found.coverage >= 1 else None
+    real = sample.result.real_utilization
+    settled = real.lower if real.upper - real.lower <= SETTLED else real.ratio if real.coverage >= 1 else None
     if settled is None:
         return None
     summed = _summed(sample.reading, weights)

@@ -87,7 +87,7 @@ def columns(text: str) -> tuple[str, ...]:
     return choose(text, tuple(COLUMNS), DEFAULT)
 
 
-def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+def choose(text: str, allowed: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of the value of `--columns` for a schema: `default`, `all`, or names with commas between them.
 
     Raises:
@@ -96,11 +96,11 @@ def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple
     if text == "default":
         return default
     if text == "all":
-        return known
+        return allowed
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name not in known:
-            remedy = did_you_mean(name, known, "--columns all prints all columns")
+        if name not in allowed:
+            remedy = did_you_mean(name, allowed, "--columns all prints all columns")
             raise UsageError(f"unknown column {name!r} in --columns", remedy)
     return names
 

@@ -46,11 +46,13 @@ DISTRIBUTION = Summary(
     "Distribution of real utilization over the observed time of all GPUs, by node and model",
     ("node", "model", "le"),
 )
-CHECKS = Summary("pulsed_health_checks", "gauge", "GPUs by check and its state, if that is not ok", ("check", "state"))
+CHECKS = Summary(
+    "pulsed_health_checks", "gauge", "GPUs by check and state, for states other than ok", ("check", "state")
+)
 QUANTITIES = Summary(
     "pulsed_quantity_gpus",
     "gauge",
-    "GPUs with a reading of a quantity whose series end while it is 0",
+    "GPUs with a reading of a quantity, including zeros whose series are omitted",
     ("quantity",),
 )
 PEAKS = Summary(
@@ -231,8 +233,8 @@ def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequ
 
 def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
     def differing(sample: GpuSample) -> Samples:
-        found = family.samples(sample)
-        return found if len({number for _, number in found}) > 1 else ()
+        samples = family.samples(sample)
+        return samples if len({number for _, number in samples}) > 1 else ()
 
     if form in ("brief", "current") and family.current is not None:
         return family.current

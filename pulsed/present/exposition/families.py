@@ -58,15 +58,15 @@ def _vector(value: DerivedVector) -> DerivedFamily:
 
 
 def _distribution(sample: GpuSample) -> Samples:
-    found = sample.result.counters.distribution
-    if found is None:
+    distribution = sample.result.counters.distribution
+    if distribution is None:
         return ()
-    below = list(accumulate(found.counts))
-    bounds = (*map(repr, map(float, found.bounds)), "+Inf")
+    below = list(accumulate(distribution.counts))
+    bounds = (*map(repr, map(float, distribution.bounds)), "+Inf")
     return [
         *[(("_bucket", bound), count) for bound, count in zip(bounds, below, strict=True)],
         (("_count", ""), below[-1]),
-        (("_sum", ""), found.sum),
+        (("_sum", ""), distribution.sum),
     ]
 
 
@@ -147,7 +147,7 @@ def _nvlink_fault(health: Health) -> Samples:
 
 
 TRANSMIT_WAITS = "transmit_waits"
-"""The kind of counter of a congested link, which is no error."""
+"""The kind of counter of a congested link, which is not an error."""
 
 ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
@@ -178,7 +178,7 @@ def _help(name: str) -> str:
     if name in COMPOSED:
         origins.append(COMPOSED[name])
     meaning = QUANTITIES[name].meaning
-    return f"{meaning}; from {', else '.join(origins)}" if origins else meaning
+    return f"{meaning}; from {', otherwise '.join(origins)}" if origins else meaning
 
 
 QUANTITY_FAMILIES: tuple[Family, ...] = tuple(
@@ -212,8 +212,8 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_health(
         "health_seconds_total",
         "counter",
-        "Time in each health state since the first sample, also over restarts of pulsed; time without samples is"
-        " unknown",
+        "Time in each health state since the first sample, kept across restarts of pulsed; time without samples counts"
+        " as unknown",
         "state",
         lambda health: samples_by_label(health.seconds),
     ),
@@ -227,8 +227,8 @@ DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "health_problem_info",
         "info",
-        "Problem and remedy of a check, in words, while it is worse than ok; cause: what the GPUs of a node have in"
-        " common, such as cooling, otherwise the check",
+        "Problem and remedy of a check as text, while it is worse than ok; cause: a cause that the GPUs of a node may"
+        " share, such as cooling, or the check",
         ("check", "state", "cause", "problem", "remedy"),
         _of_boards(_problems),
     ),
@@ -249,7 +249,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_links(
         "nvlink_errors_total",
         "counter",
-        "Errors and recoveries of one NVLink by kind, since the driver was loaded; only links that have any",
+        "Errors and recoveries of one NVLink by kind, since driver load; absent without any",
         ("link", "kind"),
         lambda link: [
             ((kind,), count) for kind, count in link.counters if count and kind not in (ROUTINE_ERRORS, TRANSMIT_WAITS)
@@ -258,22 +258,22 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_links(
         "nvlink_link_transmit_waits_total",
         "counter",
-        "Ticks in which this NVLink had data to send and no credit; only links that have any",
+        "Ticks in which this NVLink had data to send but no credit; absent without any",
         ("link",),
         lambda link: [((), count) for kind, count in link.counters if count and kind == TRANSMIT_WAITS],
     ),
     _of_links(
         "nvlink_down",
         "gauge",
-        "1 while this NVLink is not up and should be; other links have no series",
+        "1 while this NVLink is down but should be up; other links have no series",
         ("link",),
         lambda link: [((), 1.0)] if link.is_down else [],
     ),
     DerivedFamily(
         PREFIX + "nvlink_fault_timestamp_seconds",
         "gauge",
-        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or the "
-        'node), the one with origin="true" is where it began',
+        "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or "
+        'the node), the one with origin="true" is where the fault began',
         ("xid", "link", "origin", "fabric"),
         _of_boards(_nvlink_fault),
     ),
@@ -289,7 +289,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_health(
         "xid_events_total",
         "counter",
-        f"XIDs observed, by code: critical codes from 0, the first {MAX_CODES} others, and the rest as {OTHER_XIDS}",
+        f"XIDs observed, by code; critical codes start at 0; after {MAX_CODES} others, new codes count as {OTHER_XIDS}",
         "xid",
         lambda health: samples_by_label(health.xid_events),
     ),
@@ -322,13 +322,13 @@ DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "inputs_inconsistent",
         "gauge",
-        "1 while inputs are ignored, or limited to their range, because they are implausible",
+        "1 while implausible inputs are ignored or limited to their range",
         ("reason",),
         lambda sample: [((reason,), 1) for reason in sample.anomalies],
     ),
     gauge(
         "last_sample_timestamp_seconds",
-        "Time of the sample; the series of this GPU are removed once it is too old",
+        "Time of the last sample; the series of this GPU are removed when it is too old",
         lambda sample: sample.time,
     ),
 )

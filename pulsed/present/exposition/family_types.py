@@ -21,8 +21,8 @@ Samples = Sequence[Sample]
 
 Form = Literal["every", "brief", "current", "differing", "recent", "counted", "events", "zero_first"]
 """Which samples of a family are published: `every`; all with fewer labels (`brief`); those of the `current` state; all
-if they are `differing`, else none; those that were not 0 in the last ten minutes (`recent`); or those of a counter by
-label: of time and energy, absent before it counts (`counted`); of events, likewise; there from 0 (`zero_first`)."""
+or, if they are equal, none (`differing`); those that were not 0 in the last 10 minutes (`recent`); or those of a
+counter by label: of time and energy, absent before it counts (`counted`); of events, the same from 0 (`zero_first`)."""
 
 COUNTER_FORMS = frozenset[Form](("counted", "events", "zero_first"))
 

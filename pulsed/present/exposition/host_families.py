@@ -1,4 +1,4 @@
-"""Families of this host beside its GPUs' samples: the checks of the node, and what they are about."""
+"""Families of this host other than its GPUs' samples: the checks of the node, and the facts that they evaluate."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _problem_families(node: str, problems: Sequence[CheckState]) -> Iterator[Met
 
 def _host_families(node: str, host: HostFacts) -> Iterator[Metric]:
     if host.pci_gpus is not None:
-        gpus = GaugeMetricFamily("pulsed_node_pci_gpus", "GPUs of NVIDIA on the PCI bus", labels=["node"])
+        gpus = GaugeMetricFamily("pulsed_node_pci_gpus", "NVIDIA GPUs on the PCI bus", labels=["node"])
         gpus.add_metric([node], len(host.pci_gpus))
         yield gpus
     if host.ports:
@@ -77,8 +77,8 @@ def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metri
 
 _CPU_FAMILIES = {
     "power_watts": ("pulsed_node_cpu_power_watts", "Power of a processor of a superchip"),
-    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Limit of the power of a processor"),
-    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of the part of a processor for input and output"),
+    "power_limit_watts": ("pulsed_node_cpu_power_limit_watts", "Power limit of a processor"),
+    "io_power_watts": ("pulsed_node_cpu_io_power_watts", "Power of the I/O part of a processor"),
     "module_power_watts": ("pulsed_node_module_power_watts", "Power of the superchip: processor, GPUs and memory"),
     "temperature_celsius": ("pulsed_node_cpu_temperature_celsius", "Temperature of a processor of a superchip"),
 }
@@ -87,10 +87,10 @@ _CPU_FAMILIES = {
 
 def cpu_families(here: str, cpus: Iterable[CpuReading]) -> Iterator[Metric]:
     """Yield the families of the processors of superchips; `here` is the host of those that do not name one."""
-    found = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
+    readings = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
     for attribute, (name, help) in _CPU_FAMILIES.items():
         family = GaugeMetricFamily(name, help, labels=["node", "cpu"])
-        for labels, cpu in found.items():
+        for labels, cpu in readings.items():
             if (value := getattr(cpu, attribute)) is not None:
                 family.add_metric(labels, value)
         if family.samples:

@@ -104,7 +104,7 @@ def _labels(device: Device, job: Owner | None, here: str) -> Iterator[tuple[str,
 
 
 def _raw_id(job: Owner | None) -> str:
-    """Return the number of a job, which elements of arrays have beside their id; empty if it has none."""
+    """Return the number of a job, which elements of arrays have in addition to their id; empty without a number."""
     if job is None:
         return ""
     raw = dict(job.labels).get("job_id", job.id)

@@ -54,15 +54,15 @@ PUBLISHED_GROUPS = (POD, WORKLOAD, JOB)
 
 
 def _info(owner: Owner) -> Mapping[str, str]:
-    found: dict[str, str] = {"kind": owner.kind, "user": owner.user}
+    labels: dict[str, str] = {"kind": owner.kind, "user": owner.user}
     for group in PUBLISHED_GROUPS:
-        found |= group.labels_of(owner)
+        labels |= group.labels_of(owner)
     if owner.kind == "container":
-        found["container"] = owner.container
+        labels["container"] = owner.container
     if owner.kind == "pod":
         for name, text in owner.labels:
-            found.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)
-    return found
+            labels.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)
+    return labels
 
 
 def owner_label_text(device: Device) -> str:
@@ -78,28 +78,28 @@ def owner_label_text(device: Device) -> str:
 FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
     "hang": (
         "pulsed_gpu_hang_suspected",
-        "1 while no GPU of the owner works and kernels of some spin: busy without tensor and memory work, traffic or"
-        " change; from 30 min and three times its longest pause on; absent if not judged, for a reason in /jobs",
+        "1 if for 30 min, and three times the longest pause of the owner, none of its GPUs has worked while kernels on"
+        " some spin: busy without tensor work, memory work, traffic or changes; absent if not evaluated, see /jobs",
     ),
     "straggler": (
         "pulsed_gpu_straggler",
-        "1 while the GPU does the same tensor and memory work as at least two others of its owner and takes more time"
-        " for it, for 10 min; absent if not judged, for a reason in /jobs",
+        "1 if the GPU has been slower than at least two others of its owner at the same tensor and memory work for 10"
+        " min; absent if not evaluated, see /jobs",
     ),
     "leaked_memory": (
         "pulsed_gpu_leaked_memory",
-        "1 while memory of an idle GPU is in use for 10 min or more that no owner has, although owners are known;"
-        " otherwise absent",
+        "1 if an idle GPU has had memory in use for 10 min or more although it has no owner; absent otherwise, and"
+        " without a source of owners",
     ),
 }
 """Families of findings, per GPU: name and help."""
 
 _INFO, _DROPPED, _HINT = "pulsed_gpu_owner", "pulsed_jobs_dropped", "pulsed_workload_scale_hint"
 WITHOUT_SERIES = "pulsed_owners_without_series"
-WITHOUT_SERIES_HELP = "Owners, and workloads, that have a GPU and no series of their own: more than publish.max_owners"
+WITHOUT_SERIES_HELP = "Owners and workloads with a GPU but without series of their own, because of publish.max_owners"
 HINT_HELP = (
-    "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it,"
-    " otherwise 0; absent if it is unknown"
+    "1 if the real utilization of the workload on this node is above publish.scale_target, -1 below half of it, and 0"
+    " in between; absent if it is unknown"
 )
 
 OWNER_NAMES: tuple[str, ...] = (
@@ -143,7 +143,7 @@ class OwnerFamilies:
         shown = self._limited("series", {account.owner.key: account for account in owned}).values()
         workloads = self._limited("workloads", rows_of(WORKLOAD, owned))
         self.accounting.settle({*shown, *chain.from_iterable(rows_of(WORKLOAD, owned).values())})
-        self.workloads.take(owned)
+        self.workloads.add_growth(owned)
         if f"{_INFO}_info" in self.published:
             yield from self._info_family(shown, owned)
         yield from self._finding_families(shown, owned)
@@ -162,19 +162,19 @@ class OwnerFamilies:
                 without.add_sample(WITHOUT_SERIES, {"group": _COUNTED[reason]}, len(left_out))
             yield without
 
-    def _limited(self, reason: str, found: Mapping[_Key, _T]) -> Mapping[_Key, _T]:
+    def _limited(self, reason: str, rows: Mapping[_Key, _T]) -> Mapping[_Key, _T]:
         """Return the first `max_owners`, and count those that are left out, once each."""
-        left_out = frozenset(islice(found, self.max_owners, None))
+        left_out = frozenset(islice(rows, self.max_owners, None))
         before = self._left_out.get(reason, frozenset())
         new = left_out - before
         self._left_out[reason] = left_out
         if bool(left_out) != bool(before):
             self._log(reason, len(left_out))
         self._dropped[reason] = self._dropped.get(reason, 0) + len(new)
-        return dict(islice(found.items(), self.max_owners)) if left_out else found
+        return dict(islice(rows.items(), self.max_owners)) if left_out else rows
 
     def _log(self, reason: str, left_out: int) -> None:
-        """Log the first that are left out, and that there are none any more."""
+        """Log the first workloads that are left out, and the end of the condition."""
         extra: dict[str, object] = {"group": _COUNTED[reason], "max_owners": self.max_owners}
         if left_out:
             extra |= {"without": left_out, "remedy": "raise publish.max_owners; /jobs and /workloads have all"}

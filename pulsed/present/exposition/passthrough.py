@@ -35,7 +35,7 @@ _LABEL_NAME = re.compile(LABEL_NAME)
 def passthrough_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) -> Iterator[str]:
     """Yield the families of the sources, each series of the first tick that has it; `here` is this process's node."""
     families: dict[str, list[str]] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     layouts = []
     for tick in ticks:
         from_dmon = tick.layout.dialect == "dmon"
@@ -45,9 +45,9 @@ def passthrough_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: boo
             if not _republishable(series.name, series.labels):
                 continue
             text = _series_text(series, tick.raw.target_labels)
-            if text in taken:
+            if text in used_names:
                 continue
-            taken.add(text)
+            used_names.add(text)
             if _publishable(value):
                 if from_dmon and series.name == XID:
                     text = _with_code(text, value)
@@ -151,10 +151,10 @@ def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Lay
     with the instance's labels and not from the board's row, all else comes once, from the board's row. (dcgm-exporter
     has no board rows there and repeats the board's values on every instance.)
     """
-    known = {_place(device.entity): device for device in devices}
+    devices_by_place = {_place(device.entity): device for device in devices}
     series = [_NOTHING] * len(layout.series)
     for subject in dmon_entities(blocks_of(layout), "", {}):
-        device = known.get(_place(subject.entity))
+        device = devices_by_place.get(_place(subject.entity))
         if device is None:
             continue
         labels = _labels(device, here)
@@ -184,7 +184,7 @@ def _levels(entity: Entity, devices: Sequence[Device]) -> frozenset[Level]:
     if entity.kind == "gpu":
         split = any(other.kind == "mig" and other.gpu == entity.gpu for other in others)
         return _ALL - {"instance"} if split else _ALL
-    # An instance without a known board would be counted beside its board. dcgm-exporter has no vGPUs of a host.
+    # An instance without a known board would be counted in addition to it. dcgm-exporter has no vGPUs of a host.
     orphan = not entity.gpu and any(other.kind == "gpu" for other in others)
     return frozenset() if orphan or entity.kind == "vgpu" else frozenset({"instance"})
 

@@ -15,7 +15,7 @@ from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey
 from pulsed.present.exposition.family_types import Form
 
-LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS = 30.0, 120.0
+MIN_HOLD_SECONDS, MAX_HOLD_SECONDS = 30.0, 120.0
 """Limits of the time for which a new counter stays at 0."""
 
 RECENT_SECONDS = 600.0
@@ -54,7 +54,7 @@ class Published:
 
     def __init__(self) -> None:
         self.now = -inf
-        self.hold = LEAST_HOLD_SECONDS
+        self.hold = MIN_HOLD_SECONDS
         self.distributions: dict[tuple[str, str], Distribution] = {}
         self._interval = 0.0
         self._changed_until = -inf
@@ -67,9 +67,9 @@ class Published:
         """
         if -inf < self.now < now:
             self._interval = max(now - self.now, self._interval / 2.0)
-            self.hold = min(max(2.0 * self._interval, LEAST_HOLD_SECONDS), MOST_HOLD_SECONDS)
+            self.hold = min(max(2.0 * self._interval, MIN_HOLD_SECONDS), MAX_HOLD_SECONDS)
         self.now = now
-        self._changed_until = min(self._changed_until, now + MOST_HOLD_SECONDS)
+        self._changed_until = min(self._changed_until, now + MAX_HOLD_SECONDS)
 
     def change_forms(self) -> None:
         """Publish the counters of each GPU on its next page at once: pages of the forms before may have had them."""

@@ -36,9 +36,9 @@ def summary_lines(
         PEAKS: lambda: _lines(PEAKS, _peaks(gpus, peaks)),
     }
     for summary, lines in makers.items():
-        if summary.name in names and (found := list(lines())):
+        if summary.name in names and (samples := list(lines())):
             yield header(summary.name, summary.type, summary.help, openmetrics)
-            yield from found
+            yield from samples
 
 
 def _lines(summary: Summary, rows: Iterable[Row]) -> Iterator[str]:

@@ -87,7 +87,7 @@ class Telemetry(Collector):
         yield durations
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
-            "1 if the configuration in force is that of the file, 0 if the file was refused",
+            "1 if the active configuration is that of the file, 0 if the file was rejected",
             value=int(self._is_config_in_force()),
         )
         yield self._requests.family()
@@ -123,8 +123,8 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
     source = ["source"]
     info = InfoMetricFamily("pulsed_source", "Kind and target of a source", labels=["kind", "target"])
     up = GaugeMetricFamily("pulsed_source_up", "1 while the last attempt delivered a fresh sample", labels=source)
-    samples = CounterMetricFamily("pulsed_source_samples", "Samples taken", labels=source)
-    errors = CounterMetricFamily("pulsed_source_errors", "Failed attempts", labels=["source", "reason"])
+    samples = CounterMetricFamily("pulsed_source_samples", "Samples read", labels=source)
+    errors = CounterMetricFamily("pulsed_source_errors", "Failed attempts to read samples", labels=["source", "reason"])
     rejected = CounterMetricFamily(
         "pulsed_source_rejected_rows", "Rows of samples that could not be read", labels=["source", "reason"]
     )
@@ -135,11 +135,11 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         labels=source,
     )
     repeated = GaugeMetricFamily(
-        "pulsed_source_duplicate_gpus", "GPUs left out because an earlier source shows them", labels=source
+        "pulsed_source_duplicate_gpus", "GPUs omitted because an earlier source reports them", labels=source
     )
     kernel_log = GaugeMetricFamily(
         "pulsed_kernel_log_up",
-        "1 while XIDs are read from the kernel log; absent where health.kernel_log is off",
+        "1 while XIDs are read from the kernel log; absent if health.kernel_log is off",
         labels=source,
     )
     targets: dict[str, Target] = {}
@@ -184,12 +184,12 @@ class RequestCounts:
 
     def family(self) -> Metric:
         """Return the counts."""
-        found = CounterMetricFamily(
+        family = CounterMetricFamily(
             "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
         )
         for labels, count in self._counts.items():
-            found.add_metric(labels, count)
-        return found
+            family.add_metric(labels, count)
+        return family
 
 
 def task_families() -> Iterator[Metric]:
@@ -197,7 +197,7 @@ def task_families() -> Iterator[Metric]:
     if FAILURES:
         yield failure_family(
             "pulsed_task_failures",
-            "Background tasks that ended by an error in pulsed, and were started again; absent before the first",
+            "Background tasks restarted after an internal error; absent before the first",
             "task",
             FAILURES,
         )

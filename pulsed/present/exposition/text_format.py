@@ -105,7 +105,7 @@ def only_named(page: bytes, names: Container[str]) -> bytes:
     return b"".join(kept)
 
 
-LONGEST = 2048
+MAX_ACCEPT_LENGTH = 2048
 """Longer headers count as absent; Prometheus 3 sends some 250 characters."""
 
 
@@ -159,12 +159,12 @@ supports only 0.0.1."""
 
 def choose_format(accept: str) -> Format:
     """Return the format with the highest quality for an Accept header; text 0.0.4 if none is acceptable."""
-    return _choose_format(accept if len(accept) <= LONGEST else "")
+    return _choose_format(accept if len(accept) <= MAX_ACCEPT_LENGTH else "")
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether to compress for an Accept-Encoding header."""
-    return _accepts_gzip(accept_encoding if len(accept_encoding) <= LONGEST else "")
+    return _accepts_gzip(accept_encoding if len(accept_encoding) <= MAX_ACCEPT_LENGTH else "")
 
 
 @lru_cache(maxsize=256)
@@ -174,7 +174,9 @@ def _choose_format(accept: str) -> Format:
     chosen, escaping = _TEXT, ""
     for offer in _OFFERS:
         matching = [
-            (found.specificity(offer), -place, found) for place, found in enumerate(ranges) if found.specificity(offer)
+            (media_range.specificity(offer), -place, media_range)
+            for place, media_range in enumerate(ranges)
+            if media_range.specificity(offer)
         ]
         if not matching:
             continue

@@ -46,7 +46,7 @@ def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPM
     if settings.bearer_token_file is not None:
         session.auth = _BearerToken(settings.bearer_token_file)
     is_packed = not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}COMPRESSION") for kind in ("", "METRICS_"))
-    made = OTLPMetricExporter(
+    otlp_exporter = OTLPMetricExporter(
         settings.url,
         settings.ca_file,
         settings.key_file,
@@ -60,7 +60,7 @@ def exporter(settings: OtlpSettings, on_refused: Callable[[int], None]) -> OTLPM
     if settings.insecure_skip_verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         session.verify = False
-    return made
+    return otlp_exporter
 
 
 class _Session(requests.Session):

@@ -47,7 +47,7 @@ class HardwareMetric(NamedTuple):
     """A metric of the conventions.
 
     Attributes:
-        attribute: its own, beside those of every GPU; empty for none.
+        attribute: its own, in addition to those of every GPU; empty for none.
         points: returns its values for one GPU; none of a metric with `sources`.
         of_instances: whether MIG instances have it as well.
         sources: of counters of the GPU: by the value of the attribute, the quantities of which the first that a GPU has
@@ -203,8 +203,8 @@ class DeviceCounters:
 
     def forget_others(self, keys: Collection[GpuKey]) -> None:
         """Forget GPUs that are gone, once most of them are."""
-        known = {key for key, _, _ in self._counters}
-        if len(known) > 2 * len(keys) + _SPARE:
+        counter_keys = {key for key, _, _ in self._counters}
+        if len(counter_keys) > 2 * len(keys) + _SPARE:
             self._counters = {series: counter for series, counter in self._counters.items() if series[0] in keys}
 
 

@@ -61,7 +61,7 @@ LAST_OWNER = (
     f"{{{{ range {_owners('last_over_time({}[1h])')} }}}} Owner within the last hour:"
     '{{ template "owner" . }}{{ end }}{{ end }}'
 )
-"""The same, with the owners of the last hour where there is none now: a fault may have ended the job."""
+"""The same, but a GPU without an owner has those of the last hour: a fault may have ended the job."""
 
 
 def since(promql: str, *labels: str) -> str:
@@ -70,7 +70,7 @@ def since(promql: str, *labels: str) -> str:
 
 
 def last_seen(series: str, *labels: str) -> str:
-    """Return the template of `Last seen TIME. `, from the samples of a series within a day; empty if there are none."""
+    """Return the template of `Last seen TIME. `, from the samples of a series within a day; empty without samples."""
     query = lookup(f"max(max_over_time(timestamp({series})[1d:1m]))", *labels)
     return f"{{{{ with {query} }}}}Last seen {_TIME}. {{{{ end }}}}"
 
@@ -90,4 +90,4 @@ UNMONITORED = (
     + lookup("count(group by (node, gpu, uuid) (last_over_time(pulsed_gpu_info{job=%q,instance=%q}[1d])))", *_OF_DAEMON)
     + " }}Its {{ . | first | value }} GPUs are not monitored. {{ end }}"
 )
-"""A sentence about the GPUs that a daemon reported within a day; empty if there are none."""
+"""A sentence about the GPUs that a daemon reported within a day; empty without GPUs."""

@@ -192,9 +192,9 @@ _OF_GPU = "{node=%q,uuid=%q,check=%q}"
 
 def _of_gpu(name: str, expr: str, severity: Severity) -> Alert:
     """Return an alert about a check of one GPU."""
-    found = lookup(f"pulsed_gpu_health_problem_info{_OF_GPU}", *_GPU_CHECK)
+    lines = lookup(f"pulsed_gpu_health_problem_info{_OF_GPU}", *_GPU_CHECK)
     problem, remedy = (
-        f'{{{{ with {found} }}}}{{{{ . | first | label "{label}" }}}}{{{{ else }}}}{otherwise}{{{{ end }}}}'
+        f'{{{{ with {lines} }}}}{{{{ . | first | label "{label}" }}}}{{{{ else }}}}{otherwise}{{{{ end }}}}'
         for label, otherwise in (("problem", "check {{ $labels.check }}"), ("remedy", "It is no longer reported."))
     )
     readings = lookup(f"pulsed_gpu_health_evidence{_OF_GPU}", *_GPU_CHECK)
@@ -209,8 +209,8 @@ def _of_node(name: str, expr: str, severity: Severity) -> Alert:
     raised = '{{__name__=~"pulsed_{}_health_problem_info",node=%q,cause=%q,state' + f'{state}"crit"}}}}'
 
     def each(by: str, text: str, before: str = "", between: str = " ", of: str = "(gpu|node)") -> str:
-        found = lookup(f"count by ({by}) ({raised.format(of)})", "node", "check")
-        return _list(f"{found} | sortByLabel `{by}`", text, before, between)
+        lines = lookup(f"count by ({by}) ({raised.format(of)})", "node", "check")
+        return _list(f"{lines} | sortByLabel `{by}`", text, before, between)
 
     problem = each("problem", "{{ $each.Labels.problem }}", between="; ")
     remedy = each("remedy", "{{ $each.Labels.remedy }}")

@@ -87,8 +87,8 @@ def _of_daemons() -> tuple[Alert, ...]:
             "15m",
             "warning",
             "pulsed at {{ $labels.instance }} reports no GPU",
-            "Its sources deliver, but have no GPU, or `gpus` in the configuration selects none. Check with `pulsed"
-            " doctor`; do not run pulsed on nodes without GPUs.",
+            "Its sources work but list no GPU, or `gpus` in the configuration selects none. Check with `pulsed "
+            "doctor`; do not run pulsed on nodes without GPUs.",
         ),
         Alert(
             "PulsedSourceRestarting",
@@ -106,7 +106,7 @@ def _of_daemons() -> tuple[Alert, ...]:
             f'unless {daemon} pulsed_source_info{{kind="replay"}}',
             "10m",
             "warning",
-            f'{DAEMON} has another time than Prometheus: {{{{ $value | printf "%.0f" | reReplaceAll "^-" "" }}}} s'
+            f'{DAEMON} has a different time than Prometheus: {{{{ $value | printf "%.0f" | reReplaceAll "^-" "" }}}} s'
             "{{ if gt $value 0.0 }} ahead{{ else }} behind{{ end }}",
             "Rates, ages and the times of events are wrong. Check time synchronization (chrony,"
             " systemd-timesyncd) on both hosts, and the clock of a remote exporter.",
@@ -117,17 +117,17 @@ def _of_daemons() -> tuple[Alert, ...]:
             "15m",
             "warning",
             f"{DAEMON}: {{{{ $value }}}} owners or workloads have no series",
-            "There are more than publish.max_owners. The newest have no alerts, and sums by namespace and user lack"
-            " them. Raise publish.max_owners, some 10 series for each; /jobs and /workloads have all.",
+            "There are more than publish.max_owners. The newest have no alerts, and are missing from the sums by "
+            "namespace and user. Raise publish.max_owners (about 10 series each); /jobs and /workloads have all.",
         ),
         Alert(
             "PulsedConfigReloadFailed",
             "pulsed_config_last_reload_successful == 0",
             "5m",
             "warning",
-            f"{DAEMON} refused its new configuration",
-            "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed; correct it and"
-            " reload the service.",
+            f"{DAEMON} rejected its new configuration",
+            "The old one remains active. `pulsed check-config FILE` names the key and what is allowed; correct it "
+            "and reload the service.",
         ),
     )
 
@@ -142,8 +142,8 @@ def _of_owners() -> tuple[Alert, ...]:
             "5m",
             "warning",
             f"{DAEMON} may not read owners from {{{{ $labels.source }}}}",
-            "New pods have no workload, and sums that autoscalers read may be refused. The log names the missing right;"
-            " the chart grants it with `rbac.create`.",
+            "New pods have no workload, and requests of autoscalers for sums may fail. The log names the missing "
+            "right; the chart grants it with `rbac.create`.",
         ),
         Alert(
             "PulsedOwnersUnknown",
@@ -151,8 +151,8 @@ def _of_owners() -> tuple[Alert, ...]:
             "5m",
             "warning",
             f"{DAEMON} cannot read owners from {{{{ $labels.source }}}}",
-            "Known owners stay, and new jobs and pods have none, or no workload. The log has the reason: the API"
-            " server, the kubelet or the directory of jobs cannot be read.",
+            "Known owners are kept; new jobs and pods have no owner or no workload. The log has the reason: the API "
+            "server, the kubelet or the directory of jobs cannot be read.",
         ),
     )
 
@@ -175,9 +175,10 @@ def _of_adapters() -> tuple[Alert, ...]:
             'pulsed_adapter_gpus{state="stale"} > 0',
             "10m",
             "warning",
-            f"{adapter} has no current values of {{{{ $value }}}} GPUs that pods have",
-            "The sums of their workloads are refused, and their autoscalers keep the replicas. Its log names daemons"
-            " that do not answer. Otherwise their sources deliver nothing, or no daemon runs on the node of the pods.",
+            f"{adapter} has no current values for {{{{ $value }}}} GPUs of pods",
+            "Requests for the sums of their workloads fail, and their autoscalers keep the replicas. Its log names "
+            "daemons that do not answer. If it names none, the sources of the daemons deliver no samples, or no "
+            "daemon runs on the node of the pods.",
         ),
     )
 
@@ -188,7 +189,7 @@ def gone_alerts() -> tuple[Alert, ...]:
     gpus = f"max by (cluster, node) (count by (cluster, job, instance, node) ({BOARDS}))"
     gone = "\nor ".join(f"{gpus.format(f' offset {age}')} - {gpus.format('')} > 0" for age in EARLIER)
     missing = " or ".join(f'pulsed_gpu_info{{mig_id="",node=%q}} offset {age}' for age in EARLIER)
-    found = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
+    lines = lookup(f"group by (gpu, uuid) ({missing}) unless on (uuid) pulsed_gpu_info{{node=%q}}", *["node"] * 4)
     return (
         Alert(
             "PulsedGpuGone",
@@ -196,7 +197,7 @@ def gone_alerts() -> tuple[Alert, ...]:
             "10m",
             "warning",
             "{{ $labels.node }} no longer reports {{ $value }} of its GPUs",
-            f'{{{{ range {found} | sortByLabel "gpu" }}}}'
+            f'{{{{ range {lines} | sortByLabel "gpu" }}}}'
             "GPU {{ .Labels.gpu }}: {{ .Labels.uuid }}. {{ end }}"
             f"The node reports other GPUs. {_GONE_WHY}",
         ),

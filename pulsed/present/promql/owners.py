@@ -32,7 +32,7 @@ class OwnerLevel(NamedTuple):
     """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels.
 
     Attributes:
-        labels: kept beside `cluster`, which Prometheus may add.
+        labels: kept in addition to `cluster`, which Prometheus may add.
     """
 
     level: str
@@ -131,12 +131,12 @@ _NAMES = {
 }
 _OWNERS = {"job": "{{ or $labels.user `the owner` }}", "pod": "the owner of {{ $labels.namespace }}"}
 _IDLE_WHY = (
-    "Its GPUs did almost no work.{} Contact {} to release them; notebooks, crashed jobs and jobs that wait for others"
-    " are the usual causes."
+    "Its GPUs did almost no work.{} Contact {} to release them; notebooks, crashed jobs and waiting jobs are"
+    " the usual causes."
 )
 _LOW_WHY = (
-    "Its GPUs are in use, but their SMs, tensor cores and memory do little.{} /jobs of pulsed on these nodes has its"
-    " classes and peaks: io means slow data loading, low_utilization small batches or a slow host. Advise {}."
+    "Its GPUs are in use, but their SMs, tensor cores and memory do little.{} /jobs of pulsed on these nodes has its "
+    "classes and peaks: io means slow data loading; low_utilization means small batches or a slow host. Advise {}."
 )
 
 
@@ -163,10 +163,10 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
         f"{name} held idle GPUs for {{{{ $value | humanizePercentage }}}} of 30 minutes",
         _IDLE_WHY.format(where, owner),
     )
-    known = f"({increase('gpu_seconds', '6h')} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
+    known_seconds = f"({increase('gpu_seconds', '6h')} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
     yield Alert(
         f"Pulsed{word.title()}LowRealUtilization",
-        f"{increase('real_utilization_seconds', '6h')}\n/ {known} < {LOW_RATIO}\n"
+        f"{increase('real_utilization_seconds', '6h')}\n/ {known_seconds} < {LOW_RATIO}\n"
         f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}\n"
         f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) {transcodes('6h')})",
         "1h",

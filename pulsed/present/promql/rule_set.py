@@ -62,7 +62,7 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
     """Return the selected rules; groups without a rule are left out.
 
     Raises:
-        UsageError: a name of `exclude` is no alert or group of any selection; the message names the nearest.
+        UsageError: a name of `exclude` is not an alert or group of any selection; the message names the nearest.
     """
     _check_names(settings, choice)
     chosen = (group for group in _groups(settings, choice) if group.name not in choice.exclude)
@@ -76,10 +76,10 @@ def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
 def _check_names(settings: ComputeSettings, choice: RuleSelection) -> None:
     every = list(_groups(settings, RuleSelection(per_check=choice.per_check)))
     alerts = [rule.name for group in every for rule in group.rules if isinstance(rule, Alert)]
-    known = [*(group.name for group in every), *alerts]
+    names_of_all = [*(group.name for group in every), *alerts]
     for name in choice.exclude:
-        if name not in known:
-            near = nearest(name, known)
+        if name not in names_of_all:
+            near = nearest(name, names_of_all)
             hint = f"Did you mean {near}?" if near else f"Groups: {', '.join(group.name for group in every)}"
             raise UsageError(f"--exclude: there is no alert or group {name}", hint)
 
@@ -122,4 +122,4 @@ Series are named level:metric:operation. The level is gpu, a GPU or MIG instance
 workload, user, account, namespace; the metric is pulsed's name of the quantity; the operation is the last one applied:
   sum, count, mean  aggregation over GPUs, also min and max
   raw               the result of the current evaluation alone
-  rate5m, rate15m   mean rate of counters over so many minutes; mean15m the mean of a ratio"""
+  rate5m, rate15m   mean rate of counters over 5 or 15 minutes; mean15m is the mean of a ratio"""

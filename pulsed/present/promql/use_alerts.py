@@ -24,7 +24,7 @@ MEDIA_RATIO = DEFAULT_THRESHOLDS.idle_media_ratio
 
 KILOWATT_HOUR = 3.6e6
 
-LEAST_KNOWN = 0.05
+MIN_KNOWN_SHARE = 0.05
 """Share of a quarter of an hour in which the real utilization must be known for a mean of it."""
 
 WASTED_KILOWATT_HOURS = 1.0
@@ -35,25 +35,25 @@ _HELD_WHY = (
     " the usual cause."
 )
 _LOW_WHY = (
-    "It is in use, but its SMs, tensor cores and memory do little. Look at its workload class (`pulsed top`), and"
-    " advise the owner: io means slow data loading, low_utilization small batches or a slow host."
+    "It is in use, but its SMs, tensor cores and memory do little. Look at its workload class (`pulsed top`), and "
+    "advise the owner: io means slow data loading; low_utilization means small batches or a slow host."
 )
-_ENERGY_WHY = "The owner should release it. Otherwise limit how long jobs and notebooks may hold idle GPUs."
+_ENERGY_WHY = "The owner should release it. A time limit on idle jobs and notebooks prevents the waste."
 _HANG_WHY = (
-    "For 30 minutes, and three times the longest pause of its job, no GPU of the job has worked, and kernels of some"
-    " run without memory work, traffic or change: a deadlocked collective looks like this. The owner should read the"
-    " logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU that stopped"
-    " first, or the node that is silent."
+    "For 30 minutes, and three times the longest pause of its job, no GPU of the job has worked, while kernels on "
+    "some run without memory work, traffic or changes: a typical sign of a deadlocked collective. The owner should "
+    "read the logs and stacks of all ranks (py-spy, NCCL_DEBUG), and restart the job; `pulsed job` names the GPU "
+    "that stopped first, or the node that is silent."
 )
 _STRAGGLER_WHY = (
-    "For 10 minutes it has done the same tensor and memory work as its peers and taken more time for it: by a lower SM"
-    " clock, SMs that are active for longer, or a graphics engine that waits for the host. GPUs that work in step wait"
-    " for the slowest. Check its health, temperature and clocks (`pulsed health`), and its host. `pulsed job` has the"
-    " numbers."
+    "For 10 minutes it has needed more time than its peers for the same tensor and memory work, with a lower SM "
+    "clock, SMs that are active for longer, or a graphics engine that waits for the host. GPUs that work in step "
+    "wait for the slowest. Check its health, temperature and clocks (`pulsed health`), and its host. `pulsed job` "
+    "has the numbers."
 )
 _LEAK_WHY = (
-    "For 10 minutes the GPU has been idle and without an owner, but its memory is in use: the next job may run out of"
-    " memory. Find the process that is left (nvidia-smi, fuser /dev/nvidia*) and end it, or reset the GPU."
+    "For 10 minutes the GPU has been idle and without an owner, but its memory is in use: the next job may run out "
+    "of memory. Find the remaining process (nvidia-smi, fuser /dev/nvidia*) and end it, or reset the GPU."
 )
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
@@ -65,7 +65,7 @@ def transcodes(window: str) -> str:
 
 
 def _with_owner(expr: str, gpus: str) -> str:
-    """Return the expression with the labels of each GPU's owner; without them where there is none, or several.
+    """Return the expression with the labels of each GPU's owner; without them for no owner, or several.
 
     Args:
         expr: its value is kept.
@@ -101,8 +101,8 @@ def use_rules() -> Iterator[Recording]:
     def rate(counter: str, matcher: str = "") -> str:
         return f"rate(pulsed_gpu_{counter}_total{matcher}[{PERIOD}])"
 
-    known = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
-    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known} > {LEAST_KNOWN})")
+    known_seconds = f"{rate('observed_seconds')} - {rate('real_utilization_unknown_seconds')}"
+    yield Recording(MEAN, f"{rate('real_utilization_seconds')}\n/ ({known_seconds} > {MIN_KNOWN_SHARE})")
     yield Recording(IDLE_SECONDS, f"sum without (kind) ({rate('idle_seconds')})")
     yield Recording(IDLE_JOULES, rate("idle_energy_joules", HELD_KIND))
 
@@ -125,8 +125,8 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
     )
     if flat:
         observed = increase("observed_seconds", "6h")
-        known = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
-        mean = f"{increase('real_utilization_seconds', '6h')} / {known}"
+        known_seconds = f"({observed} - {increase('real_utilization_unknown_seconds', '6h')} > 3600)"
+        mean = f"{increase('real_utilization_seconds', '6h')} / {known_seconds}"
         idle = f"sum without (kind) ({increase('idle_seconds', '6h')}) / {observed}"
         joules = increase("idle_energy_joules", "1d", HELD_KIND)
     else:
@@ -185,7 +185,7 @@ def finding_alerts() -> tuple[Alert, ...]:
             "pulsed_gpu_leaked_memory == 1",
             "1m",
             "warning",
-            f"{GPU} has memory in use that no job or pod has",
+            f"{GPU} has memory in use without a job or pod",
             _LEAK_WHY,
         ),
     )

@@ -78,7 +78,7 @@ def _dots(run: Iterable[tuple[str, int]]) -> str:
 
 
 def _columns(values: Sequence[Number], count: int) -> list[Number]:
-    """Return one value per column of dots: the largest of its values, which is None only if all are."""
+    """Return one value per column of dots: the largest of its values; None only if all are None."""
     size = len(values)
     begins = [column * size // count for column in range(count + 1)]
     pieces = [values[begins[at] : max(begins[at + 1], begins[at] + 1)] for at in range(count)]
@@ -177,8 +177,8 @@ def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: i
 def _range(columns: Sequence[Sequence[Number]]) -> list[Curve]:
     """Return the lowest and the highest value of several GPUs, whose newest values are of the same moment."""
     rows = [*zip_longest(*map(reversed, columns))][::-1]
-    known = [[value for value in row if value is not None] for row in rows]
-    return [Curve([end(row, default=None) for row in known], "dim") for end in (min, max)]
+    numbers = [[value for value in row if value is not None] for row in rows]
+    return [Curve([end(row, default=None) for row in numbers], "dim") for end in (min, max)]
 
 
 def _values(each: Plot, gpu: GpuRow) -> Sequence[Number]:

@@ -1,4 +1,4 @@
-"""All GPUs: a card for each if these fit, else a row for each."""
+"""All GPUs: cards if they fit, otherwise rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DRIVER = "gpu_utilization_ratio"
 """What the driver calls GPU utilization."""
 
 _BESIDE_BAR = 15
-"""Cells of the numbers beside a bar."""
+"""Cells of the numbers next to a bar."""
 
 
 def fleet(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
@@ -177,7 +177,7 @@ def _owner(gpu: GpuRow) -> Part:
     words = owner_words(gpu) or MISSING
     if gpu.use == "held":
         return words + ("" if gpu.class_age is None else " idle"), "warn"
-    return words, "dim" if words in ("free", "nobody", MISSING) else ""
+    return words, "dim" if words in ("free", "no owner", MISSING) else ""
 
 
 def _field(title: str, width: int, importance: int, name: str) -> TableColumn[GpuRow]:

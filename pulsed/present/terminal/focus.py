@@ -42,7 +42,7 @@ HEALTH_ORDER = ("crit", "hot", "warn", "info", "unknown", "ok")
 """The worst first."""
 
 MINI_FLEET_FROM = 140
-"""Width from which the other GPUs are beside the one."""
+"""Minimum width for a column of the other GPUs."""
 
 MINI_FLEET_WIDTH = 46
 
@@ -282,8 +282,8 @@ def _owners(detail: Document) -> Iterator[Text]:
         yield line(("Owners ", "title"), "none" if attribution["known"] else "not known")
     for owner in attribution["owners"]:
         names = ("user", "account", "partition", "namespace", "name", "container", "workload")
-        known = [f"{name} {owner[name]}" for name in names if owner.get(name)]
-        yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *known]))
+        texts = [f"{name} {owner[name]}" for name in names if owner.get(name)]
+        yield line(("Owner ", "title"), ", ".join([f"{owner['kind']} {owner['id']}", *texts]))
 
 
 def _identity(gpu: GpuRow) -> list[Text]:

@@ -162,8 +162,8 @@ def _numbers(gpus: Sequence[GpuRow], name: str) -> list[float]:
     return [value for gpu in gpus if (value := gpu.number(name)) is not None]
 
 
-def _counted(text: str, known: int, count: int) -> str:
-    return text if known == count else f"{text}, {known}/{count}"
+def _counted(text: str, matching: int, count: int) -> str:
+    return text if matching == count else f"{text}, {matching}/{count}"
 
 
 def without_parts(gpus: Sequence[GpuRow]) -> list[GpuRow]:
@@ -174,11 +174,11 @@ def without_parts(gpus: Sequence[GpuRow]) -> list[GpuRow]:
 
 def mean_utilization(fresh: Sequence[GpuRow], count: int) -> str:
     """Return the mean real utilization in percent, or its bounds unless it is known of all current GPUs."""
-    known = [gpu.real for gpu in fresh if gpu.real is not None]
-    if not known and all(gpu.bounds == (None, None) for gpu in fresh):
+    utilizations = [gpu.real for gpu in fresh if gpu.real is not None]
+    if not utilizations and all(gpu.bounds == (None, None) for gpu in fresh):
         return "--"
-    if len(known) == len(fresh):
-        return _counted(f"{percent(sum(known) / len(known))} %", len(known), count)
+    if len(utilizations) == len(fresh):
+        return _counted(f"{percent(sum(utilizations) / len(utilizations))} %", len(utilizations), count)
     lower = sum(gpu.bounds[0] or 0.0 for gpu in fresh) / len(fresh)
     upper = sum(1.0 if gpu.bounds[1] is None else gpu.bounds[1] for gpu in fresh) / len(fresh)
-    return _counted(f"{span(lower, upper)} %", len(known), count)
+    return _counted(f"{span(lower, upper)} %", len(utilizations), count)

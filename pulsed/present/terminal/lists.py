@@ -107,7 +107,7 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
 
 
 def selected_job(model: Model, view: ViewState) -> Document | None:
-    """Return the document of the first owner that `jobs` shows; None if there is none."""
+    """Return the document of the first owner that `jobs` shows; None without owners."""
     groups = list(_shown_groups(model, view, COLUMNS, MAX_COLUMNS))
     return groups[min(view.event, len(groups) - 1)][0] if groups else None
 
@@ -121,20 +121,20 @@ def _shown_groups(
 ) -> Iterator[tuple[Document | None, list[Text]]]:
     """Yield each owner with its rows that have the text of the filter, and what has no owner."""
     for job, rows in _groups(model, columns, width):
-        if found := [row for row in rows if view.filter.lower() in row.plain.lower()]:
-            yield job, found
+        if matching := [row for row in rows if view.filter.lower() in row.plain.lower()]:
+            yield job, matching
 
 
 def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
     """Return the GPUs of owners by the positions of daemon and owner, the most idle GPU time first."""
-    known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
+    gpus = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
     nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
     held: dict[tuple[int, int], list[JobGpu]] = {}
     for source, daemon in enumerate(model.daemons):
         for number, job in enumerate(daemon.jobs):
             rows = held[source, number] = []
             for part in job["gpus"]:
-                gpu = known.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
+                gpu = gpus.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
                 name = part["gpu"] if gpu is None else gpu.name
                 node = nodes.get(part["node"])
                 rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
@@ -152,7 +152,7 @@ def _groups(
         for each in job.get("advice", ())[:1]:
             lines += wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
         for each in job.get("not_judged", ()):  # absent in answers of older daemons
-            lines.append(line((f"  {each['finding']} not judged: {each['missing']}", "dim")))
+            lines.append(line((f"  {each['finding']} not evaluated: {each['missing']}", "dim")))
         yield job, [*lines, *(_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))]
     for daemon in model.daemons:
         owners = [job["owner"] for job in daemon.jobs]
@@ -194,14 +194,14 @@ HELP_WIDTH = 116
 
 _HELP = f"""\
 Views
-  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then end; ^C ends
-  Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; mouse: click, again to open
+  1 Fleet, 2 Focus, 3 Plot, 4 Job, 5 Events, 6 Sources, 7 or ? this help; Esc and :q go back, then quit; ^C quits
+  Enter opens the selected GPU, or owner's report; j k and arrows select; PgUp PgDn scroll; click selects and opens
 Keys
   / filter   s sort ({", ".join(SORTS)})   r reverse   v cards or rows   space pause   + - window of history   q quit
 Commands
   :focus GPU (index, UUID, node:index)  :plot  :job  :events  :sources  :fleet  :sort NAME  :filter TEXT  :q  :exit
 Filter
-  comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a word alone is looked for in all texts
+  comparisons < <= > >= = != ~ (contains), & | ! ( ); ratios as .1 or 10%; a single word is searched for in all texts
   numbers: {" ".join(NUMBERS)}
   texts: {" ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
@@ -210,10 +210,10 @@ Cards and columns
   percentages of SM are active/occupancy, temperatures GPU|memory, clocks SM|memory, PCIe received/sent
 Marks
   [████··|··]  a known value; | is what the driver calls GPU utilization
-  [██▒▒▒····]  bounds: at least what is solid, at most what is hatched, because inputs are missing
+  [██▒▒▒····]  bounds: solid is the least, hatched the most, because inputs are missing
   [/ / / / /]  no reading: --, never 0; a measured 0 is [▏········]
-  C compute  M memory  I io  X mixed  - idle  ? unknown, with the classes that it can be
-  i info  ! warn  ^ hot  x crit; STALE 42 s: no newer sample, not in any sum; 7/8: sums are of 7 of 8 GPUs
+  C compute  M memory  I io  X mixed  - idle  ? unknown, with the possible classes
+  i info  ! warn  ^ hot  x crit; STALE 42 s: no newer sample, left out of sums; 7/8: sum of 7 of 8 GPUs
 """
 
 
@@ -274,17 +274,17 @@ UNLISTED = ("workload_class", "owner")
 
 def changes(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
     """Return changes, the newest first; `view.filter` is looked for in their text. `UNLISTED` needs one."""
-    wanted = view.filter.lower()
+    substring = view.filter.lower()
     events = [event for daemon in model.daemons for event in daemon.events]
     if len(model.daemons) > 1:
         events.sort(key=lambda event: -seconds_of(event["time"]))
     checks = {_moment(event) for event in events if event["event"] == "health" and event["check"]}
     events = [event for event in events if _is_news(event, checks)]
-    listed = [event for event in events if wanted or event["event"] not in UNLISTED]
+    listed = [event for event in events if substring or event["event"] not in UNLISTED]
     rows = [(_row(event, with_node=model.has_several_nodes), event) for event in listed]
-    rows = [(row, event) for row, event in rows if wanted in row.plain.lower()]
+    rows = [(row, event) for row, event in rows if substring in row.plain.lower()]
     if not rows:
-        nothing = "no change has this text" if wanted else "no changes so far"
+        nothing = "no change has this text" if substring else "no changes so far"
         return [_last_minutes(events, model.time), line((nothing, "dim"))]
     (selected, event), *below = rows[min(view.event, len(rows) - 1) :]
     details = wrapped(f"What to do: {event['remedy']}", width, "    ") if event.get("remedy") else ()

@@ -128,7 +128,7 @@ class GpuRow:
 
     @property
     def use(self) -> str:
-        """Whether it is used, as the daemon says: `busy`, `held`, `free`, `idle`, `unknown`."""
+        """Whether it is used, as reported by the daemon: `busy`, `held`, `free`, `idle`, `unknown`."""
         return "unknown" if self.stale else self.state("use")
 
 
@@ -144,8 +144,8 @@ def ratio(part: Number, whole: Number) -> Number:
 
 def total(values: Sequence[Number]) -> Number:
     """Return the sum; None unless all are known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if values and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if values and len(numbers) == len(values) else None
 
 
 def _nvlink(gpu: GpuRow) -> Number:
@@ -244,10 +244,10 @@ class Model:
         """Return the name of a GPU, with its node if there are several."""
         return f"{gpu.node}/{gpu.name}" if self.has_several_nodes else gpu.name
 
-    def find(self, wanted: str) -> GpuRow | None:
+    def find(self, name: str) -> GpuRow | None:
         """Return the first GPU with a key, UUID, name, or `node:name`."""
         for gpu in self.gpus:
-            if wanted in (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", gpu.uuid or gpu.key):
+            if name in (gpu.key, gpu.name, f"{gpu.node}:{gpu.name}", f"{gpu.node}/{gpu.name}", gpu.uuid or gpu.key):
                 return gpu
         return None
 

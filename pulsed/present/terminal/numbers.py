@@ -103,8 +103,8 @@ def trend(values: Sequence[Number], width: int, top: float | None = None) -> str
     Args:
         top: value of full height; None: the largest of the values.
     """
-    known = [[value for value in part if value is not None] for part in parts(values, width)]
-    means = [sum(part) / len(part) if part else None for part in known]
+    numbers = [[value for value in part if value is not None] for part in parts(values, width)]
+    means = [sum(part) / len(part) if part else None for part in numbers]
     full = top if top is not None else max((value for value in means if value is not None), default=0.0)
     return "".join(" " if value is None else _block(value, full) for value in means).rjust(max(width, 0))
 

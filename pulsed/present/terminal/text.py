@@ -41,9 +41,9 @@ def wrapped(text: str, width: int, indent: str, style: str = "") -> Iterator[Tex
 
 def fixed(part: Part, width: int, align: Literal["left", "right"] = "left") -> Text:
     """Return a part with exactly `width` cells."""
-    made = line(part if width > 0 else "")
-    made.align(align, width)
-    return made
+    cell = line(part if width > 0 else "")
+    cell.align(align, width)
+    return cell
 
 
 def fitting(items: Iterable[tuple[int, Text]], width: int, separator: str = "  ") -> Text:
@@ -152,9 +152,9 @@ def _named(column: TableColumn[Row], rows: Sequence[Row]) -> TableColumn[Row]:
     names = distinguished((line(column.cell(row)).plain for row in rows), column.width)
 
     def cell(row: Row) -> Text:
-        made = line(column.cell(row))
-        made.plain = names[made.plain]
-        return made
+        text = line(column.cell(row))
+        text.plain = names[text.plain]
+        return text
 
     return replace(column, cell=cell)
 
@@ -202,4 +202,4 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
 
 def styles(theme: Theme) -> Styles:
     """Return the styles of a theme by name; `none` has those of 16 colours, which the console leaves out."""
-    return Styles({name: made[min(THEMES.index(theme), 2)] for name, made in _STYLES.items()})
+    return Styles({name: by_theme[min(THEMES.index(theme), 2)] for name, by_theme in _STYLES.items()})

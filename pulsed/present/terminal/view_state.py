@@ -1,8 +1,9 @@
 """What a person has chosen to see, with the filter of GPUs: `ru<.1 & class!=idle | health>=warn`.
 
 Comparisons `< <= > >= = != ~` (`~`: contains) with names of `NUMBERS` and `TEXTS`, joined by `&` (or a blank) and `|`,
-negated by `!`, in parentheses; a word alone is looked for in all texts; `"in quotes"` a value may have any character. A
-comparison with a missing number is false; `ru=--` finds them. The page has the same language in `text/filter.js`.
+negated by `!`, in parentheses; a single word is searched for in all texts; `"in quotes"` a value may have any
+character. A comparison with a missing number is false; `ru=--` matches them. The page has the same language in
+`text/filter.js`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _HEALTH = ("unknown", "ok", "info", "warn", "hot", "crit")
 _ALLOWED: Mapping[str, Sequence[str]] = {"health": _HEALTH, "held": ("yes", "no"), "stale": ("yes", "no")}
 """The values of some texts; those of `health` in their order."""
 
-LONGEST, MOST_NESTED = 1000, 50
+MAX_FRAGMENT_LENGTH, MAX_NESTING = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""
 
 _ORDERS: Mapping[str, Callable[..., bool]] = {
@@ -85,11 +86,11 @@ def gpu_filter(text: str) -> Test:
     Raises:
         FilterError: it cannot be parsed.
     """
-    if len(text) > LONGEST:
-        raise FilterError(f"longer than {LONGEST} characters")
+    if len(text) > MAX_FRAGMENT_LENGTH:
+        raise FilterError(f"longer than {MAX_FRAGMENT_LENGTH} characters")
     tokens = _TOKEN.findall(text)
-    if tokens.count("!") + tokens.count("(") > MOST_NESTED:
-        raise FilterError(f"more than {MOST_NESTED} of ! and (")
+    if tokens.count("!") + tokens.count("(") > MAX_NESTING:
+        raise FilterError(f"more than {MAX_NESTING} of ! and (")
     if not tokens:
         return lambda gpu: True
     test = _either(tokens)
@@ -125,8 +126,8 @@ def _one(rest: list[str]) -> Test:
     name = _word(rest, "a name")
     if rest and rest[0] in _SIGNS:
         return _comparison(name.lower(), rest.pop(0), _word(rest, f"a value after {name}"))
-    wanted = name.lower()
-    return lambda gpu: any(wanted in get(gpu).lower() for get in _SEARCHED)
+    lowered = name.lower()
+    return lambda gpu: any(lowered in get(gpu).lower() for get in _SEARCHED)
 
 
 def _takes(rest: list[str], token: str) -> bool:
@@ -140,7 +141,7 @@ def _word(rest: list[str], what: str) -> str:
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
-    wanted = value.lower()
+    lowered = value.lower()
     if name in NUMBERS and sign != "~":
         return _number_test(name, sign, value)
     if name not in TEXTS:
@@ -148,24 +149,24 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     get, allowed = TEXTS[name], _ALLOWED.get(name, ())
     if sign in _ORDERS and name != "health":
         raise FilterError(f"{name} is a text; use = != or ~")
-    if sign != "~" and allowed and wanted not in allowed:
+    if sign != "~" and allowed and lowered not in allowed:
         raise FilterError(f"{name} is one of {', '.join(allowed)}")
     if sign in _ORDERS:
-        return lambda gpu: _SIGNS[sign](allowed.index(get(gpu)), allowed.index(wanted))
+        return lambda gpu: _SIGNS[sign](allowed.index(get(gpu)), allowed.index(lowered))
     if sign == "~" or name == "owner":
-        return lambda gpu: (wanted in get(gpu).lower()) is (sign != "!=")
-    return lambda gpu: (get(gpu).lower() == wanted) is (sign != "!=")
+        return lambda gpu: (lowered in get(gpu).lower()) is (sign != "!=")
+    return lambda gpu: (get(gpu).lower() == lowered) is (sign != "!=")
 
 
 def _number_test(name: str, sign: str, value: str) -> Test:
     field = NUMBERS[name]
     if value == MISSING and sign not in _ORDERS:
         return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
-    found = _NUMBER.fullmatch(value)
-    if found is None:
+    match = _NUMBER.fullmatch(value)
+    if match is None:
         raise FilterError(f"{name}: {value} is not a number")
-    limit = float(found[1])
-    if found[2] or (field.endswith("_ratio") and limit > 1):
+    limit = float(match[1])
+    if match[2] or (field.endswith("_ratio") and limit > 1):
         limit /= 100
     return lambda gpu: (number := gpu.number(field)) is not None and _SIGNS[sign](number, limit)
 
@@ -218,8 +219,8 @@ class ViewState:
     def shown(self, model: Model) -> list[GpuRow]:
         """Return the GPUs that pass the filter, in order."""
         test = gpu_filter(self.filter)
-        found = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
-        return found[::-1] if self.reverse else found
+        gpus = sorted((gpu for gpu in model.gpus if self._is_wanted(gpu) and test(gpu)), key=_SORTS[self.sort])
+        return gpus[::-1] if self.reverse else gpus
 
     def current(self, gpus: Sequence[GpuRow]) -> GpuRow | None:
         """Return the selected GPU; the first if it is not among them."""

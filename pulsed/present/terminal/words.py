@@ -81,15 +81,15 @@ def real_words(gpu: GpuRow) -> str:
     """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
     lower, upper = gpu.bounds
     if gpu.real is not None:
-        known = span(lower, upper)
-        return f"{percent(gpu.real)} %" if ".." not in known else f"{percent(gpu.real)} % {known}"
+        bounds = span(lower, upper)
+        return f"{percent(gpu.real)} %" if ".." not in bounds else f"{percent(gpu.real)} % {bounds}"
     return "--" if lower is None else f"{span(lower, upper)} %"
 
 
 def owner_words(gpu: GpuRow) -> str:
-    """Return the owners of a GPU: `free` or `nobody` for none, empty if they are not known."""
+    """Return the owners of a GPU: `free` or `no owner` for none, empty if they are unknown."""
     if gpu.owners is None:
         return ""
     return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or (
-        "free" if gpu.use == "free" else "nobody"
+        "free" if gpu.use == "free" else "no owner"
     )

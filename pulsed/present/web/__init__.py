@@ -48,7 +48,7 @@ class Asset:
     etag: str
 
     @classmethod
-    def of(cls, body: bytes, suffix: str) -> Asset:
+    def from_content(cls, body: bytes, suffix: str) -> Asset:
         """Return an asset with this content."""
         return cls(body, gzip.compress(body, mtime=0), _MEDIA_TYPES[suffix], f'"{_digest(body)}"')
 
@@ -74,7 +74,9 @@ class Assets:
         bodies = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         version = _digest(b"".join(name.encode() + b"\0" + body for name, body in bodies.items()))
         template = bodies.pop(PAGE).decode()
-        return cls(version, {name: Asset.of(body, Path(name).suffix) for name, body in bodies.items()}, template)
+        return cls(
+            version, {name: Asset.from_content(body, Path(name).suffix) for name, body in bodies.items()}, template
+        )
 
     def page(self, release: str, telemetry_path: str, external_path: str | None) -> Asset:
         """Return the page.
@@ -94,7 +96,7 @@ class Assets:
         text = self.template
         for name, value in values.items():
             text = text.replace(f"{{{{{name}}}}}", value)
-        return Asset.of(text.encode(), ".html")
+        return Asset.from_content(text.encode(), ".html")
 
 
 def _digest(data: bytes) -> str:

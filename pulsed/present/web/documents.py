@@ -42,7 +42,9 @@ def documents() -> Mapping[str, Asset]:
     """Return the page of each document, by name without `.md`."""
     folder = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
-    return MappingProxyType({name: Asset.of(page(text, texts).encode(), ".html") for name, text in texts.items()})
+    return MappingProxyType(
+        {name: Asset.from_content(page(text, texts).encode(), ".html") for name, text in texts.items()}
+    )
 
 
 def page(text: str, names: Mapping[str, object]) -> str:

@@ -20,7 +20,7 @@ from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
 
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 _GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
 _FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
 _FACT_ORDER = ("uuid", "model", "pci_bus_id")
@@ -86,9 +86,9 @@ def parse_listing(text: str) -> dict[str, dict[str, str]]:
             current = gpus.setdefault(number[1], {})
         fact, _, text = right.partition(":")
         label = _FACT_LABELS.get(fact)
-        known = read_text(text.strip().removesuffix("(last known)").rstrip()) if label else None
-        if about_gpus and current is not None and label and known:
-            current[label] = known
+        cleaned = read_text(text.strip().removesuffix("(last known)").rstrip()) if label else None
+        if about_gpus and current is not None and label and cleaned:
+            current[label] = cleaned
     return gpus
 
 
@@ -165,15 +165,15 @@ async def printed(command: Sequence[str], patience: float) -> str:
 
     def receive(data: bytes) -> None:
         output.extend(data)
-        if len(output) > _MOST_BYTES:
+        if len(output) > _MAX_BYTES:
             over.set()
 
     child = await Child.start(command, receive, over.set)
     try:
         async with asyncio.timeout(patience):
             await over.wait()
-        if len(output) > _MOST_BYTES:
-            raise StreamBroke(f"{name} prints without end")
+        if len(output) > _MAX_BYTES:
+            raise StreamBroke(f"{name} prints endlessly")
         text = output.decode("utf-8", "replace")
         if child.status != 0:
             raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
@@ -208,11 +208,11 @@ def described(versions: Sequence[str]) -> str:
 def merged_layout(fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
     """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
     series = (*fast.series, *(slow.series if slow else ()))
-    known: dict[Labels, Labels] = {}
+    merged: dict[Labels, Labels] = {}
     for labels in {each.labels for each in series}:
         pairs = dict(labels)
-        known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
-    return Layout(fast.dialect, tuple(Series(each.name, known[each.labels]) for each in series))
+        merged[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
+    return Layout(fast.dialect, tuple(Series(each.name, merged[each.labels]) for each in series))
 
 
 PROC = Path("/proc")
@@ -249,8 +249,8 @@ def engine_epoch(proc: Path = PROC) -> str:
 
     Empty unless exactly one is visible: in a container it is not, and an exporter may have an engine of its own.
     """
-    found = [start for folder in proc.glob("[0-9]*") if (start := _start(folder))]
-    return found[0] if len(found) == 1 else ""
+    starts = [start for folder in proc.glob("[0-9]*") if (start := _start(folder))]
+    return starts[0] if len(starts) == 1 else ""
 
 
 def _start(folder: Path) -> str:

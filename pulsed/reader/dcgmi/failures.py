@@ -92,7 +92,7 @@ MEANINGS: Mapping[int, Meaning] = {
     ),
     -38: Meaning(
         TooManyCounters,
-        "the GPU cannot count so many profiling fields at once",
+        "the GPU cannot count this number of profiling fields at once",
         "Watch fewer fields; dcgmi profile -l lists which can be combined",
         "cannot be collected in a single pass",
     ),
@@ -137,7 +137,7 @@ def failure_of(command: str, status: int | None, lines: Sequence[str]) -> Source
     Args:
         command: what was run, in words for a person.
         status: its exit status, negative for a signal; None if it closed its output and lives.
-        lines: its output beside data, oldest first.
+        lines: its output other than data, oldest first.
     """
     texts = [text for line in lines if (text := line.strip())]
     words = " / ".join(texts[-3:])
@@ -160,7 +160,7 @@ def failure_of(command: str, status: int | None, lines: Sequence[str]) -> Source
 
 
 def _code_of(status: int | None, texts: Sequence[str]) -> int | None:
-    """DCGM's result code: from the last message that has one, else from the exit status."""
+    """DCGM's result code: from the last message that has one, or without one from the exit status."""
     for line in reversed(texts):
         message = message_of(line)
         if message is not None and message.code is not None:

@@ -10,7 +10,7 @@ from pulsed.config.settings import Duration, ListKind, Text, one_of, setting, wh
 from pulsed.reader.source import SourceSection
 from pulsed.translate.fields import GROUPS
 
-LEAST_INTERVAL = 0.1
+MIN_INTERVAL = 0.1
 """Seconds. DCGM's floor for profiling counters; with Hopper's GPM a shorter one gives invalid values (DCGM#310)."""
 
 
@@ -36,12 +36,12 @@ class DcgmiSettings(SourceSection):
         fast: ids of the fields of every tick, the more important ones first.
         by_model: more fields of every tick, by a pattern: for the GPUs of a node of which one's product name has it.
         slow: ids of fields that are read every `slow_interval` only; those of `fast` are left out.
-        interval: seconds between two ticks; less than `LEAST_INTERVAL` is raised to it, with a warning.
-        upkeep_interval: seconds between two looks at what may have changed behind our back: lost profiling fields that
-            can be had again, MIG instances.
-        discovery_timeout: seconds that a question to `dcgmi discovery` may take.
-        first_pause: seconds before the first new start; each further one waits twice as long.
-        good_after: seconds that a stream must have run for the pauses to begin anew.
+        interval: seconds between two ticks; less than `MIN_INTERVAL` is raised to it, with a warning.
+        upkeep_interval: seconds between two checks for changes: lost profiling fields that are available again, MIG
+            instances.
+        discovery_timeout: seconds that a call of `dcgmi discovery` may take.
+        first_pause: seconds before the first restart; each further one waits twice as long.
+        good_after: seconds that a stream must have run for the pauses to restart at the first.
     """
 
     does: ClassVar[str] = "runs `dcgmi dmon`"

@@ -1,7 +1,7 @@
 """The source `dcgmi`: ticks of a supervised `dcgmi dmon`, merged with the slow fields and the identity of the GPUs.
 
 A stream that fails is an error of this `read`; the next one starts it again after a pause. Background work (the slow
-fields, a look at what changed) costs a tick nothing and its failures cost only what it is for.
+fields, checks for changes) does not delay a tick, and its failures affect only its own results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pulsed.reader.dcgmi.discovery import (
     is_outdated,
     merged_layout,
 )
-from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
+from pulsed.reader.dcgmi.settings import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest
@@ -53,7 +53,7 @@ _ALL_WITH_INSTANCES = "*,*/*"
 _NAMELESS_SECONDS = 30.0
 """When to look again if nothing is known of the GPUs."""
 
-_LEAST_UPKEEP_SECONDS = 5.0
+_MIN_UPKEEP_SECONDS = 5.0
 """From one look at what changed to the next, also where entities come and go all the time."""
 
 
@@ -86,11 +86,11 @@ class DcgmiSource(Source):
         if not settings.fast:
             raise ConfigError("the source dcgmi has no field to read", "Choose at least one group of fields")
         self._settings, self._clock, self._sleep = settings, clock, sleep
-        self.interval = max(settings.interval, LEAST_INTERVAL)
-        if settings.interval < LEAST_INTERVAL:
+        self.interval = max(settings.interval, MIN_INTERVAL)
+        if settings.interval < MIN_INTERVAL:
             log.warning(
                 "the interval is too short for DCGM and was raised",
-                extra={"asked": settings.interval, "interval": LEAST_INTERVAL},
+                extra={"asked": settings.interval, "interval": MIN_INTERVAL},
             )
         self.target = settings.host or "localhost"
         self.starts = 0
@@ -158,7 +158,7 @@ class DcgmiSource(Source):
         printed. Where that is unknown they are left out, and the time is a gap in the accounting.
         """
         if self._is_closed:
-            raise StreamBroke(f"{self.target} is closed", "Make a new source")
+            raise StreamBroke(f"{self.target} is closed", "Create a new source")
         if self._must_restart:
             self._must_restart = False
             await self._stop()
@@ -172,7 +172,7 @@ class DcgmiSource(Source):
             self._due = self._clock() + self._pauses.next()
             if isinstance(error, StreamHung) and self._is_silent and await accepts_connections(self.target):
                 raise HostEngineHung(
-                    f"the host engine at {self.target} accepts connections and answers nothing: {error.args[0]}",
+                    f"the host engine at {self.target} accepts connections but does not answer: {error.args[0]}",
                     "Restart it (systemctl restart nvidia-dcgm); if it cannot be ended, the driver hangs: drain the "
                     "node and restart it",
                 ) from None
@@ -190,7 +190,7 @@ class DcgmiSource(Source):
         self._path = find(self._settings.path)
         self._is_silent = False
         self._topology = await self._identify()
-        if (fields := self._fields()) != self._watch.wanted:
+        if (fields := self._fields()) != self._watch.requested:
             self._watch = Watch(fields)
         while True:
             try:
@@ -220,7 +220,7 @@ class DcgmiSource(Source):
     async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
 
-        Raises `CommandMissing` and `HostEngineUnavailable`: then there is no point in going on.
+        Raises `CommandMissing` and `HostEngineUnavailable`: retrying would not help.
         """
         try:
             return await self._discover()
@@ -282,10 +282,10 @@ class DcgmiSource(Source):
         """Look for changes of the GPUs soon if rows came or went."""
         if entities != self._entities:
             self._entities = entities
-            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
+            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
 
     def _maintain(self) -> None:
-        """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
+        """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
@@ -297,14 +297,14 @@ class DcgmiSource(Source):
             self._upkeep = asyncio.create_task(self._check_devices(), name="dcgmi: upkeep")
 
     async def _check_devices(self) -> None:
-        """Check whether the GPUs are still the same, and whether lost profiling fields can be had again."""
+        """Check whether the GPUs are still the same, and whether lost profiling fields are available again."""
         try:
             before, self._topology = self._topology, await self._discover()
             changed = not self._settings.entities and is_outdated(before, self._topology)
-            if changed or self._fields() != self._watch.wanted:
+            if changed or self._fields() != self._watch.requested:
                 self._must_restart = True
         except SourceError as error:
-            log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})
+            log.debug("the GPUs cannot be looked up at the moment", extra={"error": str(error)})
         if not (missed := self._watch.lost_profiling):
             return
         probe = Watch(missed)
@@ -313,7 +313,7 @@ class DcgmiSource(Source):
                 probe, lambda fields: self._make(fields, self.interval), self._patience, self._sleep
             )
         except SourceError as error:
-            log.debug("still no profiling", extra={"error": str(error)})
+            log.debug("profiling is still unavailable", extra={"error": str(error)})
             return
         await stream.end_now()
         self._watch.restore(probe.attempt())
@@ -325,10 +325,10 @@ class DcgmiSource(Source):
             return
         self._logged_lost = lost
         if not lost:
-            log.info("all fields can be had again", extra={"target": self.target})
+            log.info("all fields are available again", extra={"target": self.target})
             return
         log.warning(
-            "some fields cannot be had and are left out",
+            "some fields are unavailable and left out",
             extra={
                 "target": self.target,
                 "fields": "; ".join(f"{reason}: {' '.join(map(str, fields))}" for reason, fields in lost.items()),

@@ -21,11 +21,11 @@ _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
 interval: dcgmi writes a tick at once, in a few pieces if it is large."""
 
-_LONGEST_LINE = 2**14
-_MOST_UNPARSED_BYTES = 2 * 2**20
-"""So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
+_MAX_LINE_LENGTH = 2**14
+_MAX_UNPARSED_BYTES = 2 * 2**20
+"""More bytes without a tick are not dmon's output: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
 
-_MOST_WAITING = 64
+_MAX_WAITING_TICKS = 64
 """Ticks that are kept for a pulsed that stands still; older ones are left out."""
 
 _ORDERLY_SECONDS, _SHORT_ORDERLY_SECONDS = 0.5, 0.1
@@ -105,7 +105,7 @@ class DmonStream:
             self._end_tick()  # no reader waits for it
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         lines = whole.decode("utf-8", "replace").split("\n") if newline else []
-        if len(self._rest) > _LONGEST_LINE:
+        if len(self._rest) > _MAX_LINE_LENGTH:
             lines.append(self._rest.decode("utf-8", "replace"))  # not a row: the parser rejects it
             self._rest = b""
         feed = self._parser.feed
@@ -115,10 +115,10 @@ class DmonStream:
             except TooManyGpus as error:
                 self._refuse(error)
                 return
-            self._take(tick)
+            self._append_tick(tick)
             self._stamp = now
         self._unparsed += len(data)
-        if self._unparsed > _MOST_UNPARSED_BYTES:
+        if self._unparsed > _MAX_UNPARSED_BYTES:
             name = f"{self._command[0]} dmon"
             self._refuse(StreamHung(f"{name} does not print a dmon table", "See what source.dcgmi.path runs"))
         self._wake()
@@ -143,19 +143,19 @@ class DmonStream:
         finally:
             self._news = None
 
-    def _take(self, tick: DmonTick | None) -> None:
+    def _append_tick(self, tick: DmonTick | None) -> None:
         if tick is None:
             return
         self._parsed.append(
             RawTick(self._command[0], *self._stamp, self._interval, tick.layout, tick.values, tick.rejected)
         )
-        if len(self._waiting) + len(self._parsed) > _MOST_WAITING:
+        if len(self._waiting) + len(self._parsed) > _MAX_WAITING_TICKS:
             self._leave_out([self._waiting.popleft() if self._waiting else self._parsed.pop(0)])
         self._unparsed = 0
 
     def _end_tick(self) -> bool:
         """Take the tick in progress as whole, and let the parsed ticks be read; return whether there was any."""
-        self._take(self._parser.finish())
+        self._append_tick(self._parser.finish())
         ticks, self._parsed = self._parsed, []
         if not ticks:
             return False
@@ -187,7 +187,7 @@ class DmonStream:
         """Take the end of the output."""
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
-            self._take(self._parser.feed_rest(rest))
+            self._append_tick(self._parser.feed_rest(rest))
         self._is_over = True
         self._wake()
 
@@ -210,7 +210,7 @@ class DmonStream:
 
 
 def _spread(ticks: Sequence[RawTick], least: float) -> list[RawTick]:
-    """Date ticks that were read at once back to when dmon printed them: each at least so many seconds before the next.
+    """Date ticks that were read at once back to when dmon printed them: each at least `least` seconds before the next.
 
     dmon prints one per interval and does not catch up, so that several at once have waited for pulsed in the pipe.
     """

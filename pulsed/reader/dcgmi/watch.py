@@ -45,7 +45,7 @@ class Watch:
     """
 
     def __init__(self, fields: Iterable[int]) -> None:
-        self.wanted: tuple[int, ...] = tuple(dict.fromkeys(fields))
+        self.requested: tuple[int, ...] = tuple(dict.fromkeys(fields))
         self._running: frozenset[int] = frozenset()
         self._untried: list[tuple[int, ...]] = []
         self._lost: dict[int, str] = {}
@@ -61,7 +61,9 @@ class Watch:
     def lost(self) -> Mapping[str, tuple[int, ...]]:
         """The unavailable fields, by the `reason` of their errors."""
         reasons = dict.fromkeys(self._lost.values())
-        return {reason: tuple(field for field in self.wanted if self._lost.get(field) == reason) for reason in reasons}
+        return {
+            reason: tuple(field for field in self.requested if self._lost.get(field) == reason) for reason in reasons
+        }
 
     @property
     def why(self) -> Mapping[str, str]:
@@ -72,12 +74,12 @@ class Watch:
     def lost_profiling(self) -> tuple[int, ...]:
         """The unavailable profiling fields that may become available again."""
         for_good = (None, FieldRefused.reason, TooManyCounters.reason)
-        return tuple(f for f in self.wanted if is_profiling(f) and self._lost.get(f) not in for_good)
+        return tuple(f for f in self.requested if is_profiling(f) and self._lost.get(f) not in for_good)
 
     def attempt(self) -> tuple[int, ...]:
         """Return the fields to request next, in the order of `wanted`; empty if none is available."""
         ids = self._running.union(self._untried[0] if self._untried else ())
-        return tuple(field for field in self.wanted if field in ids)
+        return tuple(field for field in self.requested if field in ids)
 
     def accept(self) -> None:
         """Record that the attempt runs."""
@@ -119,7 +121,7 @@ class Watch:
         self._running = frozenset()
         self._lost.clear()
         self._untried.clear()
-        self._try(self.wanted)
+        self._try(self.requested)
 
     def _try(self, *groups: tuple[int, ...]) -> None:
         self._untried[:0] = [group for group in groups if group]
@@ -166,9 +168,9 @@ async def open_stream(
 
 def _nothing_left(error: SourceError, watch: Watch) -> SourceError:
     """Return the error, generalized if all of several fields were refused."""
-    if isinstance(error, FieldRefused) and len(watch.wanted) > 1:
+    if isinstance(error, FieldRefused) and len(watch.requested) > 1:
         return FieldRefused(
-            f"none of {len(watch.wanted)} fields are available; the last refusal: {error.args[0]}",
+            f"none of {len(watch.requested)} fields are available; the last refusal: {error.args[0]}",
             "dcgmi dmon -l lists the fields of this version of DCGM",
         )
     return error
@@ -201,7 +203,7 @@ class SlowWatch:
 
     def start(self) -> None:
         """Begin to read, if there is anything to read."""
-        if self._watch.wanted:
+        if self._watch.requested:
             self._task = asyncio.create_task(self._run(), name="dcgmi: slow fields")
 
     async def stop(self) -> None:
@@ -216,7 +218,7 @@ class SlowWatch:
             await stream.end()
 
     def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
-        """Return the newest layout and values, which are None if they are too old; no layout if there is none yet."""
+        """Return the newest layout and values; values are None if they are too old, the layout before the first."""
         if self._task is not None and self._task.done():
             self._task.result()  # re-raise an error of pulsed itself
         if self._latest is None:

@@ -210,9 +210,9 @@ class SimulatedGpu:
         """Settle the scene's activity, and what power and clocks make of it."""
         wobble = Wobble(self._slow.at(t), self._middle.at(t), self._fast.at(t))
         activity = settled(self._scene.activity(t, wobble))
-        wanted = _watts_wanted(activity) + 1.5 * wobble.slow
+        target_watts = _watts_wanted(activity) + 1.5 * wobble.slow
         factor, reasons = (1.0, 0) if self._scene.heat is None else _thermal_response(self._scene.heat(t))
-        watts = HELD_WATTS + (wanted - HELD_WATTS) * factor
+        watts = HELD_WATTS + (target_watts - HELD_WATTS) * factor
         if watts > POWER_LIMIT_WATTS:
             reasons |= SW_POWER_CAP
             factor *= (POWER_LIMIT_WATTS / watts) ** 0.5
@@ -222,18 +222,18 @@ class SimulatedGpu:
         return _Load(activity, watts, SM_CLOCK_STEP_MHZ * (SM_CLOCK_MAX_MHZ * factor // SM_CLOCK_STEP_MHZ), reasons)
 
     def _celsius(self, t: float) -> float:
-        """Die temperature: the scene's own, else what the last half minute's power makes in an aisle of 27 °C."""
+        """Die temperature: the scene's own, or that of the last half minute's power in an aisle of 27 °C."""
         if self._scene.heat is not None:
             return self._scene.heat(t)
         joules = self._joules.at(t) - self._joules.at(t - WARM_UP_SECONDS)
         return 27.0 + 0.052 * joules / WARM_UP_SECONDS
 
 
-def settled(wanted: Activity) -> Activity:
+def settled(requested: Activity) -> Activity:
     """Bring an activity in line with how the counters nest: GR >= SM >= every pipe and the occupancy, all in 0..1."""
     activity = {
         name: _ratio(value) if name.endswith(("_ACTIVE", "_OCCUPANCY")) else max(0.0, value)
-        for name, value in wanted.items()
+        for name, value in requested.items()
     }
     integer, tensor = activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"], activity["PROF_PIPE_TENSOR_ACTIVE"]
     activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"] = min(integer, tensor)

@@ -42,7 +42,7 @@ class DmonMessage:
 
     Attributes:
         kind: `error`, or `stopped` for dcgmi's notice that a signal ended it.
-        code: DCGM's result code where the text has one (-37), else None: versions before 2.4 print none.
+        code: DCGM's result code (-37) if the text has one; otherwise None: versions before 2.4 print no codes.
     """
 
     kind: Literal["error", "stopped"]
@@ -65,8 +65,8 @@ _ERRORS = (
 )
 _CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]{1,9})\b")
 _LEFT_OUT = frozenset({"", "^C", "...", "…"})
-_MOST_MESSAGES = 64
-_MOST_LAYOUTS = 16
+_MAX_MESSAGES = 64
+_MAX_LAYOUTS = 16
 
 
 def message_of(line: str) -> DmonMessage | None:
@@ -84,8 +84,8 @@ class DmonParser:
     """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
-    `columns` are short names for a capture without header; a header overrides them. No text makes it raise anything
-    but `TooManyGpus`, for a tick with more than `max_gpus` entities; it then begins anew.
+    `columns` are short names for a capture without header; a header overrides them. The only error is `TooManyGpus`,
+    for a tick with more than `max_gpus` entities; the parser then starts over.
     """
 
     def __init__(self, columns: Sequence[str] = (), max_gpus: int = MAX_GPUS) -> None:
@@ -99,7 +99,7 @@ class DmonParser:
         self._layouts: dict[frozenset[DmonEntity], tuple[Layout, tuple[DmonEntity, ...]]] = {}
         self._rejected: dict[str, int] = {}
         self._total: Counter[str] = Counter()
-        self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
+        self._messages: deque[DmonMessage] = deque(maxlen=_MAX_MESSAGES)
 
     @property
     def begun(self) -> bool:
@@ -211,13 +211,13 @@ class DmonParser:
 
     def _layout(self, entities: frozenset[DmonEntity]) -> tuple[Layout, tuple[DmonEntity, ...]]:
         """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
-        known = self._layouts.get(entities)
-        if known is None:
-            if len(self._layouts) >= _MOST_LAYOUTS:
+        layout = self._layouts.get(entities)
+        if layout is None:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             order = tuple(self._rows)
-            known = self._layouts[entities] = _layout_of(self._table.names, order), order
-        return known
+            layout = self._layouts[entities] = _layout_of(self._table.names, order), order
+        return layout
 
     def _reject(self, reason: str, count: int = 1) -> None:
         self._rejected[reason] = self._rejected.get(reason, 0) + count

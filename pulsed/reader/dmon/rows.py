@@ -35,7 +35,7 @@ _LABELS = "GPU [0-9]+ LINK|SW [0-9]+ LINK|GPU-CI|GPU-I|GPU|vGPU|Switch|LINK|CPU 
 ENTITY = re.compile(rf"\s*({_LABELS}) (0|[1-9][0-9]*)")
 """The start of every row: what is measured and its DCGM entity id. A value may touch the id."""
 
-_MOST_ID_DIGITS = 10  # of `dcgm_field_eid_t`, which has 32 bits
+_MAX_ID_DIGITS = 10  # of `dcgm_field_eid_t`, which has 32 bits
 
 
 class DmonEntity(NamedTuple):
@@ -58,14 +58,14 @@ class BadCell(ValueError):
 def entity_of(text: str) -> DmonEntity | None:
     """Return the entity that `text`, a whole entity cell, names; None if it names none."""
     match = ENTITY.fullmatch(text.rstrip())
-    return DmonEntity(*match.groups()) if match and len(match[2]) <= _MOST_ID_DIGITS else None
+    return DmonEntity(*match.groups()) if match and len(match[2]) <= _MAX_ID_DIGITS else None
 
 
 def read_number(text: str) -> float | None:
     """Return the number in a stripped cell; None for `N/A`, blank, NaN, infinity and numbers cut with `...`.
 
     Raises:
-        BadCell: it is none of these, e.g. an author's note beside the number.
+        BadCell: it has none of these forms, for example a note after the number.
     """
     if text in _NOT_A_VALUE:
         return None
@@ -100,7 +100,7 @@ def is_strict_number(text: str) -> bool:
 
 
 def is_surely_whole(text: str) -> bool:
-    """Return whether a number at the end of an unfinished line cannot go on: doubles have exactly 3 decimals."""
+    """Return whether a number at the end of an unfinished line is complete: doubles have exactly 3 decimals."""
     return text == "N/A" or _FIXED_DOUBLE.fullmatch(text) is not None
 
 
@@ -165,7 +165,7 @@ def check_blanks(entity: DmonEntity, cells: Sequence[str], texts: Sequence[bool]
 
 
 def split_row(line: str, texts: Sequence[bool]) -> DmonRow | BadRow | None:
-    """Read a line whose cells do not stand where they should: tokens, if there is one per column and none is text."""
+    """Read a line with misplaced cells as tokens; it must have one token per column, and no text."""
     match = ENTITY.match(line)
     if match is None:
         return None

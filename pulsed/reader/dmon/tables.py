@@ -36,8 +36,8 @@ _HEADER = re.compile(r"\s*(?P<hash>#)(?P<gap>\s*)Entity(?P<joined>\s?I[dD])?(?=\
 _UNITS = re.compile(r"\s*I[dD](?:\s|$)")
 _NAME = re.compile(r"\S+")
 _OLDEST_LEFT_CELL = 10
-_MOST_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
-_LONGEST_STRING = 256  # DCGM_MAX_STR_LENGTH
+_MAX_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
+_MAX_STRING_LENGTH = 256  # DCGM_MAX_STR_LENGTH
 
 
 def is_header(line: str) -> bool:
@@ -92,7 +92,7 @@ class LeftAlignedTable:
         self._only_numbers = not any(self._texts)
         self._first = starts[0]
         bounds: list[int | None] = [0, *starts, None]
-        # itemgetter slices a whole line in one call. The entity cell comes first, so that there are always two or more.
+        # itemgetter slices a whole line in one call. With the entity cell it has at least two slices.
         self._slice: Callable[[str], tuple[str, ...]] = itemgetter(*(slice(a, b) for a, b in pairwise(bounds)))
         self._heads: Callable[[str], Sequence[str]] = itemgetter(*starts)
         self._gaps: Callable[[str], Sequence[str]] = itemgetter(*(start - 1 for start in starts))
@@ -132,7 +132,7 @@ class LeftAlignedTable:
                 return split_row(line, self._texts) if terminated else BadRow(greedy, "half_row")
             if not terminated and not self._is_closed(line):
                 return BadRow(entity, "half_row")
-            if len(cell) == self._first and len(self._entities) < _MOST_ENTITY_CELLS:
+            if len(cell) == self._first and len(self._entities) < _MAX_ENTITY_CELLS:
                 self._entities[cell] = entity
             return self._row(entity, cells) or (
                 split_row(line, self._texts) if terminated else BadRow(entity, "half_row")
@@ -246,8 +246,8 @@ class RightAlignedTable:
             steps: dict[int, tuple[int, int, str]] = {}
             for start, ways in reached.items():
                 for stop, text in _right_cells(line, start, width, is_text, spaced):
-                    known = steps[stop][0] if stop in steps else 0
-                    steps[stop] = (known + ways, start, text)
+                    earlier_ways = steps[stop][0] if stop in steps else 0
+                    steps[stop] = (earlier_ways + ways, start, text)
             trail.append(steps)
             reached = {stop: ways for stop, (ways, _, _) in steps.items()}
         ends = [stop for stop in reached if not line[stop:].strip()]
@@ -284,7 +284,7 @@ def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool)
     first = start + spaced
     if line[first : first + 1] in ("", " "):
         return
-    for stop in range(first + width, min(len(line), first + _LONGEST_STRING) + 1):
+    for stop in range(first + width, min(len(line), first + _MAX_STRING_LENGTH) + 1):
         text = line[first:stop]
         if "  " in text or (not is_text and " " in text):
             return

@@ -43,7 +43,7 @@ _FAILURE_REMEDIES: Mapping[str, str] = {
     "name": "Check the host's name and this machine's DNS",
     "broken": "See its log, and whether it wants https or a client certificate",  # TLS 1.3 may refuse by a reset
     "connect": "See whether dcgm-exporter runs there, and whether host and port are right",
-    "deadline": "See whether it is up, or allow it a longer timeout",
+    "deadline": "Check that it is up, or allow it a longer timeout",
     "redirect": "Give the page's own URL as target",
     "request": "Look for line breaks in the URL, headers and credentials",
 }
@@ -99,7 +99,7 @@ class Scraper:
 
         timeout = self._timeout if seconds is None else seconds
         if self._client is None:
-            # Kept over an interval, else each scrape pays for a new connection.
+            # Connections are kept for longer than an interval, so that scrapes share them.
             self._client = HttpClient(2 * self._settings.interval, max_redirects=_MAX_REDIRECTS)
         headers = {"Accept": _ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{timeout:g}"}
         try:

@@ -40,8 +40,8 @@ def _target(value: str) -> str:
     try:
         parts = urlsplit(value)
         usable = parts.path if parts.scheme == "file" else parts.hostname and parts.port != 0
-    except ValueError:  # a bad bracket, or a port that is no number
-        raise ValueError("is no URL") from None
+    except ValueError:  # a bad bracket, or a port that is not a number
+        raise ValueError("is not a URL") from None
     if parts.scheme not in ("http", "https", "file"):
         raise ValueError("does not begin with http:// or https://")
     if not usable:
@@ -135,12 +135,12 @@ class ExporterSettings(SourceSection):
 
     def problems(self) -> Iterator[Problem]:
         """Find what contradicts itself among the credentials, and what discovery lacks."""
-        for kind, key, given in (
+        for kind, key, origins in (
             ("file", "files", self.file.files),
             ("http", "url", self.http.url),
             ("dns", "names", self.dns.names),
         ):
-            if self.discovery == kind and not given:
+            if self.discovery == kind and not origins:
                 yield f"{kind}.{key}", f"is missing; discovery: {kind} needs it"
         if self.discovery == "dns" and self.dns.type != "SRV" and self.dns.port is None:
             yield "dns.port", f"is missing; records of the type {self.dns.type} have none"

@@ -1,4 +1,4 @@
-"""The source `exporter`: scrapes dcgm-exporters over HTTP, or reads a saved page again and again.
+"""The source `exporter`: scrapes dcgm-exporters over HTTP, or rereads a saved page.
 
 One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. This module
 decides when to read a page, and takes nothing from it but when the exporter was started.
@@ -101,7 +101,7 @@ class ExporterSource(Source):
         """
         scraper = self._scraper
         if scraper is None:
-            raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
+            raise ScrapeFailed(f"{self.target} is closed", "Create a new source")
         await self._next_moment()
         if self._url:
             page = await scraper.fetch(self._url, self._login, self._settings.scrape_timeout)
@@ -132,7 +132,7 @@ class ExporterSource(Source):
         except TooManyGpus as error:
             raise TooManyGpus(error.limit, self.target) from error
         if parsed.samples == 0:
-            raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
+            raise BadPage(f"{self.target}: no sample that can be read", "Check that this is an exporter's page")
         spent = time.perf_counter() - begun
         self._epoch = page_epoch(parsed.layout, parsed.values, self._epoch)
         return RawTick(
@@ -187,14 +187,14 @@ def _resolve(target: str) -> tuple[str, str, Login | None]:
         return target, "", None
     try:
         parts = urlsplit(target)
-        host, _ = parts.hostname, parts.port  # a port that is none raises here
+        host, _ = parts.hostname, parts.port  # an invalid port raises here
     except ValueError:
         host, parts = None, SplitResult("", "", "", "", "")
     if parts.scheme == "file" and parts.path:
         return unquote(parts.path), "", None
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError(
-            f"the exporter target {masked(target)!r} is no http, https or file URL",
+            f"the exporter target {masked(target)!r} is not an http, https or file URL",
             "Write http://host:9400/metrics, or the path of a saved page",
         )
     login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
@@ -208,7 +208,7 @@ def _read_file(path: str, limit: int) -> bytes:
         raise ScrapeFailed(f"{path} is not a regular file", "A target is a URL or the path of a saved page") from error
     except FileTooLarge as error:
         raise ScrapeFailed(
-            f"{path} has more than {limit} bytes", "See whether this is a page, or increase max_page_bytes"
+            f"{path} has more than {limit} bytes", "Check that this is a page, or increase max_page_bytes"
         ) from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -133,7 +133,7 @@ class PageParser:
         return self._finish(values, samples, rejected or _NONE_REJECTED)
 
     def _take_lines(self, lines: Iterator[str], values: list[RawValue], rejected: dict[str, int]) -> int:
-        """Read lines to values and reasons of rejected rows; return how many lines are no sample."""
+        """Read lines to values and reasons of rejected rows; return how many lines are not samples."""
         others = 0
         max_rejected = self._limits.max_rejected
         find, comments = self._keyed.get, self._comments
@@ -234,11 +234,11 @@ class PageParser:
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
         if self._layout_outdated:
             self._layout_outdated = False
-            known, series = self._layout, tuple(self._series)
+            layout, series = self._layout, tuple(self._series)
             texts = dict(self._help), dict(self._types)
-            if (known.series, known.help, known.types, known.decimals) != (series, *texts, self._decimals):
+            if (layout.series, layout.help, layout.types, layout.decimals) != (series, *texts, self._decimals):
                 self._layout = Layout("exporter", series, *texts, decimals=self._decimals)
-        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
+        if samples:  # an empty page comes from an exporter that reloads, and is not evidence about its series
             self._live = samples
             self._mostly_absent_pages = self._mostly_absent_pages + 1 if len(values) > 2 * samples else 0
         return Page(self._layout, values, samples, rejected)
@@ -274,9 +274,9 @@ def decoded(page: bytes) -> str:
 def decimals_of(text: str) -> int | None:
     """Return the decimals that all activity of a page has; None if they are as many as dcgm-exporter prints, or differ,
     as where numbers are printed without zeros at their end."""
-    found = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
-    most = max(found, default=0)
-    return most if len(found) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
+    lengths = {len(fraction[1]) for fraction in _FRACTION.finditer(text)}
+    most = max(lengths, default=0)
+    return most if len(lengths) == 1 and MIN_DECIMALS <= most < DECIMALS["exporter"] else None
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -321,7 +321,7 @@ def refuse_other_exporters(layout: Layout, samples: int) -> None:
     """
     if samples and not any(series.name[:5].upper() == "DCGM_" for series in layout.series):
         raise BadPage(
-            f"None of its {samples} samples is of dcgm-exporter (DCGM_*); the first one is {layout.series[0].name}",
+            f"None of its {samples} samples comes from dcgm-exporter (DCGM_*); the first is {layout.series[0].name}",
             "Check the URL: dcgm-exporter usually has port 9400",
         )
 

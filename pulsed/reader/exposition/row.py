@@ -46,7 +46,7 @@ class PageLimits:
 
 
 def limits_for(max_gpus: int) -> PageLimits:
-    """Return the limits of a page that may have so many GPUs; more of them need more series."""
+    """Return the limits of a page that may have this number of GPUs; more of them need more series."""
     usual = PageLimits()
     factor = max(1.0, max_gpus / usual.max_gpus)
     return PageLimits(

@@ -51,7 +51,7 @@ class LogLine(NamedTuple):
 
     @property
     def is_tagged(self) -> bool:
-        """Whether the tag alone says that the kernel logged it."""
+        """Whether only the tag shows that the kernel logged it."""
         return "kernel" in self.stamp and not self.stamp.get("priority")
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import EXPECTED, Now, parse_line
-from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText, event_of
+from pulsed.reader.kernel_log.log_text import MAX_LINE_LENGTH, LogText, event_of
 
 KMSG = "/dev/kmsg"
 
@@ -21,7 +21,7 @@ _BATCH_RECORDS = 1000
 """Most records of one `poll`; the rest follows with the next one, so that a long log does not delay a tick."""
 
 _READ_BYTES = 2**18
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 """Most bytes of one `poll`: of a busy log with an interval of 15 s, 70 kB a second."""
 
 _REOPEN_SECONDS = 30.0
@@ -32,7 +32,7 @@ _GONE_SECONDS = 5.0
 """A file may be gone for so long, while a log daemon replaces it."""
 
 LATE_SECONDS = 900.0
-"""A new line with an older time stamp is of another time zone: zones differ by at least so much."""
+"""A new line with a time stamp older by this is of another time zone: zones differ by at least this much."""
 
 
 class KernelLog:
@@ -126,7 +126,7 @@ class KernelLog:
         events: list[KernelEvent] = []
         for _ in range(_BATCH_RECORDS):
             try:
-                record = os.read(self._descriptor, LONGEST_LINE)  # one record a read
+                record = os.read(self._descriptor, MAX_LINE_LENGTH)  # one record a read
             except BlockingIOError:
                 break
             except BrokenPipeError:  # records were overwritten; the next read continues after the gap
@@ -152,7 +152,7 @@ class KernelLog:
                 self.close()
                 return self._read_file(now) if self._open() else []
         events: list[KernelEvent] = []
-        most = self._position + _MOST_BYTES
+        most = self._position + _MAX_BYTES
         while data and self._position < most:
             events += self._text.feed(data, now)
             self._is_mixed = self._is_mixed or self._text.is_mixed
@@ -181,7 +181,7 @@ class KernelLog:
         return os.pread(self._descriptor, _READ_BYTES, self._position)
 
     def _is_replaced(self) -> bool:
-        """Return whether another file is at the path, and in use: log daemons go on with the old one for a while."""
+        """Return whether another file is at the path, and in use: log daemons keep using the old one for a while."""
         try:
             status = os.stat(self._path)
         except OSError:  # it will be there again

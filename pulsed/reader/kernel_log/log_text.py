@@ -1,7 +1,7 @@
 """Parse the text of a kernel log as it grows: lines, entries of `journalctl -o export`, and messages of the driver.
 
-An entry has a line a field and an empty line after it. A value with line feeds follows its size: what looks like an
-entry inside of a value is none. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
+An entry has a line per field and ends with an empty line. A value with line feeds follows its size: text inside a value
+never starts an entry. Further lines of a message are indented (dmesg, journalctl), or have its time stamp
 (the kernel's syslog interface). What is kept of a text is bounded. This module does no I/O and has no clock.
 
 Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line, plausible
 
-LONGEST_LINE = 8192
+MAX_LINE_LENGTH = 8192
 """Bytes of a line that count: as many as a record of /dev/kmsg has (`CONSOLE_EXT_LOG_MAX`)."""
 
 _FIRST = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
@@ -26,7 +26,7 @@ _NAME = re.compile(rb"[A-Z0-9_]{1,64}")
 _SIZE_BYTES = 8
 _TIMES = ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
 _KEPT = frozenset({"MESSAGE", "SYSLOG_FACILITY", "_TRANSPORT", *_TIMES})
-_LONGEST_VALUE = 8192
+_MAX_VALUE_LENGTH = 8192
 _MICROSECONDS = re.compile(r"[0-9]{1,18}")
 _INDENTATION = (b" ", b"\t")
 _CONTINUATIONS = (" ", "\t", "-- ")
@@ -43,7 +43,7 @@ class LogText:
 
     Attributes:
         unknown: shape of the first line whose format is not known, while no line has a known one; empty otherwise.
-        is_mixed: whether programs log, too, in lines whose tag alone tells them from the kernel's.
+        is_mixed: whether programs log, too, in lines that only the tag distinguishes from the kernel's.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class LogText:
         self._keep(rest)
 
     def _keep(self, part: bytes) -> None:
-        self._begun += part[: LONGEST_LINE - len(self._begun)]
+        self._begun += part[: MAX_LINE_LENGTH - len(self._begun)]
         self._length += len(part)
 
     def _events(self, line: bytes, length: int, now: Now) -> tuple[KernelEvent, ...]:
@@ -117,7 +117,7 @@ class LogText:
 
     def _add_to_message(self, message: LogLine, text: str, now: Now) -> tuple[KernelEvent, ...]:
         """Add a line to a message of a driver; return the event that it completes."""
-        whole = message._replace(message=f"{message.message}\n{text.strip()}"[:_LONGEST_MESSAGE])
+        whole = message._replace(message=f"{message.message}\n{text.strip()}"[:_MAX_MESSAGE_LENGTH])
         events = event_of(whole, now)
         self._unfinished = None if events else whole
         return events
@@ -140,7 +140,7 @@ def _continues(line: LogLine, message: LogLine) -> bool:
 
 
 def _shape(line: str) -> str:
-    """Return the beginning of a line without what it tells: letters are `x`, digits `0`."""
+    """Return the shape of the beginning of a line, without its content: letters are `x`, digits `0`."""
     return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "0", line[:_SHOWN])) + "…" * (len(line) > _SHOWN)
 
 
@@ -186,7 +186,7 @@ class JournalExport:
 
     def _add_to_value(self, line: bytes, length: int) -> None:
         self._value = b"%b%b\n" % (self._value, line)
-        self._value, self._length = self._value[: _SIZE_BYTES + _LONGEST_VALUE], self._length + length
+        self._value, self._length = self._value[: _SIZE_BYTES + _MAX_VALUE_LENGTH], self._length + length
         if len(self._value) < _SIZE_BYTES:
             return
         end = _SIZE_BYTES + int.from_bytes(self._value[:_SIZE_BYTES], "little")
@@ -214,14 +214,14 @@ def _kernel_message(fields: dict[str, str], now: Now) -> tuple[str, float] | Non
 
 
 BUS_LOSS_XID = 79
-"""The XID of a GPU that has fallen off the bus; the driver does not always print it beside the plain message."""
+"""The XID of a GPU that has fallen off the bus; the driver does not always print it after the plain message."""
 
 DRIVERS = (b"NVRM:", b"nvidia-nvswitch")
 """How the messages of NVIDIA's drivers begin."""
 
 _DRIVERS = tuple(name.decode() for name in DRIVERS)
-_LONGEST_TEXT = 500
-_LONGEST_MESSAGE = 1000
+_MAX_TEXT_LENGTH = 500
+_MAX_MESSAGE_LENGTH = 1000
 _PCI = r"(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 _INSTANCES = r"(?: GPU-I:\d{1,4})?(?: GPU-CI:\d{1,4})?"
 _CODE = r"(?P<code>[0-9]{1,6})(?![0-9])"
@@ -258,7 +258,7 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
     """
     if not message.startswith(_DRIVERS):  # nearly all messages end here
         return None
-    message = message[:_LONGEST_MESSAGE]
+    message = message[:_MAX_MESSAGE_LENGTH]
     if match := _XID.match(message):
         pid, name = _process(match["rest"])
         fault, cause = _link_fault(match["rest"]), _CAUSE.search(match["rest"])
@@ -323,4 +323,4 @@ def _text(match: re.Match[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LONGEST_TEXT]
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_MAX_TEXT_LENGTH]

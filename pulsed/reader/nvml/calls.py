@@ -91,9 +91,9 @@ def structure(nvml: ModuleType, name: str) -> Any:
     kind = getattr(nvml, f"c_{name}_t", None)
     if kind is None:
         raise nvml.NVMLError(FUNCTION_NOT_FOUND)
-    made = kind()
-    made.version = getattr(nvml, name)
-    return made
+    instance = kind()
+    instance.version = getattr(nvml, name)
+    return instance
 
 
 def _inforom(nvml: ModuleType, handle: Handle) -> Numbers:

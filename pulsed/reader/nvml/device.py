@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 GPM_SUPPORT = "DCGM_FI_DEV_GPM_SUPPORT"
 
 _EARLY_SECONDS = 0.1
-"""A tick may come so much early without missing the calls that are due every second or less often."""
+"""Seconds that a tick may come early without missing the calls that are due every second or less often."""
 
 
 class DeviceReader:

@@ -47,12 +47,12 @@ class NvmlDevice:
 
 
 def list_devices(
-    nvml: ModuleType, known: Sequence[NvmlDevice], *, is_placed_anew: bool = False
+    nvml: ModuleType, open_devices: Sequence[NvmlDevice], *, rereads_place: bool = False
 ) -> tuple[list[NvmlDevice], bool]:
     """Return the GPUs and MIG instances, and whether any GPU did not answer.
 
-    A GPU that does not answer is listed as it was in `known`, or left out. Where a known one is, in fabric and rack, is
-    read again if `is_placed_anew`.
+    A GPU that does not answer is listed as it was in `open_devices`, or left out. The place of an open device in fabric
+    and rack is read again only if `rereads_place`.
 
     Raises:
         NVMLError: the driver is gone.
@@ -63,20 +63,20 @@ def list_devices(
     codes: list[int] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
-            devices += list(_of_gpu(nvml, index, driver, known, is_placed_anew=is_placed_anew))
+            devices += list(_of_gpu(nvml, index, driver, open_devices, rereads_place=rereads_place))
         except nvml.NVMLError as error:
             if error.value in ENDED:
                 raise
             codes.append(error.value)
             if error.value in GONE:
-                devices += [device for device in known if device.index == index]
+                devices += [device for device in open_devices if device.index == index]
     if codes and not devices:
         raise source_error(codes[-1])
     return devices, not GONE.isdisjoint(codes)
 
 
 def _of_gpu(
-    nvml: ModuleType, index: int, driver: str | None, known: Sequence[NvmlDevice], *, is_placed_anew: bool
+    nvml: ModuleType, index: int, driver: str | None, open_devices: Sequence[NvmlDevice], *, rereads_place: bool
 ) -> Iterator[NvmlDevice]:
     board = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(board)
@@ -91,12 +91,12 @@ def _of_gpu(
         ("DCGM_FI_DEV_SERIAL", optional(nvml, "nvmlDeviceGetSerial", board)),
         ("DCGM_FI_DEV_VBIOS_VERSION", optional(nvml, "nvmlDeviceGetVbiosVersion", board)),
     )
-    places = next((device.places for device in known if device.uuid == uuid and device.is_board), None)
-    places = tuple(_places(nvml, board)) if places is None or is_placed_anew else places
+    places = next((device.places for device in open_devices if device.uuid == uuid and device.is_board), None)
+    places = tuple(_places(nvml, board)) if places is None or rereads_place else places
     labels = (*((name, text) for name, text in facts if text), *places)
     gpu = NvmlDevice(index, uuid, labels, places, handle=board, board=board)
     yield gpu
-    instances = [device for device in known if device.uuid == uuid and not device.is_board]
+    instances = [device for device in open_devices if device.uuid == uuid and not device.is_board]
     try:
         instances = list(_instances(nvml, gpu))
     except nvml.NVMLError as error:  # they stay, unless it cannot have any

@@ -29,7 +29,7 @@ class FieldReader:
         return [field.name for field in self._fields]
 
     def read(self, values: Values) -> None:
-        """Set the values of the fields that are None; those of fields without a value are left as they are.
+        """Set the values of the fields that are None; fields without a value are left as they are.
 
         Raises:
             NVMLError: the GPU or the driver is gone.

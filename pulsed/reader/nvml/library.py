@@ -105,7 +105,7 @@ def source_error(code: int) -> SourceError:
     if code in GONE:
         what = "the GPU requires a reset" if code == RESET_REQUIRED else "the GPU is lost"
         return GpuLost(f"NVML reports: {what}", "Reset it (nvidia-smi --gpu-reset) or reboot; see dmesg")
-    return NvmlError(f"NVML failed with error {code}", "See whether nvidia-smi works, and dmesg")
+    return NvmlError(f"NVML failed with error {code}", "Check nvidia-smi and dmesg")
 
 
 def profiling_error(code: int) -> WatchRefused | None:

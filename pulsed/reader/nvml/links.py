@@ -11,7 +11,7 @@ from pulsed.reader.nvml.calls import RARE, FieldValue
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.field_values import FieldReader, Values
 
-MOST_LINKS = 18
+MAX_LINKS = 18
 
 _STATE = "DCGM_FI_DEV_NVLINK_GET_STATE"
 _FIELDS = {
@@ -39,7 +39,7 @@ class LinkReader:
         fields = [
             FieldValue(field, f"{metric} {link}", RARE, scope=link)
             for field, metric in _FIELDS.items()
-            for link in range(MOST_LINKS)
+            for link in range(MAX_LINKS)
         ]
         self._fields = FieldReader(nvml, device.handle, fields)
         self._labels = (("gpu", str(device.index)), ("gpu_uuid", device.uuid))

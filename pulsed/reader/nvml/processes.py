@@ -15,7 +15,7 @@ _LISTS = ("Compute", "Graphics", "MPSCompute")
 
 _NO_INSTANCE = 0xFFFFFFFF
 
-MOST_PROCESSES = 4096
+MAX_PROCESSES = 4096
 """Of one list of a GPU; others are left out."""
 
 
@@ -79,7 +79,7 @@ class ProcessList:
             if code:
                 return None
             is_any = True
-            for process in processes[:MOST_PROCESSES]:
+            for process in processes[:MAX_PROCESSES]:
                 instance = process.gpuInstanceId if device.is_board else device.instance
                 key = process.pid, "" if instance == _NO_INSTANCE else str(instance)
                 used, before = process.usedGpuMemory, memory.get(key)

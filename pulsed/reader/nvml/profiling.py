@@ -50,7 +50,7 @@ class GpmSampler:
         return [metric.name for metric in self._metrics]
 
     def read(self, now: float, values: Values) -> None:
-        """Take a sample and set the values since the one before; there are none without a pair, as in the first tick.
+        """Take a sample and set the values since the previous one; the first tick sets none.
 
         Args:
             now: seconds of a clock that never steps.

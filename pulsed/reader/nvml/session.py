@@ -27,7 +27,7 @@ TARGET = "libnvidia-ml.so.1"
 NO_GPUS = 1
 """Flag of `nvmlInitWithFlags`: a machine without a GPU is not an error."""
 
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 10.0, 300.0
 """Pauses before NVML is initialized again because a GPU does not answer; every second one doubles."""
 
 RELEASE_SECONDS = 0.9
@@ -36,8 +36,8 @@ RELEASE_SECONDS = 0.9
 READ_SECONDS = 0.11
 """Least time between two reads of the driver: samples of profiling counters must be more than 0.1 s apart (nvml.h).
 
-At up to 9 Hz it is read with every tick, at 10 Hz with every second one. The tick between is the same sample again as a
-whole: old activity beside a new clock would count as measured anew. All time is covered once; counters lose nothing.
+At up to 9 Hz it is read with every tick, at 10 Hz with every second one. The tick between repeats the whole previous
+sample: old activity with a new clock would count as a new measurement. All time is covered once; counters lose nothing.
 """
 
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
@@ -109,7 +109,7 @@ class DriverSession:
         if self._sample is not None and now - self._sampled < READ_SECONDS:
             return self._sample
         if self._retry_at is not None and now >= self._retry_at:
-            self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
+            self._pause = min(2.0 * self._pause, MAX_RETRY_SECONDS)
             self.close()
         nvml = self._nvml or load_nvml()
         try:
@@ -164,17 +164,17 @@ class DriverSession:
                 is_shown = not reader.gone or reader.device.uuid in with_xids
                 values += self._xids.values(reader.device.uuid, codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
-            raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
+            raise NvmlError("NVML answers no call for any GPU", "Check nvidia-smi and dmesg")
         answering = {reader.device.uuid for reader in self._readers if not reader.gone}
         self._lost = (self._lost | {device.uuid for device in self._devices}) - answering
         return Sample(layout, values, self._processes, self._lost)
 
     def _list(self, nvml: ModuleType, now: float) -> None:
-        """List GPUs and MIG instances; read them anew if any came or went, or if events may be lost."""
+        """List GPUs and MIG instances; reopen them if any came or went, or if events may be lost."""
         self._list_due = now + self._settings.slow_interval
         is_due = now >= self._places_due
         self._places_due = now + RARE if is_due else self._places_due
-        devices, is_any_gone = list_devices(nvml, self._devices, is_placed_anew=is_due)
+        devices, is_any_gone = list_devices(nvml, self._devices, rereads_place=is_due)
         if len(devices) > self._settings.max_gpus:
             raise TooManyGpus(self._settings.max_gpus, TARGET)
         if is_any_gone:
@@ -208,11 +208,11 @@ class DriverSession:
     def _list_processes(self, now: float) -> None:
         """List the processes of the GPUs that are due; unknown as long as a GPU has no list."""
         gone = {reader.device.uuid for reader in self._readers if reader.gone}
-        known = [each for each in self._process_lists if each.uuid not in gone]
-        has_fewer, self._process_lists = len(known) < len(self._process_lists), known
-        is_new = [each.read(now) for each in known]
+        remaining = [each for each in self._process_lists if each.uuid not in gone]
+        has_fewer, self._process_lists = len(remaining) < len(self._process_lists), remaining
+        is_new = [each.read(now) for each in remaining]
         if has_fewer or any(is_new):
-            lists = [each.processes for each in known]
+            lists = [each.processes for each in remaining]
             self._processes = None if None in lists else tuple(chain.from_iterable(part or () for part in lists))
 
     def _release(self, nvml: ModuleType) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pulsed.config.settings import Duration, Text, setting
 from pulsed.reader.source import SourceSection
 
-LEAST_INTERVAL = 0.1
+MIN_INTERVAL = 0.1
 """Seconds; NVIDIA documents that samples for profiling counters need more than 100 ms between them."""
 
 
@@ -17,7 +17,7 @@ class NvmlSettings(SourceSection):
     """How to read NVML."""
 
     does: ClassVar[str] = "reads the driver (`pip install 'pulsed[nvml]'`)"
-    least_interval: ClassVar[float] = LEAST_INTERVAL
+    least_interval: ClassVar[float] = MIN_INTERVAL
     is_candidate: ClassVar[bool] = True
 
     slow_interval: Duration = setting(

@@ -28,7 +28,7 @@ from pulsed.errors import (
 from pulsed.model.raw_tick import Epoch, RawTick
 from pulsed.pauses import next_multiple
 from pulsed.reader.nvml.session import TARGET, DriverSession
-from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+from pulsed.reader.nvml.settings import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.source import Source, SourceRequest
 
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class NvmlSource(Source):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._settings = settings or NvmlSettings()
-        self.interval = max(LEAST_INTERVAL, self._settings.interval)
+        self.interval = max(MIN_INTERVAL, self._settings.interval)
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep = clock, wall, sleep

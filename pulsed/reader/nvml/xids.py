@@ -12,10 +12,10 @@ from typing import Any
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import ENDED, TIMEOUT, Handle
 
-MOST_CODES = 256
+MAX_CODES = 256
 """XIDs of a GPU with series; of further ones only the last code has one."""
 
-MOST_EVENTS = 256
+MAX_EVENTS = 256
 """Of one tick; the others follow with the next."""
 
 
@@ -64,7 +64,7 @@ class XidCounts:
         if nvml is None or not self._uuids:
             return happened
         try:
-            for _ in range(MOST_EVENTS):
+            for _ in range(MAX_EVENTS):
                 event = nvml.nvmlEventSetWait_v2(self._set, 0)
                 uuid = self._uuids.get(_address(event.device))
                 if uuid and event.eventType == nvml.nvmlEventTypeXidCriticalError:
@@ -80,7 +80,7 @@ class XidCounts:
 
     def _add(self, uuid: str, code: int) -> None:
         self._last[uuid], totals = code, self._totals[uuid]
-        if code in totals or len(totals) < MOST_CODES:
+        if code in totals or len(totals) < MAX_CODES:
             self.revision += code not in totals
             totals[code] += 1
 

@@ -27,7 +27,7 @@ TIME = "time"
 IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
 """Columns that identify the GPU of a row; empty where unknown."""
 
-LONGEST_ROW = 64 * 1024
+MAX_ROW_LENGTH = 64 * 1024
 """Characters after which a quotation mark was surely not closed."""
 
 _COLUMNS = "Export with the columns `time` and `gpu` or `uuid`, as --columns default and all do"
@@ -121,7 +121,7 @@ class _Rows:
         self._number = self._first = 1  # the line read last, and the first one of its row
         self._length = 0  # of that row, so far
         self.torn = False
-        self.header = header_of(file.readline(LONGEST_ROW))
+        self.header = header_of(file.readline(MAX_ROW_LENGTH))
         if problem := problem_of(self.header):
             raise BadCapture(f"{path} is {problem[0]}", problem[1])
         self.time = self.header.index(TIME)
@@ -141,12 +141,12 @@ class _Rows:
                 yield self._first, cells
 
     def _lines(self) -> Iterator[str]:
-        while line := self._file.readline(LONGEST_ROW):
-            if self._length > LONGEST_ROW:
+        while line := self._file.readline(MAX_ROW_LENGTH):
+            if self._length > MAX_ROW_LENGTH:
                 raise _bad_line(self._path, self._first, "a quotation mark is not closed")
             self._number += 1
             self._length += len(line)
-            self.torn = not line.endswith("\n") and len(line) < LONGEST_ROW
+            self.torn = not line.endswith("\n") and len(line) < MAX_ROW_LENGTH
             yield line
         self.torn = self.torn or self._length > 0  # it ends within a quoted cell
 
@@ -208,8 +208,8 @@ class _CsvTickParser:
             raise _bad_line(self._path, number, f"{len(cells)} cells under a header of {len(self._header)}")
         if tuple(cells) == self._header:  # one export was appended to another
             self._joined = True
-            for known in self._gpus.values():
-                known.last = None
+            for known_gpu in self._gpus.values():
+                known_gpu.last = None
             return self.finish()
         try:
             time = _milliseconds(cells[self._rows.time])

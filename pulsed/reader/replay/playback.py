@@ -1,6 +1,6 @@
 """The playback of a recording, frame by frame, in one pass or in a loop, each when it is due; the frames of a record.
 
-Compute takes gaps by differences of the clock, and so does the pace. The clock goes on as it was recorded within a
+Compute takes gaps by differences of the clock, and so does the pace. The clock is the recorded one within a
 session; two sessions may be of two boots, whose clocks are not comparable: there the wall clock gives the
 length of the gap.
 """
@@ -91,7 +91,7 @@ class Playback:
 
         Raises:
             SourceEnded: the last pass is over, or the target has left.
-            SourceError: a tick or the recording cannot be read; the next call goes on behind it, or opens it anew.
+            SourceError: a tick or the recording cannot be read; the next call continues behind it, or reopens it.
         """
         while (turn := self._turns.get(target)) is not None:
             if self._head is None:
@@ -150,7 +150,7 @@ class Playback:
             turn.set()
 
 
-_LONGEST_LINE = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger
+_MAX_LINE_LENGTH = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger
 
 
 def recorded_targets(path: Path) -> Mapping[str, float]:
@@ -162,7 +162,7 @@ def recorded_targets(path: Path) -> Mapping[str, float]:
     reader, mark = RecordReader(), SESSION_MARK.encode()
     try:
         with open_bytes(path) as file:
-            while line := file.readline(_LONGEST_LINE):
+            while line := file.readline(_MAX_LINE_LENGTH):
                 if line.startswith(mark) and isinstance(session := _feed(reader, line, path), Session):
                     for target, interval in session.targets.items():
                         targets[target] = max(interval, targets.get(target, 0.0))
@@ -202,7 +202,7 @@ class RecordPlayer:
         reader, number = RecordReader(), 0
         try:
             with open_bytes(self._path) as file:
-                while line := file.readline(_LONGEST_LINE):
+                while line := file.readline(_MAX_LINE_LENGTH):
                     number += 1
                     entry = _feed(reader, line, self._path)
                     if isinstance(entry, Session):

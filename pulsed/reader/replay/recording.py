@@ -24,7 +24,7 @@ Recording = Literal["dmon", "page", "folder", "record", "csv"]
 BROKEN_FILE = (OSError, EOFError, zlib.error)
 """What reading a file may raise; EOFError and zlib.error: gzip data that is cut off or damaged."""
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE_LENGTH = 64 * 1024
 """Characters after which a line is taken for two."""
 
 BREATH = 1000
@@ -45,7 +45,7 @@ _CSV = re.compile(r"\A\ufeff?(?:[a-z0-9_]+,)*(?:time|timestamp|gpu|gpu_id|uuid)(
 _NATURAL = re.compile(r"(\d+)")
 
 
-def look(path: Path, columns: Sequence[str] = ()) -> Recording:
+def recording_type(path: Path, columns: Sequence[str] = ()) -> Recording:
     """Find out what a path is by its first lines.
 
     Args:
@@ -66,7 +66,7 @@ def look(path: Path, columns: Sequence[str] = ()) -> Recording:
     except BROKEN_FILE as error:
         raise unreadable(path, error) from error
     except ValueError as error:  # a zero byte in the path
-        raise BadCapture(f"{path!s} is no path: {error}", REMEDY) from error
+        raise BadCapture(f"{path!s} is not a path: {error}", REMEDY) from error
     if not head.strip():
         raise BadCapture(f"{path} is empty", REMEDY)
     if "\0" in head:
@@ -129,7 +129,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def open_text(path: Path) -> io.TextIOWrapper:
-    """Open a file as text, unpacking it if it is gzipped; bytes that are no UTF-8 become replacement characters."""
+    """Open a file as text, unpacking it if it is gzipped; bytes that are not UTF-8 become replacement characters."""
     return io.TextIOWrapper(open_bytes(path), encoding="utf-8", errors="replace")
 
 
@@ -137,7 +137,7 @@ def _read_head(file: io.TextIOWrapper) -> str:
     """Return the first lines, whole; of gzip data that is cut off early, what there is."""
     head, size = [], 0
     try:
-        while size < _HEAD and (line := file.readline(LONGEST_LINE)):
+        while size < _HEAD and (line := file.readline(MAX_LINE_LENGTH)):
             head.append(line)
             size += len(line)
     except EOFError:

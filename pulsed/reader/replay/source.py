@@ -30,13 +30,13 @@ from pulsed.reader.replay.recording import (
     BREATH,
     BROKEN_FILE,
     DMON_REMEDY,
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     REMEDY,
     Recording,
-    look,
     open_bytes,
     open_text,
     pages_of,
+    recording_type,
     unreadable,
 )
 from pulsed.reader.replay.settings import ReplaySettings
@@ -45,7 +45,7 @@ from pulsed.reader.source import Source, SourceRequest
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
 
-_LARGEST_PAGE = 16 * 2**20
+_MAX_PAGE_BYTES = 16 * 2**20
 
 _Sample = DmonTick | Page | RawTick | SourceError
 """What is read for a tick, or an error that costs this tick only."""
@@ -79,8 +79,8 @@ class ReplaySource(Source):
         """Wait for the next tick of the recording.
 
         Raises:
-            BadCapture: the path is no recording, or holds not one tick. The next call looks at it anew.
-            BadPage: one page of a folder cannot be read; the next call goes on behind it.
+            BadCapture: the path is not a recording, or it has no ticks. The next call opens it again.
+            BadPage: one page of a folder cannot be read; the next call continues behind it.
             TooManyGpus: a page or tick has more GPUs than the limit.
             SourceEnded: the recording is over.
         """
@@ -104,14 +104,14 @@ def replay_sources(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Sequence[ReplaySource]:
-    """Make the sources of a recording: one per target of a record, else one, whose target is the path.
+    """Make the sources of a recording: one per target of a record; otherwise one, whose target is the path.
 
     Args:
         clock: monotonic seconds; for the pace only.
     """
     path, pacer = Path(settings.path or ""), Pacer(settings.speed, clock, sleep)
     with contextlib.suppress(BadCapture):  # `read` raises it
-        if look(path, settings.columns) == "record":
+        if recording_type(path, settings.columns) == "record":
             targets = recorded_targets(path)
             playback = Playback(str(path), targets, RecordPlayer(path).frames, pacer, loop=settings.loop)
             return [ReplaySource(playback, target, targets) for target in targets]
@@ -121,7 +121,7 @@ def replay_sources(
 
 
 class _SingleRecording:
-    """A recording that is no record, of one target. What it is is found out anew with every pass."""
+    """A recording other than a record, of one target. Its format is detected at every pass."""
 
     def __init__(self, settings: ReplaySettings) -> None:
         self._settings, self._path, self.target = settings, Path(settings.path or ""), str(settings.path or "")
@@ -130,11 +130,11 @@ class _SingleRecording:
         self._rows = DmonParser(settings.columns, settings.max_gpus)
         self._clock = 0.0  # of the newest tick, in seconds since the first
         with contextlib.suppress(BadCapture):  # `frames` raises it: a daemon starts without its source
-            self._look()
+            self._open()
 
     def frames(self, played: int) -> Pass:
-        """Yield the frames of a pass. Raises `BadCapture` if it is no recording or holds not one tick."""
-        recording = self._look()
+        """Yield the frames of a pass. Raises `BadCapture` if it is not a recording or has no ticks."""
+        recording = self._open()
         samples, interval = self._samples(recording), self.intervals[self.target]
         begin = self._clock + interval if played else 0.0
         while True:
@@ -160,14 +160,14 @@ class _SingleRecording:
         time = self._settings.begin + self._clock
         return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
-    def _look(self) -> Recording:
-        recording = look(self._path, self._settings.columns)
+    def _open(self) -> Recording:
+        recording = recording_type(self._path, self._settings.columns)
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
-            raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
-        given = self._settings.interval
-        usual = _csv_interval(self._path) if recording == "csv" and not given else None
-        self.intervals[self.target] = given or usual or DEFAULT_INTERVALS[recording]
+            raise BadCapture(f"{self._path} is a record that did not exist at the start", "Start pulsed again")
+        interval = self._settings.interval
+        usual = _csv_interval(self._path) if recording == "csv" and not interval else None
+        self.intervals[self.target] = interval or usual or DEFAULT_INTERVALS[recording]
         return recording
 
     def _samples(self, recording: Recording) -> _Samples:
@@ -185,9 +185,9 @@ def _dmon_ticks(path: Path, parser: DmonParser) -> _Samples:
     try:
         with open_text(path) as file:
             number = 0
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(MAX_LINE_LENGTH):
                 number += 1
-                whole = line.endswith("\n") or len(line) == LONGEST_LINE
+                whole = line.endswith("\n") or len(line) == MAX_LINE_LENGTH
                 if (tick := parser.feed(line.rstrip("\n")) if whole else parser.feed_rest(line)) is not None:
                     ticks += 1
                     yield tick
@@ -261,9 +261,9 @@ def _page(path: Path, parser: PageParser) -> Page | SourceError:
     """Return one page, or the error that it costs, not raised: the pages behind it are still to come."""
     try:
         with open_bytes(path) as file:
-            text = file.read(_LARGEST_PAGE + 1)
-        if len(text) > _LARGEST_PAGE:
-            return BadPage(f"{path} has more than {_LARGEST_PAGE} bytes", "Replay takes one page per file")
+            text = file.read(_MAX_PAGE_BYTES + 1)
+        if len(text) > _MAX_PAGE_BYTES:
+            return BadPage(f"{path} has more than {_MAX_PAGE_BYTES} bytes", "Replay takes one page per file")
         page = parser.parse(text)
         refuse_other_exporters(page.layout, page.samples)
     except BadPage as error:

@@ -81,7 +81,7 @@ class Cluster:
 
     def stale(self) -> Mapping[str, bool]:
         """Return whether the row of each pod is stale."""
-        return {row.pod: row.stale for row in self.gpus.of("ml").rows}
+        return {row.pod: row.stale for row in self.gpus.in_namespace("ml").rows}
 
     def answer(self, metric: str, workload: str = "deployments.apps/infer", min_coverage: float = 0.5) -> str:
         """Return a number, with what it leaves out, or why there is none."""
@@ -138,7 +138,7 @@ async def test_rows_end_with_their_pods_and_nodes_with_their_last() -> None:
     await cluster.gpus.read()
     cluster.put(pod("pod-a", namespace="ml"))
     assert cluster.stale() == {}, "the node's rows are dropped"
-    assert cluster.gpus.of("other").rows == []
+    assert cluster.gpus.in_namespace("other").rows == []
 
 
 async def test_a_replaced_daemon_reports_the_same_node() -> None:
@@ -185,13 +185,13 @@ async def test_gpus_that_two_daemons_have_count_once_as_the_last_one_read_them()
     cluster.put(other)
     cluster.pages["10.0.0.2"] = page("a", "pod-a", "pod-a")
     await cluster.gpus.read()
-    assert [(row.pod, row.stale) for row in cluster.gpus.of("ml").rows] == [("pod-a", False)] * 2, (
+    assert [(row.pod, row.stale) for row in cluster.gpus.in_namespace("ml").rows] == [("pod-a", False)] * 2, (
         "rows of one page stay"
     )
     cluster.pages["10.0.0.1"] = cluster.pages.pop("10.0.0.2")
     cluster.now += 31.0
     await cluster.gpus.read()
-    assert [(row.pod, row.stale) for row in cluster.gpus.of("ml").rows] == [("pod-a", False)] * 2
+    assert [(row.pod, row.stale) for row in cluster.gpus.in_namespace("ml").rows] == [("pod-a", False)] * 2
 
 
 def infer(name: str, gpus: int = 1, *, ready: bool = True) -> Pod:

@@ -200,7 +200,7 @@ def test_a_page_of_something_else_is_not_a_source() -> None:
     assert code == 1
     assert not found["sources"][1]["works"]
     assert (
-        "None of its 1 samples is of dcgm-exporter (DCGM_*); the first one is go_goroutines"
+        "None of its 1 samples comes from dcgm-exporter (DCGM_*); the first is go_goroutines"
         in (found["sources"][1]["error"])
     )
 

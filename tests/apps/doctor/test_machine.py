@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.apps.doctor.machine import Machine, advice, driver_version, look
+from pulsed.apps.doctor.machine import Machine, advice, driver_version, inspect_machine
 
 
 def device(root: Path, address: str, vendor: str, class_: str) -> None:
@@ -30,7 +30,7 @@ def test_the_driver_is_read_from_proc(tmp_path: Path) -> None:
 
 
 def test_an_empty_machine(tmp_path: Path) -> None:
-    found = look(tmp_path, "libnone.so.1")
+    found = inspect_machine(tmp_path, "libnone.so.1")
     assert (found.gpus_on_bus, found.driver, found.device_files, found.has_nvml) == (0, "", (), False)
     assert found.kernel_log_error.startswith(f"{tmp_path}/dev/kmsg: No such file")
 
@@ -43,15 +43,15 @@ def test_a_machine_with_gpus(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "kmsg"):
         (tmp_path / "dev" / name).touch()
-    found = look(tmp_path, "libc.so.6")
+    found = inspect_machine(tmp_path, "libc.so.6")
     assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True, kernel_log="/dev/kmsg")
 
 
 def test_the_kernel_log_is_the_configured_one(tmp_path: Path) -> None:
     (tmp_path / "kern.log").write_text("23/Nov/2026 hello\n")
-    error = look(tmp_path, "libnone.so.1", "/kern.log").kernel_log_error
+    error = inspect_machine(tmp_path, "libnone.so.1", "/kern.log").kernel_log_error
     assert error.startswith(f"{tmp_path}/kern.log: the format of its lines is not known: '00/xxx/0000 xxxxx'")
-    assert look(tmp_path, "libnone.so.1", "").kernel_log_error == ""
+    assert inspect_machine(tmp_path, "libnone.so.1", "").kernel_log_error == ""
 
 
 def test_a_process_that_ends_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_process_that_ends_meanwhile_is_not_an_error(tmp_path: Path, monkeypat
         return plain(path, *more, **named)  # type: ignore[arg-type]  # as os.stat
 
     monkeypatch.setattr(os, "stat", stat)
-    assert look(tmp_path, "libnone.so.1").dcgm == ("nv-hostengine",)
+    assert inspect_machine(tmp_path, "libnone.so.1").dcgm == ("nv-hostengine",)
 
 
 @pytest.mark.parametrize(

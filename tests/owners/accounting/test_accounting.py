@@ -161,7 +161,7 @@ def test_a_shared_gpu_is_split_by_measured_activity() -> None:
         assert seconds(account) == expected
         assert seconds(account, name="class_energy_joules", state="tensor_heavy_compute") == 500.0 * expected
         assert (seconds(account, "alone"), seconds(account, "upper")) == (0.0, 4.0)
-        assert on_gpu.moments.of("power_watts")[0] == expected
+        assert on_gpu.moments.sums_of("power_watts")[0] == expected
         assert on_gpu.extremes.memory_used_bytes == peak, "the GPU's, while that of each owner was unknown"
 
 

@@ -38,9 +38,9 @@ class Host:
 
     def reads(self, *ports: InfinibandPort) -> None:
         """Read what happened since the last time."""
-        self.recorder.take_ports(self.node.clock, ports, LIMIT)
+        self.recorder.add_ports(self.node.clock, ports, LIMIT)
         accounting = self.node.accounting
-        self.recorder.take(accounting.running, LIMIT)
+        self.recorder.add_balances(accounting.running, LIMIT)
 
     def passes(self, *gpus: tuple[tuple[Owner, ...], Reading], traffic: float = 0.0, seconds: int = EVERY) -> None:
         """Take samples of some seconds in which a port receives so many bytes per second, then read."""
@@ -134,8 +134,8 @@ def test_a_gap_between_readings_of_ports_costs_the_network_only() -> None:
         for _ in range(EVERY):
             host.node.sees(((A,), gpu(1.0)))
         if at not in (1, 2, 3):  # the ports of a hanging adapter
-            host.recorder.take_ports(host.node.clock, [port("mlx5_0", at * EVERY * GB)], LIMIT)
-        host.recorder.take(host.node.accounting.running, LIMIT)
+            host.recorder.add_ports(host.node.clock, [port("mlx5_0", at * EVERY * GB)], LIMIT)
+        host.recorder.add_balances(host.node.accounting.running, LIMIT)
     assert host.of(A, RECEIVED) == pytest.approx((15.0, 15 * GB, 15.0, 15 * GB, 0.0, 0.0))
     assert host.of(A, NVLINK) == pytest.approx((75.0, 0.0, 75.0, 0.0, 0.0, 0.0))
 
@@ -188,8 +188,8 @@ def test_samples_may_be_rarer_than_readings() -> None:
         waits = (now - 1) // 60 % 2  # a minute of work, a minute of traffic
         host.received += 5 * GB * waits
         if now % EVERY == 0:
-            host.recorder.take_ports(now, [port("mlx5_0", host.received)], 3 * 60.0)
-            host.recorder.take(host.node.accounting.running, 3 * 60.0)
+            host.recorder.add_ports(now, [port("mlx5_0", host.received)], 3 * 60.0)
+            host.recorder.add_balances(host.node.accounting.running, 3 * 60.0)
         if now % 60 == 0:  # after the reading
             host.node.clock, host.node.interval = now - 60.0, 60.0
             host.node.sees(((A,), gpu(1.0 - waits)))
@@ -236,8 +236,8 @@ def test_processors_count_while_the_power_of_all_of_them_is_known() -> None:
     for watts in (150.0, 150.0, None, 250.0, 250.0):
         for _ in range(EVERY):
             host.node.sees(((A,), gpu(0.5)))
-        host.recorder.take_cpus(host.node.clock, [CpuReading("", "0", power_watts=watts)], LIMIT)
-        host.recorder.take(host.node.accounting.running, LIMIT)
+        host.recorder.add_cpus(host.node.clock, [CpuReading("", "0", power_watts=watts)], LIMIT)
+        host.recorder.add_balances(host.node.accounting.running, LIMIT)
     sums = host.of(A, CPU_POWER)
     assert sums is not None
     assert (sums.seconds, sums.integral) == pytest.approx((3 * EVERY, EVERY * (150.0 + 250.0 + 250.0)))

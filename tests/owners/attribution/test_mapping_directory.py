@@ -30,7 +30,7 @@ def write(path: Path, text: str, modified: float = DAY) -> None:
 
 
 def look(source: MappingDirectory) -> Claims:
-    claims = source.look()
+    claims = source.read_files()
     assert claims is not None
     return claims
 
@@ -226,13 +226,13 @@ def test_a_removed_directory_and_one_that_comes_back(tmp_path: Path) -> None:
         assert begin(look(source)) == DAY + number
         (folder / "0").unlink()
         folder.rmdir()
-        assert source.look() is None
+        assert source.read_files() is None
 
 
 def test_a_path_that_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("")
     with pytest.raises(AttributionError, match=r"jobs cannot be listed: Not a directory.*attribution.jobs.directories"):
-        MappingDirectory(str(tmp_path / "jobs")).look()
+        MappingDirectory(str(tmp_path / "jobs")).read_files()
 
 
 async def test_a_file_system_that_hangs_keeps_no_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

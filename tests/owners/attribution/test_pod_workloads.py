@@ -150,7 +150,7 @@ async def test_what_an_earlier_run_knew_is_used_until_the_api_server_answers(ser
     put(server, "a", labels={"team": "vision"})
     async with resolving(server) as cluster:
         await cluster.has("a", "Deployment", "web")
-        known = cluster.pods.known
+        known = cluster.pods.known_pods
     assert known.time is not None
     server.fault = 500
     async with resolving(server, known=known) as cluster:

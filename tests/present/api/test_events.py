@@ -363,12 +363,12 @@ async def test_the_queue_drops_ticks_first_and_keeps_the_order() -> None:
             change = ClassChange(0, "idle", f"class {number}", TIME)
             events.publish(changed([gpu(0)], change) if number % 2 else tick([gpu(0)]))
         # All changes, and the two youngest of six ticks.
-        kinds = [event.kind for event in parsed(subscriber.take().decode())]
+        kinds = [event.kind for event in parsed(subscriber.next_chunk().decode())]
         assert kinds == ["lag", "workload_class", "workload_class", "tick", "tick", "workload_class"]
-        assert subscriber.take() == b""
+        assert subscriber.next_chunk() == b""
         for number in range(7):
             events.announce(Change("health", gpu(0).device, TIME, {"number": number}))
-        lag, *rest = parsed(subscriber.take().decode())
+        lag, *rest = parsed(subscriber.next_chunk().decode())
         assert lag.document == {"lost": 2, "ticks": 0, "changes": 2}
         assert [event.document["number"] for event in rest] == [2, 3, 4, 5, 6]
 
@@ -379,7 +379,7 @@ async def test_one_event_always_has_room() -> None:
         huge = tick(busy_gpus(4000, 1))
         events.publish(huge)
         events.publish(huge)
-        lag, event = parsed(subscriber.take().decode())
+        lag, event = parsed(subscriber.next_chunk().decode())
         assert lag.document == {"lost": 1, "ticks": 1, "changes": 0}
         assert (event.number, len(event.document["gpus"])) == (2, 4000)
         assert subscriber.queued == (0, 0)

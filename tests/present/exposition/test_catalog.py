@@ -16,7 +16,7 @@ from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, form_of
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.published import LEAST_HOLD_SECONDS
+from pulsed.present.exposition.published import MIN_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource
@@ -49,7 +49,7 @@ def page_of(
 ) -> dict[tuple[str, frozenset[tuple[str, str]]], Row]:
     """Return the GPU series of a page on which new counters have their values."""
     pages = Pages(made, Telemetry(made), PageSettings(catalog(series)))
-    for seconds in (0.0, LEAST_HOLD_SECONDS / 2, LEAST_HOLD_SECONDS):
+    for seconds in (0.0, MIN_HOLD_SECONDS / 2, MIN_HOLD_SECONDS):
         text = pages.page(now + seconds, openmetrics=False, gzip=False).decode()
     return {(row.name, row.labels): row for row in rows(text) if row.name.startswith("pulsed_gpu_")}
 
@@ -70,7 +70,7 @@ def is_implied(row: Row, full: dict[tuple[str, frozenset[tuple[str, str]]], Row]
 @given(boards())
 def test_a_lean_page_has_the_values_of_the_full_one_and_lacks_only_what_follows_from_it(made: TargetStore) -> None:
     for target in made.targets:  # none becomes stale meanwhile
-        target.stale_after += LEAST_HOLD_SECONDS if target.fresh(NOW) else 0.0
+        target.stale_after += MIN_HOLD_SECONDS if target.fresh(NOW) else 0.0
     full, lean = page_of(made, "full"), page_of(made, "lean")
     assert {key: row.value for key, row in lean.items()}.items() <= {
         key: row.value for key, row in full.items()

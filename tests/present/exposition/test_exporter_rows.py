@@ -104,7 +104,7 @@ def test_a_capture_of_two_gpus_comes_out_as_an_exporter_would_serve_it(two_gpus:
             ("DCGM_FI_DEV_GPU_UTIL", "gauge", "91.0", "0.0"),
         ),
         (
-            "Code of the last XID error; 0 none since the source started looking",
+            "Code of the last XID error since the source started; 0 without one",
             ("DCGM_FI_DEV_XID_ERRORS", "gauge", "0.0", "79.0"),
         ),
         ("Device memory in use, in MiB", ("DCGM_FI_DEV_FB_USED", "gauge", "40960.0", "4.0")),

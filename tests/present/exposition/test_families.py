@@ -40,7 +40,7 @@ def test_names_are_prometheus_names_and_unique() -> None:
 def test_help_names_the_fields_that_a_quantity_comes_from() -> None:
     helps = {family.name: family.help for family in ALL}
     assert helps["pulsed_gpu_tensor_active_ratio"].endswith("; from DCGM field 1004 PROF_PIPE_TENSOR_ACTIVE")
-    assert "DCGM field 250 DEV_FB_TOTAL, else " in helps["pulsed_gpu_memory_bytes"]
+    assert "DCGM field 250 DEV_FB_TOTAL, otherwise " in helps["pulsed_gpu_memory_bytes"]
     assert helps["pulsed_gpu_memory_bytes"].endswith("memory_reserved_bytes")
 
 

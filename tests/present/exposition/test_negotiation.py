@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.present.exposition.text_format import LONGEST, accepts_gzip, choose_format
+from pulsed.present.exposition.text_format import MAX_ACCEPT_LENGTH, accepts_gzip, choose_format
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -86,7 +86,7 @@ CHROME = (
         ("application/openmetrics-text;q=-1,text/plain;q=0.1", TEXT),
         ("application/openmetrics-text;q=nan,text/plain;q=0.1", TEXT),
         (",;,/,text,application/,q=1", TEXT),
-        ("application/openmetrics-text," + " " * LONGEST, TEXT),
+        ("application/openmetrics-text," + " " * MAX_ACCEPT_LENGTH, TEXT),
     ],
 )
 def test_the_format_is_the_one_that_the_client_likes_best(accept: str, content_type: str) -> None:
@@ -115,7 +115,7 @@ def test_the_format_is_the_one_that_the_client_likes_best(accept: str, content_t
         ("identity, gzip;q=0.5", False),
         ("gzip;q=much", False),
         (",;,", False),
-        ("gzip," + " " * LONGEST, False),
+        ("gzip," + " " * MAX_ACCEPT_LENGTH, False),
     ],
 )
 def test_gzip_only_for_those_who_want_it(accept_encoding: str, expected: bool) -> None:

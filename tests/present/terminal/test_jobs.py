@@ -13,7 +13,7 @@ def test_findings_that_are_not_judged_are_named_below_the_gpus_of_the_job() -> N
     job = {**daemon.jobs[0], "not_judged": [{"finding": "hang", "missing": "no DRAM_ACTIVE of GPU 1"}]}
     shown = replace(shown, daemons=(replace(daemon, jobs=(job,), processes=None),))
     _, *rows, _ = jobs(shown, ViewState(view="job"), shown.gpus, 120, 24)
-    assert rows[len(job["gpus"])].plain.strip() == "hang not judged: no DRAM_ACTIVE of GPU 1"
+    assert rows[len(job["gpus"])].plain.strip() == "hang not evaluated: no DRAM_ACTIVE of GPU 1"
 
 
 def test_jobs_with_the_most_idle_gpu_time_are_first_with_their_first_advice() -> None:

@@ -144,7 +144,7 @@ async def test_a_question_without_answer_ends(tmp_path: Path) -> None:
 
 
 async def test_an_answer_without_end_is_cut(tmp_path: Path) -> None:
-    with pytest.raises(StreamBroke, match="prints without end"):
+    with pytest.raises(StreamBroke, match="prints endlessly"):
         await discover((script(tmp_path, "exec yes"),), 20)
     assert children() == []
 

@@ -1,4 +1,4 @@
-"""Fields that cannot be had, and fields that are read seldom."""
+"""Unavailable fields, and fields that are read rarely."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_field_that_this_version_does_not_know_is_left_out(
     async with reading(standin.path, fast=(*FAST, 64000)) as source:
         assert await columns(source) == ["GRACT", "SMACT", "POWER", "GPUTL"]
         assert source.lost == {"field_refused": (150, 64000)}
-    assert warnings(caplog) == ["some fields cannot be had and are left out"]
+    assert warnings(caplog) == ["some fields are unavailable and left out"]
     assert caplog.records[0].__dict__["fields"] == "field_refused: 150 64000"
 
 
@@ -61,7 +61,7 @@ async def test_without_profiling_the_plain_fields_go_on(
         assert await columns(source) == [SHORTS[field] for field in PLAIN]
         assert source.lost == {reason: PROFILING}
         await read(source)
-    assert warnings(caplog) == ["some fields cannot be had and are left out"]
+    assert warnings(caplog) == ["some fields are unavailable and left out"]
     assert caplog.records[0].__dict__["why"]
     assert len(standin.starts("dmon")) <= 4
 
@@ -93,7 +93,7 @@ async def test_profiling_that_is_let_go_comes_back(standin: Standin, caplog: pyt
         standin.change(refusals=())
         await read_until(source, lambda tick: "GRACT" in row(tick, "0"))
         assert source.lost == {}
-    assert warnings(caplog) == ["some fields cannot be had and are left out"]
+    assert warnings(caplog) == ["some fields are unavailable and left out"]
 
 
 async def test_a_restart_asks_for_everything_again(standin: Standin) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import Now
-from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText
+from pulsed.reader.kernel_log.log_text import MAX_LINE_LENGTH, LogText
 
 NOW = Now(1_700_001_000.0, 1000.0)
 XID = b"[  900.0] NVRM: Xid (PCI:0000:3b:00): 79\n"
@@ -155,7 +155,7 @@ def test_the_time_for_a_line_without_an_end_grows_with_its_length() -> None:
 
 def test_a_line_counts_by_its_beginning() -> None:
     text = LogText()
-    long = XID.rstrip() + b", " + b"x" * (3 * LONGEST_LINE)
+    long = XID.rstrip() + b", " + b"x" * (3 * MAX_LINE_LENGTH)
     assert text.feed(long, NOW) == []
     (event,) = text.feed(b"\n", NOW)
     assert event.code == 79

@@ -21,7 +21,7 @@ from pulsed.errors import (
 )
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS
 from pulsed.reader.nvml.settings import NvmlSettings
-from pulsed.reader.nvml.xids import MOST_CODES
+from pulsed.reader.nvml.xids import MAX_CODES
 from tests.reader.nvml.sessions import Reader, reading
 from tests.support.nvml_standin import boards
 from tests.support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
@@ -282,12 +282,12 @@ def test_xids_have_a_bounded_number_of_series(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper(0)]
     nvml.write()
     with reading() as reader:
-        for begin in range(1000, 1000 + MOST_CODES + 16, 16):  # more do not fit into a line of the stand-in
+        for begin in range(1000, 1000 + MAX_CODES + 16, 16):  # more do not fit into a line of the stand-in
             nvml.gpus[0]["xids"] = "".join(f" {code}" for code in range(begin, begin + 16))
             nvml.write()
             tick = reader.tick()
-        assert len(tick.extras[0].xid_totals or ()) == MOST_CODES
-        assert tick.readings[0].xid_last_code == 1000.0 + MOST_CODES + 15
+        assert len(tick.extras[0].xid_totals or ()) == MAX_CODES
+        assert tick.readings[0].xid_last_code == 1000.0 + MAX_CODES + 15
 
 
 @pytest.mark.parametrize(("code", "xid"), [(15, 48), (999, 63)])

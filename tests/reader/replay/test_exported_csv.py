@@ -13,7 +13,7 @@ from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv.pulsed_csv import COLUMNS
 from pulsed.reader.replay.exported_csv import IDENTITY, TIME
-from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.recording import recording_type
 from tests.support.sources import replayed, ticks_of
 
 START = 1767225600.0
@@ -115,7 +115,7 @@ async def test_a_torn_last_row_is_left_out_and_counted(tmp_path: Path) -> None:
 async def test_gzip_also_when_it_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "export.csv.gz"
     path.write_bytes(gzip.compress((HEADER + at(0) + at(1)).encode()))
-    assert look(path) == "csv"
+    assert recording_type(path) == "csv"
     assert len(await ticks_of(replayed(path, speed=0))) == 2
     rows = "".join(at(n / 10, power=n * n * 7919 % 10007) for n in range(3000))
     path.write_bytes(gzip.compress((HEADER + rows).encode())[:-4000])
@@ -196,6 +196,6 @@ async def test_a_bad_row_ends_the_recording(tmp_path: Path, line: str, words: st
 async def test_a_header_that_cannot_be_replayed(tmp_path: Path, header: str, words: str) -> None:
     path = written(tmp_path, header + "\n", "1,2,3,4\n")
     with pytest.raises(BadCapture, match=words) as caught:
-        look(path)
+        recording_type(path)
     assert str(path) in str(caught.value)
     assert "pulsed export" in caught.value.remedy or "Export with" in caught.value.remedy

@@ -14,7 +14,7 @@ import pytest
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.replay.playback import recorded_targets
-from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.recording import recording_type
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
@@ -231,9 +231,9 @@ async def test_other_tasks_run_while_garbage_is_passed_over(tmp_path: Path) -> N
 
 
 def test_a_record_is_known_by_its_first_line(tmp_path: Path) -> None:
-    assert look(written(tmp_path / "any name", record([]))) == "record"
-    assert look(written(tmp_path / "zipped", gzip.compress(record([])))) == "record"
-    assert look(written(tmp_path / "gone on with", b'{"pulsed_\n', record([]))) == "record"
+    assert recording_type(written(tmp_path / "any name", record([]))) == "record"
+    assert recording_type(written(tmp_path / "zipped", gzip.compress(record([])))) == "record"
+    assert recording_type(written(tmp_path / "gone on with", b'{"pulsed_\n', record([]))) == "record"
 
 
 async def test_a_record_that_appears_later_needs_a_new_start(tmp_path: Path) -> None:

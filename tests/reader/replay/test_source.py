@@ -14,7 +14,7 @@ import pytest
 
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.recording import recording_type
 from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.reader.source import Source
 from tests.support.samples import SAMPLES, needs_samples
@@ -184,7 +184,7 @@ async def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadCapture, match="not a regular file"):
         await replayed(tmp_path / "pipe").read()
-    with pytest.raises(BadCapture, match="no path"):
+    with pytest.raises(BadCapture, match="is not a path"):
         await replayed("zero\0byte").read()
 
 
@@ -342,10 +342,10 @@ def lines(path: Path) -> list[str]:
 @needs_samples
 def test_what_each_sample_is_found_to_be() -> None:
     for path in sorted((SAMPLES / "exporter").glob("*.prom")):
-        assert look(path) == "page", path.name
+        assert recording_type(path) == "page", path.name
     for path in sorted((SAMPLES / "dmon").glob("*.txt")):
         if path.name != "dmon-3x-error-connect.txt":
-            assert look(path) == "dmon", path.name
+            assert recording_type(path) == "dmon", path.name
 
 
 @needs_samples

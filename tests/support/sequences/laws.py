@@ -34,7 +34,7 @@ TOLERANCE = 1e-9
 FROZEN = DEFAULT_PLAUSIBILITY
 """From when on values that repeat are old."""
 
-MOST_LOST_INTERVALS = 3.0
+MAX_LOST_INTERVALS = 3.0
 """Of time that no target counts when another one takes over."""
 
 Clock = Callable[[float], float]
@@ -119,7 +119,7 @@ def _through_two_targets(seed: int, world: World, sequence: Sequence[Step], done
         replace(step, shown={first if at < half else second: step.shown[first]} if step.shown else {})
         for at, step in enumerate(sequence)
     ]
-    ways = ("both", both, 0.0), ("one after another", turns, MOST_LOST_INTERVALS * world.interval)
+    ways = ("both", both, 0.0), ("one after another", turns, MAX_LOST_INTERVALS * world.interval)
     for name, steps, lost in ways[seed // 2 % 2 :][:1]:
         counted = _totals(replay(steps, world.interval, lambda clock: DAY + clock))
         for uuid, counters in _totals(done).items():

@@ -315,7 +315,7 @@ def test_the_pod_of_a_tenant_is_no_daemon_and_gets_no_password(tmp_path: Path) -
             "adapter.namespaces: all would send source.exporter.bearer_token to any pod",
         ),
         (["adapter.namespace=monitoring"], "did you mean adapter.namespaces?"),
-        (["adapter.namespaces=[all, gpu]"], "has all beside other namespaces"),
+        (["adapter.namespaces=[all, gpu]"], "has all in addition to other namespaces"),
         (["adapter.namespaces=../secrets"], "'../secrets' is not a namespace; allowed: names such as gpu-operator"),
     ],
 )

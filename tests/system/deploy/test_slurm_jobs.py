@@ -50,7 +50,7 @@ def test_a_job_is_written_as_the_directory_is_read(tmp_path: Path, shell: str) -
     job |= {"SLURM_JOB_NAME": "a $(touch x) `id` 'b'\njob_id=1\u2028user=root", "CUDA_VISIBLE_DEVICES": "0,1"}
     assert run("prolog.sh", jobs, shell, **job) == ""
     assert names(jobs) == {"0::4712", "3::4712"}
-    claims = MappingDirectory(str(jobs)).look()
+    claims = MappingDirectory(str(jobs)).read_files()
     assert claims is not None
     assert claims.owners.keys() == {"0", "3"}
     (owner,) = claims.owners["3"]
@@ -59,7 +59,7 @@ def test_a_job_is_written_as_the_directory_is_read(tmp_path: Path, shell: str) -
     assert owner.name == "a $(touch x) `id` 'b' job_id=1\u2028user=root"
     other = {"SLURM_JOB_ID": "12", "SLURM_JOB_GPUS": "3"}
     run("prolog.sh", jobs, shell, **other)
-    shared = MappingDirectory(str(jobs)).look()
+    shared = MappingDirectory(str(jobs)).read_files()
     assert shared is not None
     assert [owner.id for owner in shared.owners["3"]] == ["12", "4711_7"]
     run("epilog.sh", jobs, shell, **job)
@@ -120,7 +120,7 @@ def test_jobs_that_share_a_gpu_under_a_real_slurm(tmp_path: Path) -> None:
         options = ("sbatch", "--parsable", "--output=/dev/null", "--gres=shard:2", "--wrap=sleep 600")
         first, second = cluster.run(*options), cluster.run(*options)
         until(lambda: names(jobs) == {f"0::{first}", f"0::{second}"})
-        claims = MappingDirectory(str(jobs)).look()
+        claims = MappingDirectory(str(jobs)).read_files()
         assert claims is not None
         assert {owner.id for owner in claims.owners["0"]} == {first, second}
         cluster.run("scancel", first)

@@ -222,7 +222,7 @@ def test_snapshot_of_a_page_that_is_not_of_gpus(tmp_path: Path) -> None:
         server.wait_for("vector(1)")
         finished = pulsed("snapshot", *source, f"--set=source.exporter.targets=http://127.0.0.1:{server.port}/metrics")
     assert (finished.returncode, finished.stdout) == (1, "")
-    assert "samples is of dcgm-exporter (DCGM_*); the first one is go_" in finished.stderr
+    assert "samples comes from dcgm-exporter (DCGM_*); the first is go_" in finished.stderr
 
     page = tmp_path / "switches.prom"
     page.write_text('DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="0"} 40\n')

@@ -121,7 +121,7 @@ def test_a_hang_that_cannot_be_judged_has_no_series_and_a_reason(replayed: Daemo
     reason = "no DRAM_ACTIVE of GPU without-dram/1"
     assert {"finding": "hang", "missing": reason} in replayed.get("/jobs/without-dram").json()["not_judged"]
     report = pulsed("job", "without-dram", f"http://{replayed.address}").stdout
-    assert f"whether it hangs (not judged: {reason})" in report
+    assert f"whether it hangs (not evaluated: {reason})" in report
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ def test_a_host_engine_that_answers_nothing_is_named(tmp_path: Path) -> None:
             until(lambda: series in daemon.get("/metrics").text)
             (row,) = daemon.get("/health/gpus").json()
             assert row["state"] == "unknown"
-            assert "accepts connections and answers nothing" in row["problems"][0]["message"]
+            assert "accepts connections but does not answer" in row["problems"][0]["message"]
 
 
 def test_infiniband_links_that_go_down_slow_down_and_have_errors_are_named(

@@ -85,6 +85,6 @@ def test_a_full_disk_is_a_metric_until_there_is_room(tmp_path: Path) -> None:
         free()
         until(lambda: 'pulsed_state_up{file="state.json"} 1' in daemon.get("/metrics").text)
         assert "pulsed_state_lost_accounts_total 0" in daemon.get("/metrics").text
-        assert daemon.log().count("state cannot be kept") == 1
-        assert daemon.log().count("state can be kept again") == 1
+        assert daemon.log().count("state cannot be saved") == 1
+        assert daemon.log().count("state can be saved again") == 1
         assert daemon.stop() == 0

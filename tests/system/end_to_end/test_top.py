@@ -78,7 +78,7 @@ def test_the_daemon_at_listen_is_found(daemon: Daemon) -> None:
 def test_an_own_source_without_a_daemon() -> None:
     done = pulsed("top", "--once", "--source=demo", COLUMNS="150", LINES="34")
     assert done.returncode == 0, done.stderr
-    assert "own source" in done.stdout.splitlines()[0]
+    assert "local source" in done.stdout.splitlines()[0]
     assert "GPUs 8" in done.stdout
     done = pulsed("top", "--once", "--source=replay", "--set=source.replay.path=/nowhere", COLUMNS="150", LINES="34")
     assert "no GPUs" in done.stdout
@@ -86,14 +86,14 @@ def test_an_own_source_without_a_daemon() -> None:
     assert (done.returncode, "/nowhere" in done.stderr) == (1, True)
     done = pulsed("top", "--once", "--source=demo", "--set=nonsense=1")
     assert done.returncode == 1
-    assert "the own source did not start" in done.stderr
+    assert "the local source did not start" in done.stderr
     assert "nonsense: unknown key" in done.stderr
 
 
 def test_wrong_usage(url: str) -> None:
     for arguments, message in (
         ((url,), "stdin, stdout or stderr is not a terminal"),
-        (("--source=demo", url), "--source is for an own source: leave out the URL"),
+        (("--source=demo", url), "--source configures a local source: leave out the URL"),
         (("--interval=0.1", url), "--interval is at least 250ms"),
         (("ftp://x", "--once"), "'ftp://x' is not the URL of a pulsed"),
     ):

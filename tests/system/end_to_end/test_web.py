@@ -297,7 +297,7 @@ def test_sockets_that_systemd_hands_over(tmp_path: Path, words: tuple[str, ...])
 def test_without_sockets_of_systemd_there_is_one_clear_line() -> None:
     finished = pulsed("serve", "--source", "demo", "--web.systemd-socket")
     assert finished.returncode == 1
-    assert finished.stderr.startswith("pulsed: systemd hands over no sockets. Start pulsed by a .socket unit")
+    assert finished.stderr.startswith("pulsed: systemd passed no sockets. Start pulsed from a .socket unit")
     assert finished.stderr.count("\n") == 1
 
 
@@ -338,7 +338,7 @@ def test_without_descriptors_the_idle_make_room(tmp_path: Path) -> None:
             idle.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
         for _ in range(3):
             assert ask(daemon, "/metrics").status == 200
-        assert daemon.log().count("as many connections as allowed") == 1
+        assert daemon.log().count("the limit of connections is reached") == 1
         assert "Traceback" not in daemon.log()
 
 
@@ -406,4 +406,4 @@ def test_neither_the_slow_nor_the_idle_stop_a_scrape(tmp_path: Path) -> None:
             assert server.value("min_over_time(up[10s])") == 1
             assert daemon.get("/metrics").status == 200
             assert len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 600
-        assert daemon.log().count("as many connections as allowed") == 1
+        assert daemon.log().count("the limit of connections is reached") == 1

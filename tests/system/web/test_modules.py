@@ -112,10 +112,10 @@ def test_format(page: Page, call: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("owners", "use", "text"),
     [
-        ("null", "held", "owner not known"),
+        ("null", "held", "owner unknown"),
         ("[]", "free", "free"),
-        ("[]", "held", "nobody"),
-        ("[]", "busy", "nobody"),
+        ("[]", "held", "no owner"),
+        ("[]", "busy", "no owner"),
         ('["slurm_job:47", "pod:ml/train/main"]', "busy", "job 47, ml/train"),
     ],
 )

@@ -21,10 +21,10 @@ from tests.system.web.browser import THEMES, Theme, tab, url
 from tests.system.web.exporter_text import FULL, IDLE, NOTHING, PARTIAL, Row, exporter_text
 
 PICTURES = Path(__file__).parent / "pictures"
-MOST_PIXELS = 0.001
-"""Share of pixels that may differ by more than `MOST_DIFFERENCE` in a channel."""
+MAX_PIXELS = 0.001
+"""Share of pixels that may differ by more than `MAX_DIFFERENCE` in a channel."""
 
-MOST_DIFFERENCE = 24
+MAX_DIFFERENCE = 24
 OWNER = {"namespace": "ml", "pod": "train-0", "container": "main"}
 VOLATILE = ".live, .totals > div:nth-child(5) dd, .sparkline, .class-name"
 """Ages, the host's load, and times of classes."""
@@ -58,7 +58,7 @@ def compare(page: Page, picture: Path) -> None:
     expected = Image.open(picture).convert("RGB")
     assert found.size == expected.size
     bands = ImageChops.difference(found, expected).convert("L").histogram()
-    different = sum(bands[MOST_DIFFERENCE:]) / (found.size[0] * found.size[1])
-    if different > MOST_PIXELS:
+    different = sum(bands[MAX_DIFFERENCE:]) / (found.size[0] * found.size[1])
+    if different > MAX_PIXELS:
         found.save(Path(os.environ.get("TMPDIR", "/tmp")) / f"pulsed-{picture.name}")
-    assert different <= MOST_PIXELS, f"{different:.2%} of the pixels of {picture.name} differ"
+    assert different <= MAX_PIXELS, f"{different:.2%} of the pixels of {picture.name} differ"

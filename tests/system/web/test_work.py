@@ -91,6 +91,6 @@ def test_what_is_not_judged_about_a_job_is_named(browser: Browser, tmp_path: Pat
         tab(browser, url(daemon)) as opened,
     ):
         page = opened.open("#/work")
-        page.get_by_role("button", name="not judged").click()
-        expect(page.locator("table.work tr.findings")).to_contain_text("hang not judged: no DRAM_ACTIVE")
+        page.get_by_role("button", name="not evaluated").click()
+        expect(page.locator("table.work tr.findings")).to_contain_text("hang not evaluated: no DRAM_ACTIVE")
         assert opened.violations() == []

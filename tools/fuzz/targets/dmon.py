@@ -19,7 +19,7 @@ from tools.fuzz.target import FuzzTarget, pieces, randomness
 from tools.fuzz.transport import LOOP
 
 _MAX_GPUS = 16
-_MOST_WAITING = 64  # ticks that the stream keeps for a reader that is slow
+_MAX_WAITING_TICKS = 64  # ticks that the stream keeps for a reader that is slow
 _PLAIN_ROW = re.compile(r"GPU \d(?: +(?:N/A|\d{1,9}|\d{1,9}\.\d{3}))+")
 
 
@@ -69,7 +69,7 @@ def _verify(data: bytes, outcome: Any) -> None:
     if isinstance(outcome, TooManyGpus):
         assert isinstance(end, TooManyGpus), end
         return
-    assert [_said(each) for each in found] == [_said(each) for each in outcome[-_MOST_WAITING:]], "in pieces"
+    assert [_said(each) for each in found] == [_said(each) for each in outcome[-_MAX_WAITING_TICKS:]], "in pieces"
     for tick in outcome:
         assert len(tick.values) == len(tick.layout.series)
         assert all(math.isfinite(value) for value in tick.values if isinstance(value, float))

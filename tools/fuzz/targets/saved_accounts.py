@@ -88,7 +88,7 @@ def _seeds() -> Iterator[bytes]:
     run, balances = _Run(), BalanceRecorder()
     for owners in [(A,), (A, B), (A,), (), (), ()]:
         run.node.sees((owners, BUSY), ((B,), BUSY))
-        balances.take(run.node.accounting.running, limit=45.0)
+        balances.add_balances(run.node.accounting.running, limit=45.0)
     running = run.dump()
     ended = [json.dumps(dump_account(each)).encode() for each in run.ended.find()]
     yield b"\n".join([json.dumps(running).encode(), *ended])

@@ -40,9 +40,9 @@ def autoscale_router(parts: ApiParts) -> APIRouter:
 
     @router.get(GPUS_ROUTE, response_model=POD_GPUS, responses=REFUSED, summary="GPUs of pods, with values to scale on")
     async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
-        wanted = chosen("fields", fields, GAUGES, _not_a_number)
-        found = pod_gpus(store, time.monotonic(), wanted)
-        return json_response({**node_answer(store.node), "gpus": [gpu._asdict() for gpu in found]})
+        names = chosen("fields", fields, GAUGES, _not_a_number)
+        gpus = pod_gpus(store, time.monotonic(), names)
+        return json_response({**node_answer(store.node), "gpus": [gpu._asdict() for gpu in gpus]})
 
     return router
 

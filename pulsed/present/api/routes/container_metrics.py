@@ -145,7 +145,7 @@ def _document(match: Match, board: Match, owner: Owner, missing: Value, derived:
         "workload_kind": owner.workload_kind,
         **{field.key: _number(field, match, board, missing) for field in _QUANTITIES},
         "timestamp": rfc3339(match.time),
-        **({name: section.of(derived) for name, section in SECTIONS.items()} if derived else {}),
+        **({name: section.document(derived) for name, section in SECTIONS.items()} if derived else {}),
     }
     return {key: value for key, value in row.items() if value or key not in _OPTIONAL}
 
@@ -183,13 +183,13 @@ def container_router(parts: ApiParts) -> APIRouter:
     ) -> Response:
         if request.scope.get(HEAD_ONLY):
             return _plain("method not allowed", 405, {"Allow": "GET"})
-        wanted = RowFilter(pod, namespace, container, node)
+        row_filter = RowFilter(pod, namespace, container, node)
         preset = parts.settings.real_utilization.preset if derived else None
-        found = container_rows(parts.store, time.monotonic(), wanted, null=null, preset=preset)
-        headers = {STALE_HEADER: _header("; ".join(found.reasons))} if found.reasons else {}
-        if found.has_failed:
+        rows = container_rows(parts.store, time.monotonic(), row_filter, null=null, preset=preset)
+        headers = {STALE_HEADER: _header("; ".join(rows.reasons))} if rows.reasons else {}
+        if rows.has_failed:
             return _plain("internal server error", 500, headers)
-        return Response(encode(found.rows), headers=headers, media_type="application/json")
+        return Response(encode(rows.rows), headers=headers, media_type="application/json")
 
     @router.api_route(PATH, methods=_OTHER_METHODS, include_in_schema=False)
     async def not_allowed() -> Response:
@@ -222,8 +222,8 @@ class RowFilter(NamedTuple):
 
     def matches(self, node: str, owner: Owner) -> bool:
         """Return whether a row of this node and owner is wanted."""
-        found = (owner.name, owner.namespace, owner.container, node)
-        return all(wanted in ("", text) for wanted, text in zip(self, found, strict=True))
+        texts = (owner.name, owner.namespace, owner.container, node)
+        return all(expected in ("", text) for expected, text in zip(self, texts, strict=True))
 
 
 class ContainerRows(NamedTuple):
@@ -240,7 +240,7 @@ class ContainerRows(NamedTuple):
 
 
 def container_rows(
-    store: TargetStore, now: float, wanted: RowFilter, *, null: bool = False, preset: str | None = None
+    store: TargetStore, now: float, row_filter: RowFilter, *, null: bool = False, preset: str | None = None
 ) -> ContainerRows:
     """Return the rows at a monotonic time. Boards whose MIG instances have rows have none of their own.
 
@@ -249,11 +249,11 @@ def container_rows(
         preset: name of the weights of the derived results, which rows have under keys of their own; None: they have
             none.
     """
-    found = list(matches(store, now))
-    boards = {board_of(match): match for match in found if match.device.entity.kind == "gpu"}
+    gpu_matches = list(matches(store, now))
+    boards = {board_of(match): match for match in gpu_matches if match.device.entity.kind == "gpu"}
     rows: list[Document] = []
     stale: dict[str, int] = {}
-    for match in without_split_boards(found):
+    for match in without_split_boards(gpu_matches):
         if is_stale(match, now):
             stale[match.target.name] = stale.get(match.target.name, 0) + 1
             continue
@@ -262,7 +262,7 @@ def container_rows(
         rows += [
             _document(match, board, owner, missing, derived)
             for owner in pods_of(match.device) or [_NO_POD]
-            if wanted.matches(match.node, owner)
+            if row_filter.matches(match.node, owner)
         ]
     has_failed = all(target.tick is None for target in store.targets) and any(each.error for each in store.targets)
     reasons = [_reason(each, stale) for each in store.targets if each.tick is None or each.name in stale]

@@ -131,7 +131,7 @@ def host_router(parts: ApiParts) -> APIRouter:
     @router.get("/host", response_model=HostShape, summary="CPU and memory of the host, and what is wrong with it")
     async def host() -> Response:
         health = parts.store.node_health
-        problems = [HealthCheck.of(check) for check in (health.problems if health is not None else ())]
+        problems = [HealthCheck.render(check) for check in (health.problems if health is not None else ())]
         return json_response(usage.document() | {"problems": problems})
 
     @router.get(
@@ -198,11 +198,11 @@ def processes_document(on_gpus: Sequence[GpuProcess] | None, with_arguments: boo
     for use in on_gpus or ():
         uses.setdefault(use.pid, []).append(use)
     pids = uses.keys() if is_visible else ()
-    known = {process.pid: process for process in listed_processes(pids, with_arguments=with_arguments)}
+    listed = {process.pid: process for process in listed_processes(pids, with_arguments=with_arguments)}
     is_joined = is_visible and on_gpus is not None
-    rows = [_process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in known.items()]
-    rows += [_process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in known)]
-    return Processes.of({"published": True, "visible": is_visible, "processes": rows})
+    rows = [_process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in listed.items()]
+    rows += [_process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in listed)]
+    return Processes.render({"published": True, "visible": is_visible, "processes": rows})
 
 
 IMMUTABLE = "private, max-age=31536000, immutable"
@@ -243,10 +243,10 @@ def page_router(parts: ApiParts) -> APIRouter:
 
     @router.get("/static/{version}/{name:path}", include_in_schema=False)
     async def static(request: Request, version: str, name: str) -> Response:
-        found = assets().files.get(name)
-        if found is None or version != assets().version:
+        asset = assets().files.get(name)
+        if asset is None or version != assets().version:
             raise HTTPException(404, "Not Found")
-        return _file(request, found, {"cache-control": IMMUTABLE, "vary": "Accept-Encoding"})
+        return _file(request, asset, {"cache-control": IMMUTABLE, "vary": "Accept-Encoding"})
 
     @router.get("/docs", include_in_schema=False)
     async def docs() -> Response:
@@ -265,11 +265,11 @@ def page_router(parts: ApiParts) -> APIRouter:
     async def document(request: Request, name: str) -> Response:
         from pulsed.present.web.documents import DOCUMENT_POLICY, documents
 
-        found = (await asyncio.to_thread(documents)).get(name)
-        if found is None:
+        asset = (await asyncio.to_thread(documents)).get(name)
+        if asset is None:
             raise HTTPException(404, "Not Found")
         headers = {"cache-control": "no-cache", "content-security-policy": DOCUMENT_POLICY, "vary": "Accept-Encoding"}
-        return _file(request, found, headers | {"referrer-policy": "no-referrer"})
+        return _file(request, asset, headers | {"referrer-policy": "no-referrer"})
 
     return router
 

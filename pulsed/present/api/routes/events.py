@@ -76,11 +76,13 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
         max_rate: Annotated[float, Query(ge=0.01, le=10, description="batches of columns per second")] = 1.0,
     ) -> Response:
         shown = chosen_fields(fields)
-        wanted = chosen("types", types, KINDS, lambda name: f"{name!r} is not an event; allowed: {', '.join(KINDS)}")
+        event_types = chosen(
+            "types", types, KINDS, lambda name: f"{name!r} is not an event; allowed: {', '.join(KINDS)}"
+        )
         if format == "json":
-            return EventStreamResponse(events, wanted, gpu)
-        reader = ColumnReader(store, shown, gpu, 1 / max_rate) if TICK in wanted else None
-        return EventStreamResponse(events, [name for name in wanted if name != TICK], gpu, reader)
+            return EventStreamResponse(events, event_types, gpu)
+        reader = ColumnReader(store, shown, gpu, 1 / max_rate) if TICK in event_types else None
+        return EventStreamResponse(events, [name for name in event_types if name != TICK], gpu, reader)
 
     @router.get(
         "/events/recent",
@@ -94,11 +96,11 @@ def event_router(store: TargetStore, events: EventBroadcaster) -> APIRouter:
         since: Annotated[float, Query(description="not before this Unix time", allow_inf_nan=False)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=MAX_CHANGES * len(CHANGE_KINDS))] = 100,
     ) -> Response:
-        wanted = chosen(
+        event_types = chosen(
             "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
         )
-        found = events.recent.find(wanted, gpu, since, limit)
-        documents = [Fragment(each.document) for each in found]
+        changes = events.recent.find(event_types, gpu, since, limit)
+        documents = [Fragment(each.document) for each in changes]
         return json_response({**node_answer(store.node), "changes": documents})
 
     return router

@@ -60,13 +60,13 @@ def gpu_router(parts: ApiParts) -> APIRouter:
         view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
         fields: str = some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
     ) -> Response:
-        wanted, now = chosen_fields(fields), time.monotonic()
+        names, now = chosen_fields(fields), time.monotonic()
         sources = sources_of(store, now, time.time())
         shown = list(matches(store, now))
 
         def make() -> Response:
             if view == "summary":
-                return json_response(summary_document(sources, shown, wanted, now))
+                return json_response(summary_document(sources, shown, names, now))
             return json_response(all_gpus(sources, shown, now, parts.settings.real_utilization.preset))
 
         return await asyncio.to_thread(make) if len(shown) > LARGE_GPUS else make()
@@ -79,8 +79,8 @@ def gpu_router(parts: ApiParts) -> APIRouter:
     )
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
         now = time.monotonic()
-        found = find_one(store, gpu, node, now)
-        return json_response(gpu_document(found, now, parts.settings.real_utilization.preset))
+        match = find_one(store, gpu, node, now)
+        return json_response(gpu_document(match, now, parts.settings.real_utilization.preset))
 
     return router
 
@@ -99,8 +99,8 @@ def health_router(parts: ApiParts) -> APIRouter:
         format: Annotated[Literal["json", "line"], Query(description="line: one line for Nagios")] = "json",
         checks: str = some_of(_CHECKS, "checks that count, all if empty", default=""),
     ) -> Response:
-        wanted = chosen("checks", checks, _CHECKS, _unknown_check) if checks else []
-        rows = health_document(store, time.monotonic(), wanted)
+        check_ids = chosen("checks", checks, _CHECKS, _unknown_check) if checks else []
+        rows = health_document(store, time.monotonic(), check_ids)
         return Response(health_line(rows), media_type="text/plain") if format == "line" else json_response(rows)
 
     return router
@@ -226,7 +226,7 @@ class ClassReasonShape(NamedGpu):
     time: str
     workload_class: str = Field(serialization_alias="class")
     raw_class: str = Field(description="the class of the newest sample alone")
-    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; otherwise empty")
     rules: list[TriedRuleShape] = Field(description="up to the last one that the inputs allow")
     deciding_inputs: dict[str, QuantityShape] = Field(description="missing inputs that would decide an unknown class")
 

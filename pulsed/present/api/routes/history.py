@@ -54,13 +54,13 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
     longest = max(history.seconds, day.seconds)
     unkept = partial(_unkept, kept=history.fields)
 
-    def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
-        """Return target and device of the GPUs of each name, else of those that are gone."""
-        present = find_all(store, wanted, node, time.monotonic())
+    def places_of(names: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
+        """Return target and device of the current GPUs of each name; without one, of the GPUs that are gone."""
+        present = find_all(store, names, node, time.monotonic())
         return {
-            name: [(match.target.tick.target, match.device) for match in found if match.target.tick is not None]
+            name: [(match.target.tick.target, match.device) for match in places if match.target.tick is not None]
             or [(past.target, past.device) for past in history.find(name, node, store.node)]
-            for name, found in present.items()
+            for name, places in present.items()
         }
 
     def all_places(node: str | None) -> list[tuple[str, Device]]:
@@ -84,14 +84,14 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
         ] = history.seconds,
         fields: str = some_of(history.fields, "fields"),
     ) -> Response:
-        wanted = chosen("fields", fields, history.fields, unkept)
+        columns = chosen("fields", fields, history.fields, unkept)
         places = places_of([gpu], node)[gpu]
         require_one(gpu, [(node_of(device, store.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
-        if (count := len(window.ticks) * len(wanted)) > MAX_SAMPLE_VALUES:
+        if (count := len(window.ticks) * len(columns)) > MAX_SAMPLE_VALUES:
             raise ApiError(400, f"{count} values are more than {MAX_SAMPLE_VALUES}; choose fewer fields or seconds")
         head = {**history_head(window, store.node), "seconds": window.seconds}
-        return Response(await history.write(window, wanted, head), media_type="application/json")
+        return Response(await history.write(window, columns, head), media_type="application/json")
 
     @router.get(
         "/history",
@@ -111,26 +111,26 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
         points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="number of points")] = 120,
         fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
     ) -> Response:
-        wanted = chosen("fields", fields, history.fields, unkept)
+        columns = chosen("fields", fields, history.fields, unkept)
         if gpu:
             names = list(dict.fromkeys(gpu.split(",")))
             _check_gpus(len(names))
-            found = places_of(names, node)
+            places_by_name = places_of(names, node)
             for name in names:
-                require_one(name, found[name][:1])
-            places = list(dict.fromkeys(chain.from_iterable(found.values())))
+                require_one(name, places_by_name[name][:1])
+            places = list(dict.fromkeys(chain.from_iterable(places_by_name.values())))
         else:
             places = list(dict.fromkeys(all_places(node)))
         _check_gpus(len(places))
-        if (count := len(places) * points * len(wanted)) > MAX_VALUES:
-            shape = f"{len(places)} GPUs x {points} points x {len(wanted)} fields are {count} values"
+        if (count := len(places) * points * len(columns)) > MAX_VALUES:
+            shape = f"{len(places)} GPUs x {points} points x {len(columns)} fields are {count} values"
             raise ApiError(400, f"{shape}, more than {MAX_VALUES}; reduce them")
         seconds = min(seconds, longest)
         if seconds > history.seconds:
-            body = await write_day_points(day, history, places, wanted, points, seconds, store.node)
+            body = await write_day_points(day, history, places, columns, points, seconds, store.node)
         else:
             windows = [history.window(*place, seconds) for place in places]
-            body = await write_points(history, windows, wanted, points, seconds, store.node)
+            body = await write_points(history, windows, columns, points, seconds, store.node)
         return Response(body, media_type="application/json")
 
     return router

@@ -98,11 +98,11 @@ class WorkloadsShape(NodeAnswer):
 
 def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerAccount, frozenset[GpuKey]]:
     """Return the GPUs that owners have and do not use, by account; accounts without any are left out."""
-    found = {}
+    idle_rows = {}
     for account in accounts:
         if idle := frozenset(gpu.device.entity.key for gpu in owned.get(account, ()) if gpu.result.use == "held"):
-            found[account] = idle
-    return found
+            idle_rows[account] = idle
+    return idle_rows
 
 
 def owner_router(
@@ -119,10 +119,10 @@ def owner_router(
     async def found_accounts(id: str, *, all_kept: bool = False) -> list[OwnerAccount]:
         """Return the accounts of an id, the newest begin first."""
         async with reading_files:
-            found = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id, all_kept=all_kept)))
-        if not found:
+            newest = newest_first(await asyncio.to_thread(list, accounts_named(accounts, id, all_kept=all_kept)))
+        if not newest:
             raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
-        return found
+        return newest
 
     @router.get(
         "/jobs",
@@ -143,14 +143,14 @@ def owner_router(
         limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
         offset: Annotated[int, Query(description="how many to leave out, for the next page", ge=0, le=MAX_OFFSET)] = 0,
     ) -> Response:
-        wanted = AccountFilter(state, kind, user, account, namespace, since)
-        running = running_accounts(accounts, wanted)
+        account_filter = AccountFilter(state, kind, user, account, namespace, since)
+        running = running_accounts(accounts, account_filter)
         idle = _idle_gpus(fresh_owners(store, accounts.running, time.monotonic()), running)
         if sort == "idle":
             running.sort(key=lambda each: -len(idle.get(each, ())))
         shown = [account_document(each, store.node, accounts.prices()) for each in running[offset : offset + limit]]
         begin = max(0, offset - len(running))
-        ended = islice(ended_accounts(accounts, wanted), begin, begin + limit - len(shown))
+        ended = islice(ended_accounts(accounts, account_filter), begin, begin + limit - len(shown))
         async with reading_files:
             shown += await asyncio.to_thread(
                 lambda: [account_document(each, store.node, accounts.prices()) for each in ended]
@@ -171,10 +171,10 @@ def owner_router(
         report: Annotated[bool, Query(description="also the texts of `pulsed job`, unless `all`")] = False,
         other: Annotated[str, Query(alias="with", description="id of a job to compare with, unless `all`")] = "",
     ) -> Response:
-        found = await found_accounts(id, all_kept=all)
+        accounts_of_job = await found_accounts(id, all_kept=all)
         if all:
-            return json_response([account_document(each, store.node, accounts.prices()) for each in found])
-        document = newest_document(found, store.node, accounts.prices())
+            return json_response([account_document(each, store.node, accounts.prices()) for each in accounts_of_job])
+        document = newest_document(accounts_of_job, store.node, accounts.prices())
         texts = {"report": report_document(document)} if report else {}
         if other:
             second = newest_document(await found_accounts(other), store.node, accounts.prices())
@@ -194,9 +194,9 @@ def owner_router(
             float, Query(description="owners that have ended before this Unix time are left out", allow_inf_nan=False)
         ] = 0.0,
     ) -> Response:
-        wanted = AccountFilter(since=since or time.time() - REPORT_SECONDS)
-        running = usage(running_accounts(accounts, wanted), by, store.node, accounts.prices())
-        ended = ended_accounts(accounts, wanted)
+        account_filter = AccountFilter(since=since or time.time() - REPORT_SECONDS)
+        running = usage(running_accounts(accounts, account_filter), by, store.node, accounts.prices())
+        ended = ended_accounts(accounts, account_filter)
         async with reading_files:
             both = running.plus(await asyncio.to_thread(usage, ended, by, store.node, accounts.prices()), by)
         return json_response({**node_answer(store.node), "by": by, **both._asdict()})
@@ -226,7 +226,7 @@ def _workloads(accounts: Accounts, owned: Owned, by: GroupName, scale_target: fl
     accounts.running.settle(owned)
     totals: Mapping[GroupLabels, AccountTotals] = {}
     if group is WORKLOAD and accounts.workloads is not None:
-        accounts.workloads.take(owned)
+        accounts.workloads.add_growth(owned)
         totals = accounts.workloads.sums
     for labels, members in rows_of(group, owned).items():
         sums = sums_of(members, owned, totals.get(labels))

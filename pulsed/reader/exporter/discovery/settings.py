@@ -152,7 +152,7 @@ class ShardSettings(Settings):
         if self.index is None and self.of > 1:
             raise ConfigError(
                 f"source.exporter.shard.index is missing, and shard.of is {self.of}",
-                f"Set it to 0..{self.of - 1}, another one in each process, such as by --set or a variable",
+                f"Set it to 0..{self.of - 1}, a different one in each process, for example by --set or a variable",
             )
 
     def has(self, key: str) -> bool:

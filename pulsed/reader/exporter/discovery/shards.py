@@ -24,12 +24,12 @@ def shard_of(key: str, shards: int, by: Partition) -> int:
     number = int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[8:], "big")
     if by == "hashmod":
         return number % shards
-    found, following = -1, 0
+    shard, following = -1, 0
     while following < shards:
-        found = following
+        shard = following
         number = (number * 2862933555777941757 + 1) & _WORD
-        following = int((found + 1) * (2.0**31 / ((number >> 33) + 1)))
-    return found
+        following = int((shard + 1) * (2.0**31 / ((number >> 33) + 1)))
+    return shard
 
 
 def shard_key(target: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from pulsed.config.settings import is_text
-from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
 from pulsed.http.credentials import masked
@@ -31,7 +31,7 @@ class TargetGroup:
 
     Attributes:
         targets: `host:port`.
-        labels: by name; those that begin with `__` configure the scrape, and are no labels of series.
+        labels: by name; those that begin with `__` configure the scrape, and are not labels of series.
     """
 
     targets: Sequence[str]
@@ -59,36 +59,36 @@ class ListedTarget:
 def parse_json(text: bytes, origin: str) -> Sequence[TargetGroup]:
     """Parse a list in JSON. Raises `TargetListError`."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _refusal(origin, f"not valid JSON: {error}") from None
-    return _groups(found, origin)
+    return _groups(document, origin)
 
 
 def parse_yaml(text: bytes, origin: str) -> Sequence[TargetGroup]:
     """Parse a list in YAML; duplicate keys are errors. Raises `TargetListError`."""
     try:
         yaml = YamlText(text.decode("utf-8-sig"), origin, lambda path: "text")
-        found = _plain(yaml.read())
+        document = _plain(yaml.read())
     except (BadYaml, UnicodeDecodeError) as error:
         raise _refusal(origin, str(error).removeprefix(f"{origin}: ")) from None
     if yaml.problems:
         raise _refusal(origin, yaml.problems[0])
-    return _groups([] if found is None else found, origin)
+    return _groups([] if document is None else document, origin)
 
 
-def _plain(given: Given) -> object:
-    value = given.value
+def _plain(located: LocatedValue) -> object:
+    value = located.value
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _groups(found: object, origin: str) -> Sequence[TargetGroup]:
-    if not isinstance(found, list):
+def _groups(document: object, origin: str) -> Sequence[TargetGroup]:
+    if not isinstance(document, list):
         raise _refusal(origin, "not a list of groups")
     groups = []
-    for number, group in enumerate(found):
+    for number, group in enumerate(document):
         if not isinstance(group, dict) or not group.keys() <= {"targets", "labels"}:
             raise _refusal(origin, f"group {number} has other keys than targets and labels")
         targets, labels = group.get("targets") or [], group.get("labels") or {}

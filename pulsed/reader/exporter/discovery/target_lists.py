@@ -35,7 +35,7 @@ class TargetLists(Protocol):
         """Seconds between two reads."""
 
     async def read(self) -> ReadLists:
-        """Return all lists that there are; errors are in the result."""
+        """Return all lists; errors are in the result."""
 
     async def close(self) -> None:
         """Close connections."""
@@ -62,22 +62,22 @@ class FileLists:
             name for pattern in self._patterns for name in (sorted(glob.glob(pattern)) if "*" in pattern else [pattern])
         )
         before, self._known = self._known, {}
-        found: dict[str, Sequence[TargetGroup] | TargetListError] = {}
+        lists: dict[str, Sequence[TargetGroup] | TargetListError] = {}
         for name in names:
             try:
                 stat = os.stat(name)
             except FileNotFoundError:
                 if name in self._patterns and name not in before:
-                    found[name] = TargetListError(f"{name}: there is no such file", "Write it, or correct file.files")
+                    lists[name] = TargetListError(f"{name}: there is no such file", "Write it, or correct file.files")
                 continue
             except OSError as error:
-                found[name] = TargetListError(f"{name}: {error.strerror}", "Let pulsed's user read it")
+                lists[name] = TargetListError(f"{name}: {error.strerror}", "Let pulsed's user read it")
                 continue
             signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            known = before.get(name)
-            self._known[name] = known if known and known[0] == signature else (signature, _file_groups(name))
-            found[name] = self._known[name][1]
-        return found
+            cached = before.get(name)
+            self._known[name] = cached if cached and cached[0] == signature else (signature, _file_groups(name))
+            lists[name] = self._known[name][1]
+        return lists
 
 
 def _file_groups(name: str) -> Sequence[TargetGroup] | TargetListError:
@@ -126,7 +126,7 @@ class HttpList:
                 ) from None
             if error.kind == "body":
                 raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
-            raise TargetListError(f"{name} {error}", "See whether it is up") from None
+            raise TargetListError(f"{name} {error}", "Check that it is up") from None
         if answer.status != 200:
             more = f", to {masked(answer.location)}" if answer.location else ""
             raise TargetListError(
@@ -162,12 +162,12 @@ class DnsLists:
     async def _addresses(self, name: str) -> Sequence[TargetGroup] | TargetListError:
         family = socket.AF_INET if self._settings.type == "A" else socket.AF_INET6
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
+            addresses = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
                 return ()
             return TargetListError(f"{name}: {error.strerror}", "See whether the DNS servers answer")
-        hosts = sorted({str(address[4][0]) for address in found})
+        hosts = sorted({str(address[4][0]) for address in addresses})
         return (TargetGroup([_with_port(host, self._settings.port or 0) for host in hosts], {}),)
 
     async def _services(self, name: str) -> Sequence[TargetGroup] | TargetListError:

@@ -17,7 +17,7 @@ const REFRESH_LARGE_MS = 5000;
 const HIDDEN_MS = 30000;
 const SILENT_MS = 50000; // the server sends a comment, which scripts do not see, after 15 s; samples may be as rare
 const CHANGES = ["health", "removal", "owner", "finding", "xid"];
-const MOST_CLASS_CHANGES = 256; // GPUs; the classes of more change too often to be sent one by one
+const MAX_CLASS_CHANGES = 256; // GPUs; the classes of more change too often to be sent one by one
 
 export class Connection extends EventTarget {
   constructor(fleet) {
@@ -81,7 +81,7 @@ export class Connection extends EventTarget {
       this.retryAt = performance.now() + BACK_OFF_MS[1];
       return;
     }
-    const changes = this.fleet.size > MOST_CLASS_CHANGES ? CHANGES : [...CHANGES, "workload_class"];
+    const changes = this.fleet.size > MAX_CLASS_CHANGES ? CHANGES : [...CHANGES, "workload_class"];
     const types = ["tick", ...changes].join();
     const stream = new EventSource(address("events", { format: "columns", fields: LIVE_FIELDS.join(), max_rate: this.isLarge ? LARGE_RATE : 1, types }));
     this.stream = stream;

@@ -91,7 +91,7 @@ function drawBanner() {
   const age = performance.now() - fleet.arrived;
   let text = "";
   if (state === "signin") text = "The daemon requests a sign-in. ";
-  else if (state === "offline") text = `No connection to the daemon (${problem}). It is tried again. `;
+  else if (state === "offline") text = `No connection to the daemon (${problem}). Retrying. `;
   else if (fleet.isLoaded && state !== "hidden" && age > 60000) text = "No new data for more than a minute. ";
   else {
     const down = fleet.sources.filter((source) => !source.up);

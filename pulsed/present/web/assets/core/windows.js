@@ -3,7 +3,7 @@
 import { getJson } from "./api.js";
 
 const WINDOWS = [60, 300, 600, 1800, 3600, 21600, 86400];
-const LONGEST = WINDOWS.at(-1);
+const LONGEST_WINDOW = WINDOWS.at(-1);
 const DEFAULT = 600;
 
 let pending = null;
@@ -11,7 +11,7 @@ let pending = null;
 /** Returns the seconds that the daemon keeps of a fleet that is loaded. */
 export function longestWindow(fleet) {
   const node = fleet.gpus.node[0];
-  pending ??= getJson("history", { gpu: fleet.apiName(0), node, seconds: LONGEST, points: 2 }).then(
+  pending ??= getJson("history", { gpu: fleet.apiName(0), node, seconds: LONGEST_WINDOW, points: 2 }).then(
     ({ seconds }) => seconds,
     () => {
       pending = null;
@@ -22,7 +22,7 @@ export function longestWindow(fleet) {
 }
 
 /** Returns the windows that the daemon can fill; the last one is all it has. */
-export const windowsUpTo = (longest) => [...WINDOWS.filter((seconds) => seconds < longest), Math.min(longest, LONGEST)];
+export const windowsUpTo = (longest) => [...WINDOWS.filter((seconds) => seconds < longest), Math.min(longest, LONGEST_WINDOW)];
 
 /** Returns the shortest window that has a span of time, or the longest. */
 export const windowFor = (seconds, longest) => windowsUpTo(longest).find((each) => each >= seconds) ?? longest;

@@ -6,7 +6,7 @@ import { words } from "./format.js";
 import { SEVERITY } from "./states.js";
 
 const GAP_SECONDS = 600; // between two changes of one row
-const MOST_NAMES = 4;
+const MAX_NAMES = 4;
 
 /** What a change is about: its check, XID, finding or kind; that several checks are ok again is one cause. */
 function causeOf(change) {
@@ -41,8 +41,8 @@ export function foldText({ newest, changes }) {
   if (count === 1) return changeText(newest);
   if (newest.event === "health" && newest.after === "ok") {
     const names = [...new Set(changes.map(({ check }) => words(check ?? "health")))];
-    const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : "";
-    return `${names.length} ${names.length === 1 ? "check" : "checks"} ok again: ${names.slice(0, MOST_NAMES).join(", ")}${more}`;
+    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : "";
+    return `${names.length} ${names.length === 1 ? "check" : "checks"} ok again: ${names.slice(0, MAX_NAMES).join(", ")}${more}`;
   }
   return changeText(newest);
 }

@@ -1,5 +1,5 @@
 // The filter language: `ru<.1 & class!=idle | health>=warn`. Comparisons `< <= > >= = != ~` (contains), joined by `&` (or a
-// blank) and `|`, negated by `!`, in parentheses; a word alone is looked for in all texts. `pulsed top` has the same
+// blank) and `|`, negated by `!`, in parentheses; a single word is searched for in all texts. `pulsed top` has the same
 // language in present/terminal/view_state.py; the tests hold both against one table.
 
 import { SEVERITY } from "./states.js";
@@ -35,17 +35,17 @@ const ORDERS = { "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a 
 const COMPARE = { ...ORDERS, "=": (a, b) => a === b, "==": (a, b) => a === b, "!=": (a, b) => a !== b, "~": null };
 const TOKEN = /<=|>=|!=|==|[<>=~&|!()]|"[^"]*"|[^\s<>=~&|!()]+/g;
 const NUMBER = /^(-?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?)(%?)$/i;
-const LONGEST = 1000;
-const MOST_NESTED = 50;
+const MAX_LENGTH = 1000;
+const MAX_NESTING = 50;
 const MISSING = "--";
 
 export class FilterError extends Error {}
 
 /** Returns a function (fleet, position) -> boolean; throws FilterError. */
 export function parseFilter(text) {
-  if (text.length > LONGEST) throw new FilterError(`longer than ${LONGEST} characters`);
+  if (text.length > MAX_LENGTH) throw new FilterError(`longer than ${MAX_LENGTH} characters`);
   const tokens = text.match(TOKEN) ?? [];
-  if (tokens.filter((token) => token === "!" || token === "(").length > MOST_NESTED) throw new FilterError(`more than ${MOST_NESTED} of ! and (`);
+  if (tokens.filter((token) => token === "!" || token === "(").length > MAX_NESTING) throw new FilterError(`more than ${MAX_NESTING} of ! and (`);
   if (!tokens.length) return () => true;
   const parser = new Parser(tokens);
   const test = parser.either();

@@ -7,9 +7,9 @@ export function isHeld(fleet, i) {
   return fleet.get("use", i) === "held";
 }
 
-/** Its owners; `nobody` has a GPU that is not free and has none. */
+/** Its owners; `no owner` for a GPU that is in use without one. */
 export function ownersText(fleet, i) {
   const owners = fleet.owners[i];
-  if (owners === null || owners === undefined) return "owner not known";
-  return owners.map(ownerName).join(", ") || (fleet.get("use", i) === "free" ? "free" : "nobody");
+  if (owners === null || owners === undefined) return "owner unknown";
+  return owners.map(ownerName).join(", ") || (fleet.get("use", i) === "free" ? "free" : "no owner");
 }

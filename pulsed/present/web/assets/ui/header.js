@@ -21,7 +21,7 @@ export class Header {
     this.node = h("span", { class: "node" });
     this.links = views.map(([name, title]) => [name, h("a", { href: "#/" }, title)]);
     this.input = h("input", {
-      type: "search", id: "filter", placeholder: "Filter, e.g. ru<.1 & class!=idle", "aria-label": "Filter of GPUs",
+      type: "search", id: "filter", placeholder: "Filter, e.g. ru<.1 & class!=idle", "aria-label": "Filter GPUs",
       autocomplete: "off", spellcheck: "false", "aria-describedby": "filter-problem", title: `Fields: ${FILTER_NAMES.join(", ")}`,
     });
     this.problem = h("span", { id: "filter-problem", class: "visually-hidden", role: "alert" });

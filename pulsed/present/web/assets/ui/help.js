@@ -56,7 +56,7 @@ function bottleneckMark(name) {
 function exampleBars() {
   const examples = [
     [{ ratio: 0.62, bottleneck: "compute", ghost: 1 }, "a value; the line is what nvidia-smi shows"],
-    [{ ratio: null, lower: 0.38, upper: 0.61, bottleneck: "memory" }, "between two bounds, as inputs are missing"],
+    [{ ratio: null, lower: 0.38, upper: 0.61, bottleneck: "memory" }, "a range, because inputs are missing"],
     [{ ratio: 0, bottleneck: "idle" }, "a measured 0"],
     [{ ratio: null, lower: null, upper: null }, "no reading"],
   ];

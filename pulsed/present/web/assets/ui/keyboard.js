@@ -4,7 +4,7 @@ import { setting } from "../core/settings.js";
 
 export const KEYS = [
   ["1..6", "views"], ["/", "filter"], ["j k", "next and previous GPU"], ["Enter", "open the GPU"], ["Esc", "back to the fleet"],
-  ["v", "tiles, table or map; lines, spread or map of a plot"], ["p", "pause and go on; data arrives meanwhile"], ["[ ]", "one sample back and forward"], ["?", "this help"],
+  ["v", "tiles, table or map; lines, spread or map of a plot"], ["p", "pause and resume; data still arrives"], ["[ ]", "one sample back and forward"], ["?", "this help"],
 ];
 
 export const areKeysOn = () => setting("keys", "on") === "on";

@@ -6,7 +6,7 @@ import { h, setText } from "./dom.js";
 import { colour, heat, themeChanges } from "./palette.js";
 
 const AXIS = 18;
-const MOST_HEIGHT = 420;
+const MAX_HEIGHT = 420;
 const LABEL_ROW = 11; // pixels of a row that has a label
 const LABELS = 96;
 
@@ -35,7 +35,7 @@ export class TimeMap {
   /** The place of the cells. */
   shape() {
     const width = this.element.clientWidth - 26;
-    const row = Math.max(2, Math.min(22, Math.floor(MOST_HEIGHT / Math.max(1, this.columns.length))));
+    const row = Math.max(2, Math.min(22, Math.floor(MAX_HEIGHT / Math.max(1, this.columns.length))));
     const left = width > 420 ? LABELS : 0;
     return { width, row, left, height: row * this.columns.length + AXIS, cell: (width - left) / Math.max(1, this.time.length) };
   }

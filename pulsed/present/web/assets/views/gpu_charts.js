@@ -34,7 +34,7 @@ const CHARTS = [
     title: "Temperature", format: celsius,
     lines: [
       { field: "temperature_celsius", label: "die", colour: "series-2" }, { field: "memory_temperature_celsius", label: "memory", colour: "series-4" },
-      { limit: "max_operating_temperature_celsius", label: "highest for operation", colour: "muted", dash: [3, 4] },
+      { limit: "max_operating_temperature_celsius", label: "highest for normal operation", colour: "muted", dash: [3, 4] },
     ],
   },
   {

@@ -9,8 +9,8 @@ import { TimeMap } from "../ui/time_map.js";
 const MAX_POINTS = 300;
 const TAIL_POINTS = 5;
 const COLOURS = 8;
-export const MOST_LINES = 16; // eight colours, each with two kinds of line
-export const MOST_GPUS = 256;
+export const MAX_LINES = 16; // eight colours, each with two kinds of line
+export const MAX_DRAWN_GPUS = 256;
 
 /** By name in the hash: title, field, format, range, and the field of its limit. */
 export const QUANTITIES = {

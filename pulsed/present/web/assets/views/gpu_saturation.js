@@ -73,5 +73,5 @@ function limitText({ saturation, stale }) {
   const { limiting_resource: limit, ratio, lower, upper } = saturation;
   if (stale || !limit || limit === "none") return "";
   const share = percentRange(ratio, lower, upper);
-  return limit === "unknown" ? `limit not known: ${share} of a peak` : `limit: ${words(limit)}, ${share} of its peak`;
+  return limit === "unknown" ? `limit unknown: ${share} of a peak` : `limit: ${words(limit)}, ${share} of its peak`;
 }

@@ -32,7 +32,7 @@ export class WhyPanel {
   }
 
   known({ rules, class: shown, raw_class: newest }) {
-    const intro = newest === shown ? [] : [h("p", { class: "muted" }, `The newest sample alone is ${words(newest)}; a class changes when it lasts.`)];
+    const intro = newest === shown ? [] : [h("p", { class: "muted" }, `The newest sample alone is ${words(newest)}; the class changes only if this lasts.`)];
     const allowed = rules.filter((rule) => rule.holds !== false);
     const tried = rules.filter((rule) => rule.holds === false);
     return [
@@ -40,7 +40,7 @@ export class WhyPanel {
       h("p", {}, "The first rule of the class table that matches:"),
       ruleList(allowed),
       ...allowed.filter((rule) => rule.reason).map((rule) => h("p", { class: "muted" }, rule.reason)),
-      ...(tried.length ? [h("details", {}, h("summary", {}, `Rules before it, which do not match: ${tried.length}`), ruleList(tried))] : []),
+      ...(tried.length ? [h("details", {}, h("summary", {}, `Earlier rules, which do not match: ${tried.length}`), ruleList(tried))] : []),
     ];
   }
 
@@ -52,7 +52,7 @@ export class WhyPanel {
       h("ul", {}, inputs.map(([name, quantity]) => inputItem(name, quantity))),
       ...this.howToGet(Object.values(deciding)),
       h("p", { class: "muted" }, h("code", {}, "pulsed doctor"), " on the node lists what each input needs."),
-      h("details", {}, h("summary", {}, "Rules that are possible"), ruleList(rules.filter((rule) => rule.holds !== false))),
+      h("details", {}, h("summary", {}, "Possible rules"), ruleList(rules.filter((rule) => rule.holds !== false))),
     ];
   }
 

@@ -15,15 +15,15 @@ import { scrollTable } from "../ui/table.js";
 import { adviceList, OwnerLines, panel, Slot } from "./owner_parts.js";
 
 const INTERVAL_MS = 10000; // the daemon looks into files of accounts
-const MOST_ROWS = 256;
-const MOST_EVENTS = 100;
+const MAX_ROWS = 256;
+const MAX_EVENTS = 100;
 
 export class JobView {
   constructor(context) {
     const { router } = context;
     this.context = context;
     this.id = router.view === "pod" ? `pod:${router.rest}` : router.rest;
-    this.life = new Chart({ title: "Life: real work", lines: [{ field: "real", label: "real work of all GPUs", colour: "series-3" }], format: percent, range: [0, 1], group: `job ${this.id}` });
+    this.life = new Chart({ title: "Real work over its life", lines: [{ field: "real", label: "real work of all GPUs", colour: "series-3" }], format: percent, range: [0, 1], group: `job ${this.id}` });
     this.lines = new OwnerLines(context, `job ${this.id}`);
     this.title = h("h1", {}, words(router.view), " ", router.rest);
     this.state = h("span");
@@ -123,7 +123,7 @@ export class JobView {
     const { fleet, router } = context;
     const head = ["GPU", "Held", "Real work", "SM", "Tensor", "DRAM", "MFU", "Power", "Energy", "Peak memory", "Idle", "Problems"];
     const several = new Set(job.gpus.map((gpu) => gpu.node)).size > 1 || fleet.hasSeveralNodes();
-    const rows = job.gpus.slice(0, MOST_ROWS).map((gpu) => {
+    const rows = job.gpus.slice(0, MAX_ROWS).map((gpu) => {
       const name = `${several ? `${gpu.node} ` : ""}GPU ${gpu.gpu}${gpu.mig_id ? `:${gpu.mig_id}` : ""}`;
       const key = keyOfEvent(gpu);
       const idle = idleOf(gpu);
@@ -134,7 +134,7 @@ export class JobView {
       const problems = [...gpu.conditions.map((each) => words(each.check)), gpu.shared_by > 1 ? `shared by ${gpu.shared_by}` : ""].filter(Boolean);
       return h("tr", {}, h("th", { scope: "row" }, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key), "data-row": true }, name) : name), texts.map((text) => h("td", { class: "number" }, text)), h("td", { class: "what" }, problems.join(", ")));
     });
-    const more = job.gpus.length > MOST_ROWS ? h("p", { class: "muted" }, `The first ${MOST_ROWS} of ${job.gpus.length} GPUs.`) : null;
+    const more = job.gpus.length > MAX_ROWS ? h("p", { class: "muted" }, `The first ${MAX_ROWS} of ${job.gpus.length} GPUs.`) : null;
     return panel(`GPUs (${job.gpu_count})`, scrollTable({ caption: "GPUs", label: "GPUs of the job", class_: "job-gpus", head, numbers: (i) => i > 0 && i < 11, body: h("tbody", {}, rows) }), more);
   }
 
@@ -175,7 +175,7 @@ function comparisonPanel({ first, second, rows, notes }) {
 
 /** Changes of health, folded by GPU and cause. */
 function changeTable({ router, fleet }, changes) {
-  const rows = folded(changes).slice(0, MOST_EVENTS).map((fold) => {
+  const rows = folded(changes).slice(0, MAX_EVENTS).map((fold) => {
     const { newest } = fold;
     const time = Date.parse(newest.time) / 1000;
     const key = keyOfEvent(newest);

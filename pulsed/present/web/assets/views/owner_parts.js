@@ -6,11 +6,11 @@ import { marksOf } from "../text/event_marks.js";
 import { windowText } from "../text/format.js";
 import { h, setText } from "../ui/dom.js";
 import { segmented } from "../ui/segmented.js";
-import { GpuLines, MOST_GPUS } from "./gpu_lines.js";
+import { GpuLines, MAX_DRAWN_GPUS } from "./gpu_lines.js";
 
 const NAMES = ["ru", "sm", "tensor", "dram", "power", "mem"];
 const MODES = ["lines", "spread", "map"];
-const MOST_LINES = 8;
+const MAX_LINES = 8;
 
 /** A place whose parts are replaced when what they show changes. */
 export class Slot {
@@ -62,7 +62,7 @@ export class OwnerLines {
     const longest = await longestWindow(fleet);
     if (this.isOver) return;
     const listed = [...new Set(gpus.map((gpu) => fleet.positions.get(keyOfEvent(gpu))))].filter((i) => i !== undefined).sort((a, b) => a - b);
-    const positions = listed.slice(0, MOST_GPUS);
+    const positions = listed.slice(0, MAX_DRAWN_GPUS);
     const reach = fleet.current.time - longest;
     this.isPast = end !== null && end < reach;
     const gone = gpus.length - listed.length;
@@ -75,7 +75,7 @@ export class OwnerLines {
     this.lines.element.hidden = this.modes.element.hidden = !isShown;
     if (isShown) {
       const wanted = router.get("m");
-      const mode = MODES.includes(wanted) ? wanted : positions.length > MOST_LINES ? "spread" : "lines";
+      const mode = MODES.includes(wanted) ? wanted : positions.length > MAX_LINES ? "spread" : "lines";
       this.modes.select(mode);
       const keys = new Set(positions.map((i) => fleet.keys[i]));
       this.lines.marks = marks ?? marksOf(changes.list, keys);

@@ -6,7 +6,7 @@ import { segmented } from "../ui/segmented.js";
 import { WindowSelect } from "../ui/window_select.js";
 import { selected } from "./fleet.js";
 import { sorted } from "./fleet_order.js";
-import { GpuLines, MOST_GPUS, MOST_LINES, QUANTITIES } from "./gpu_lines.js";
+import { GpuLines, MAX_DRAWN_GPUS, MAX_LINES, QUANTITIES } from "./gpu_lines.js";
 
 const INTERVAL_MS = 2000;
 const MODES = ["lines", "spread", "map"];
@@ -55,9 +55,9 @@ export class PlotView {
     const names = this.names();
     this.choices.forEach(([name, button]) => button.setAttribute("aria-pressed", String(names.includes(name))));
     const chosen = sorted(fleet, selected(this.context), router.get("sort"));
-    this.mode = MODES.includes(router.get("m")) ? router.get("m") : chosen.length > MOST_LINES ? "spread" : "lines";
+    this.mode = MODES.includes(router.get("m")) ? router.get("m") : chosen.length > MAX_LINES ? "spread" : "lines";
     this.modes.select(this.mode);
-    const most = this.mode === "lines" ? MOST_LINES : MOST_GPUS;
+    const most = this.mode === "lines" ? MAX_LINES : MAX_DRAWN_GPUS;
     const positions = chosen.slice(0, most);
     this.note.textContent = chosen.length > most ? `The first ${most} of ${chosen.length} GPUs: filter or sort to choose others.` : chosen.length ? "" : "No GPU matches the filter.";
     this.lines.marks = marksOf(changes.list, new Set(positions.map((i) => fleet.keys[i])));

@@ -41,7 +41,7 @@ export class SourcesView {
       this.drawHost(host, version);
     } catch (error) {
       if (!("status" in error)) throw error;
-      this.summary.textContent = `Not known: ${error.message}`;
+      this.summary.textContent = `Unknown: ${error.message}`;
     }
   }
 

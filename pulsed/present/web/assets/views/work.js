@@ -13,8 +13,8 @@ import { processTable } from "./processes.js";
 
 const INTERVAL_MS = 5000;
 const ROWS = 200;
-const MOST_AT_ONCE = 1000;
-const MOST_LINKS = 8;
+const MAX_AT_ONCE = 1000;
+const MAX_LINKS = 8;
 
 /** Name in the hash, title, value to sort by, and text; of an owner or of a group of them. */
 const COLUMNS = [
@@ -92,7 +92,7 @@ export class WorkView {
       const jobs = [];
       let answer;
       do {
-        answer = await getJson("jobs", { sort: "idle", limit: Math.min(wanted - jobs.length, MOST_AT_ONCE), offset: jobs.length });
+        answer = await getJson("jobs", { sort: "idle", limit: Math.min(wanted - jobs.length, MAX_AT_ONCE), offset: jobs.length });
         jobs.push(...answer.jobs);
       } while (answer.jobs.length && jobs.length < Math.min(wanted, answer.running));
       [this.jobs, this.running, this.idleGpus] = [jobs, answer.running, answer.idle_gpus];
@@ -114,7 +114,7 @@ export class WorkView {
     this.headers.forEach((header, i) => setAttribute(header, "aria-sort", direction(sort, COLUMNS[i][0])));
     const rows = this.jobs.map((job) => this.rowOf(job)).filter((row) => (/[<>=|&]/.test(text) ? true : row.search.includes(text)));
     const { running, idleGpus } = this;
-    const cut = this.jobs.length < running ? ` The ${this.jobs.length} with most idle GPUs are shown.` : "";
+    const cut = this.jobs.length < running ? ` The ${this.jobs.length} with the most idle GPUs are shown.` : "";
     const idle = idleGpus ? `${idleGpus} ${idleGpus > 1 ? "GPUs are" : "GPU is"} idle but held` : "No GPU is idle but held";
     this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${idle}.${cut}`;
     const shown = by ? this.grouped(rows, GROUPS[by], sort) : ordered(rows, sort);
@@ -160,7 +160,7 @@ export class WorkView {
       "tr",
       { "data-held": idleNow > 0, class: isRunning ? null : "ended" },
       h("th", { scope: "row" }, h("a", { href: router.to(...ownerPage(row.owner)), "data-row": true, "data-id": `link ${row.id}` }, name), who ? h("small", { class: "muted" }, ` ${who}`) : null),
-      h("td", { class: "number", "data-label": "GPUs" }, texts[1], " ", h("small", {}, "(", gpuLinks(this.context, job.gpus, MOST_LINKS), ")")),
+      h("td", { class: "number", "data-label": "GPUs" }, texts[1], " ", h("small", {}, "(", gpuLinks(this.context, job.gpus, MAX_LINKS), ")")),
       cells,
       h("td", {}, this.findings(row, isOpen)),
     );
@@ -169,7 +169,7 @@ export class WorkView {
 
   findings({ id, job, findings }, isOpen) {
     if (!findings) return h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "after 3 minutes" : "none");
-    const text = job.advice.length ? `${job.advice.length} ${job.advice.length > 1 ? "findings" : "finding"}` : "not judged";
+    const text = job.advice.length ? `${job.advice.length} ${job.advice.length > 1 ? "findings" : "finding"}` : "not evaluated";
     const toggle = () => {
       if (!this.opened.delete(id)) this.opened.add(id);
       this.draw();
@@ -233,6 +233,6 @@ function direction(sort, name) {
 
 function findingList(job) {
   const advice = job.advice.map((each) => h("li", {}, h("b", {}, each.evidence), ` ${each.text}`));
-  const unjudged = (job.not_judged ?? []).map((each) => h("li", { class: "muted" }, `${words(each.finding)} not judged: ${each.missing}`));
+  const unjudged = (job.not_judged ?? []).map((each) => h("li", { class: "muted" }, `${words(each.finding)} not evaluated: ${each.missing}`));
   return h("ul", {}, advice, unjudged);
 }
