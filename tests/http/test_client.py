@@ -490,6 +490,15 @@ async def test_a_head_without_an_end_is_cut_off(begin: bytes, rest: bytes) -> No
         assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
 
 
+@pytest.mark.parametrize("begin", [b"http://127.0.0.1:1/?", b"ftp://127.0.0.1/", b"https://127.0.0.1:1/"])
+@on_both_loops
+async def test_a_long_redirect_is_cut_in_the_error(begin: bytes) -> None:
+    async with serving(answering(b"HTTP/1.1 302 Found\r\nLocation: %b\r\n\r\n" % (begin + b"a" * 60_000))) as site:
+        error = await failure(site.url)
+        assert begin.decode() in error
+        assert len(error) < 1000
+
+
 @pytest.mark.parametrize(
     "headers", [b"X: 1\r\n" * 300, b"X: %b\r\n" % (b"a" * 70_000), (b"X: %b\r\n" % (b"a" * 999)) * 99]
 )

@@ -18,6 +18,7 @@ from pulsed.http.credentials import (
     authorization,
     basic_authorization,
     masked,
+    masked_foreign,
     read_password,
 )
 from pulsed.reader.exporter.settings import ExporterSettings, Login
@@ -140,4 +141,4 @@ class Scraper:
 
 def _where(url: str, location: str) -> str:
     """Return the URL, and to where it led."""
-    return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
+    return masked(url) if location == url else f"{masked(url)}, redirected to {masked_foreign(location)},"

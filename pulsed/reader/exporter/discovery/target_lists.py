@@ -13,7 +13,7 @@ from typing import Protocol
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import TargetListError
 from pulsed.http.client import HttpClient, Request
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked, masked_foreign
 from pulsed.http.failure import HttpRequestFailed
 from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
 from pulsed.reader.exporter.discovery.target_groups import TargetGroup, parse_json, parse_yaml
@@ -130,7 +130,7 @@ class HttpList:
                 raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
             raise TargetListError(f"{name} {error}", "See whether it is up") from None
         if answer.status != 200:
-            more = f", to {masked(answer.location)}" if answer.location else ""
+            more = f", to {masked_foreign(answer.location)}" if answer.location else ""
             raise TargetListError(
                 f"{name} answered {answer.status} {answer.reason}{more}".rstrip(), "Only 200 is a list of targets"
             )
