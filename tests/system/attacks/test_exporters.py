@@ -57,11 +57,11 @@ def changing_series(number: int) -> Answer:
 
 
 def changing_gpus(number: int) -> Answer:
-    """200 GPUs, which are other ones in each page."""
+    """200 GPUs with an XID each, which are other ones in each page."""
     return _page(
         f'{name}{{gpu="{at}",UUID="GPU-{number}-{at}",modelName="A{number}",Hostname="n"}} 1\n'
         for at in range(200)
-        for name in NAMES
+        for name in (*NAMES, "DCGM_FI_DEV_XID_ERRORS")
     )
 
 
