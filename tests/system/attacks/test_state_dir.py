@@ -43,7 +43,8 @@ def test_the_files_of_a_daemon_are_not_for_all(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     before = os.umask(0)
     try:
-        with serving(tmp_path, "--source", "demo", "--set", f"state_dir={folder}") as daemon:
+        # With this variable it is no fork of another process, which has a mask of its own.
+        with serving(tmp_path, "--source", "demo", "--set", f"state_dir={folder}", PYTHONHASHSEED="0") as daemon:
             until((folder / "state.json").exists)
             assert daemon.stop() == 0
     finally:
