@@ -306,17 +306,26 @@ async def silent_connections(port: int) -> None:
     await together(*[wait() for _ in range(600)])
 
 
+def _source() -> tuple[str, int]:
+    """The address that attacks come from, with any port."""
+    return os.environ.get(SOURCE_VARIABLE, LOOPBACK), 0
+
+
 @attack
 async def half_handshakes(port: int) -> None:
     """Connections beyond the limit that begin a handshake of TLS, take the answer, and never end it."""
 
+    context = ssl.create_default_context()
+
     async def begin() -> None:
-        context = ssl.create_default_context()
         while True:
             sent = ssl.MemoryBIO()
             with contextlib.suppress(ssl.SSLWantReadError):
                 context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
-            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)) as client:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((LOOPBACK, port), source_address=_source()) as client,
+            ):
                 client.setblocking(False)
                 loop = asyncio.get_running_loop()
                 await loop.sock_sendall(client, sent.read())
@@ -333,7 +342,10 @@ async def garbage(port: int) -> None:
 
     async def send(begin: bytes) -> None:
         for number in itertools.count():
-            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)) as client:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((LOOPBACK, port), source_address=_source()) as client,
+            ):
                 client.setblocking(False)
                 loop = asyncio.get_running_loop()
                 await loop.sock_sendall(client, begin + random.Random(number).randbytes(2**14))
