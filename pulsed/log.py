@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 from pulsed.config.settings import Settings, setting
 from pulsed.printable import escaped
+
+log = logging.getLogger(__name__)
+
+MAX_LINES, LIMIT_SECONDS = 300, 60.0
+"""Lines of one kind, in this time; a daemon of 1,024 targets that all fail writes as many."""
 
 Level = Literal["debug", "info", "warn", "error"]
 Format = Literal["logfmt", "json"]
@@ -58,9 +67,38 @@ def error_lines(text: str) -> str:
     return "".join([f"{prefix}{line}" for line in text.splitlines(keepends=True)])
 
 
+class LineLimit(logging.Filter):
+    """Lets pass `MAX_LINES` a minute of one kind: the lines that one place of the code logs.
+
+    How many were left out is logged with the first line of any kind after that minute. Text from outside, such as the
+    UUIDs of a page, may change with each sample.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock, self._ends = clock, -math.inf
+        self._lines: dict[tuple[str, int], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        if (now := self._clock()) >= self._ends:
+            before, self._lines, self._ends = self._lines, {}, now + LIMIT_SECONDS
+            for (path, line), count in before.items():
+                if count > MAX_LINES:
+                    log.warning(
+                        f"lines of the log were left out: more than {MAX_LINES} of one kind in a minute",
+                        extra={"lines": count - MAX_LINES, "code": f"{Path(path).name}:{line}"},
+                    )
+        kind = record.pathname, record.lineno
+        self._lines[kind] = self._lines.get(kind, 0) + 1
+        return self._lines[kind] <= MAX_LINES
+
+
 def setup(level: Level = "info", format: Format = "logfmt") -> None:
     """Send everything that is logged in this process to stderr, from `level` up."""
     handler = logging.StreamHandler()
+    if level != "debug":
+        handler.addFilter(LineLimit())
     formatter = _Json() if format == "json" else _Logfmt()
     handler.setFormatter(_Prioritized(formatter) if is_journal() else formatter)
     root = logging.getLogger()

@@ -163,6 +163,14 @@ def why_not_writable(folder: str | Path) -> str:
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{missing}{there} cannot be written to"
 
 
+def is_readable_by_all(path: str | Path) -> bool:
+    """Return whether the mode of a file lets all users read it; False if there is none."""
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except (OSError, ValueError):
+        return False
+
+
 WATCH_SECONDS = 1.0
 """Seconds between two calls of `FileWatcher.has_changed`."""
 

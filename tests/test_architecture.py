@@ -64,9 +64,9 @@ MAY_IMPORT = {
     ),
     "cli": "errors printable revision durations log translate.fields config.configuration",
     "apps": (
-        "errors json_text printable background_tasks die_with_parent http kubernetes model translate.fields reader "
-        "owners.attribution compute present.terminal present server apps.adapter.settings config.configuration "
-        "collector cli"
+        "errors json_text printable regular_file background_tasks die_with_parent http kubernetes model "
+        "translate.fields reader owners.attribution compute present.terminal present server apps.adapter.settings "
+        "config.configuration collector cli"
     ),
     "daemon": (
         "durations errors json_text regular_file pauses background_tasks daemon_thread log http kubernetes model "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.log import Format, error_lines, setup
+from pulsed.log import LIMIT_SECONDS, MAX_LINES, Format, LineLimit, error_lines, setup
 from tests.test_printable import CONTROL, EVIL
 
 
@@ -64,3 +64,31 @@ def test_the_journal_gets_priorities(
     lines = journal.read_text().splitlines()
     assert [line[:3] for line in lines[:3]] == ["<6>", "<4>", "<3>"]
     assert not lines[3].startswith("<")
+
+
+def test_lines_of_one_kind_are_limited(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    setup()
+    for number in range(MAX_LINES + 50):
+        logger.info(f"GPU-{number}")
+    logger.info("another kind")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == MAX_LINES + 1
+    assert "another kind" in lines[-1]
+
+
+def test_lines_that_are_left_out_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter([0.0] * (MAX_LINES + 7) + [LIMIT_SECONDS + 1])
+    limit = LineLimit(lambda: next(times))
+    record = logging.LogRecord("a", logging.INFO, "/x/health_log.py", 12, "text", None, None)
+    assert [limit.filter(record) for _ in range(MAX_LINES + 7)].count(False) == 7
+    assert caplog.records == []
+    assert limit.filter(record)
+    (counted,) = caplog.records
+    assert (vars(counted)["lines"], vars(counted)["code"]) == (7, "health_log.py:12")
+
+
+def test_debug_has_all_lines(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    setup("debug")
+    for number in range(MAX_LINES + 50):
+        logger.info(f"GPU-{number}")
+    assert len(capsys.readouterr().err.splitlines()) == MAX_LINES + 50

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from pulsed.http.credentials import (
     read_password,
 )
 from pulsed.http.failure import HttpRequestFailed
+from pulsed.regular_file import is_readable_by_all
 
 MAX_BYTES = 256 * 2**20
 """Size limit of an answer; 1,000 GPUs with all fields take some 5 MB."""
@@ -46,7 +46,6 @@ _REMEDIES: Mapping[str, str] = {
     "deadline": _CHECK_SERVER,
 }
 
-_READABLE_BY_ALL = 0o004
 _DEFAULT_PORT = urlsplit(DEFAULT_URL).port
 _HOST_AND_PORT = re.compile(r"(?!pod:)[^/\s]+:\d+(?:[/#?]|$)")
 
@@ -118,9 +117,8 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
         if masked(url) != url:
             sys.stderr.write(f"pulsed: the list of processes shows the login of {masked(url)}; use --user-file\n")
     for file in filter(None, (options.user_file, options.password_file, options.bearer_token_file, options.key_file)):
-        with contextlib.suppress(OSError, ValueError):  # the request has the error
-            if os.stat(file).st_mode & _READABLE_BY_ALL:
-                sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
+        if is_readable_by_all(file):
+            sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
     return ClientSettings(
         options.timeout,
         options.username,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from pulsed.errors import ConfigError, PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import KubernetesObject
+from pulsed.regular_file import is_readable_by_all
 from pulsed.server.reloader import check as check_web
+from pulsed.server.web_config import WebConfig, read
 
 
 class RulesNotWritten(PulsedError):
@@ -61,14 +64,30 @@ def run_check_config(options: argparse.Namespace) -> int:
     if not file and not web_file:
         options.parser.error("no file is given")
     problems = []
-    checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, check_web))
+    checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, _checked_web))
     for name, check_file in checks:
         try:
-            if name and isinstance(checked := check_file(name), Config):
-                sys.stderr.writelines(f"warning: {line}\n" for line in checked.unused)
+            if name:
+                checked = check_file(name)
+                _warn(checked.unused if isinstance(checked, Config) else ())
+                secrets = () if options.syntax_only else checked.secret_files(name)
+                _warn(
+                    f"{each}: it has secrets, and all users can read it; run chmod o-r on it"
+                    for each in dict.fromkeys(secrets)
+                    if is_readable_by_all(each)
+                )
         except ConfigError as error:
             problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
     sys.stdout.writelines(f"{name}: valid\n" for name in (file, web_file) if name)
     return 0
+
+
+def _checked_web(file: Path) -> WebConfig:
+    check_web(file)
+    return read(file)
+
+
+def _warn(lines: Iterable[str]) -> None:
+    sys.stderr.writelines(f"warning: {line}\n" for line in lines)

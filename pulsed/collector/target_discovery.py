@@ -229,7 +229,7 @@ class TargetDiscovery:
         now = self._clock()
         gone = self._listed.keys() - listed.keys()
         if gone and 2 * len(gone) >= len(self._listed) and not self._is_reloaded:
-            self._missing |= {url: (self._listed[url], now) for url in gone}
+            self._missing |= {url: (self._listed[url], now) for url in gone if url in self._sources}
             log.warning(
                 "half of the targets or more are missing from the lists; those that answer are kept until a reload",
                 extra={"missing": len(gone), "before": len(self._listed)},

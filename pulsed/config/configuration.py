@@ -122,9 +122,27 @@ class Config(Settings):
         """Return the settings of the metrics page."""
         return self.publish.page(self.compute.saturation.practical_peaks())
 
+    def secret_files(self, file: Path) -> Iterator[Path]:
+        """Yield the files with secrets: those that keys name, and the configuration file itself if it has some."""
+        document = self.masked()
+        if "***" in str(document):  # a secret, or the login of a URL
+            yield file
+        yield from _secret_files(document)
+
     def masked(self) -> dict[str, object]:
         """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
         return shown_settings(self)
+
+
+_SECRET_FILES = ("bearer_token_file", "key_file", "password_file", "url_file")
+
+
+def _secret_files(document: Mapping[str, object]) -> Iterator[Path]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _secret_files(value)
+        elif name in _SECRET_FILES and isinstance(value, str):
+            yield Path(value)
 
 
 _SCHEMA = Schema(Config, "listen: :9401")

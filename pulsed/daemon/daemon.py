@@ -22,6 +22,7 @@ from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.features import FEATURES
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
+from pulsed.daemon.stop_deadline import StopDeadline
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore
@@ -60,7 +61,7 @@ class Daemon:
         self._config, self._load, self._file = config, load, file
         self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
-        self._last_reload_successful = True
+        self._last_reload_successful, self._deadline = True, StopDeadline()
         self._features, self._tasks = FeatureSet(), BackgroundTasks()
         self._store = TargetStore(node_name(config))
         self._telemetry = Telemetry(self._store, self._families, self._is_in_force)
@@ -119,6 +120,7 @@ class Daemon:
             await self._tasks.stop()
             await self._collection.pool.stop()
             self._features.save()
+        self._deadline.saved()
         log.info("stopped")
         return 0
 
@@ -185,6 +187,7 @@ class Daemon:
         return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
     def _stop(self, server: Server, number: signal.Signals) -> None:
+        self._deadline.start()
         self._features.stop()
         server.stop(number)
 

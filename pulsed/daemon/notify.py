@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """Seconds between two looks for findings."""
 
+_OWN_VARIABLES = ("PULSED_", "OTEL_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY")
+"""Beginnings of the names of variables that are for pulsed itself."""
+
 RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
 
@@ -191,6 +194,7 @@ class Notify(Feature):
                     *self._settings.exec,
                     stdin=stdin,
                     stdout=asyncio.subprocess.DEVNULL,
+                    env=_environment(),
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -247,6 +251,11 @@ class Notify(Feature):
             }
         except (TypeError, ValueError):
             raise ValueError("not a list of owners and findings") from None
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the program: without keys and passwords of pulsed, and the socket of systemd."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
 
 
 def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:

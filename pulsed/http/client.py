@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 from pulsed import __version__
 from pulsed.http.body import read_body
 from pulsed.http.connection import ClientConnection
-from pulsed.http.credentials import ClientTls, masked, may_have_credentials, without_login
+from pulsed.http.credentials import ClientTls, masked_foreign, may_have_credentials, without_login
 from pulsed.http.failure import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -246,7 +246,7 @@ def _redirected(answer: Answer) -> str:
     except ValueError:
         url = answer.location
     if not url.startswith(("http://", "https://")):
-        raise HttpRequestFailed("redirect", f"redirects to {masked(url)}")
+        raise HttpRequestFailed("redirect", f"redirects to {masked_foreign(url)}")
     return url
 
 

@@ -103,6 +103,15 @@ def masked(url: str) -> str:
     return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
 
 
+MAX_FOREIGN_URL = 300
+
+
+def masked_foreign(url: str) -> str:
+    """Return a URL that a server has sent, as `masked` does, and cut: a header has up to 64 KiB."""
+    shown = masked(url)
+    return shown if len(shown) <= MAX_FOREIGN_URL else f"{shown[:MAX_FOREIGN_URL]}..."
+
+
 def _masked(parameter: str) -> str:
     name, equals, _ = parameter.partition("=")
     return f"{name}=***" if equals and _SECRET.search(name) else parameter

@@ -19,12 +19,19 @@ MAX_SHOWN = 100
 FailureKind = Literal["request", "name", "connect", "certificate", "tls", "deadline", "broken", "body", "redirect"]
 
 
+_CERTIFICATE_REMEDIES = {
+    9: "Correct the clock of this machine, or of the one that made the certificate",
+    10: "Renew the certificate of that server; if it is valid, correct the clock of this machine",
+}
+"""By codes of X509_verify_cert_error_string(3): not yet valid, expired."""
+
+
 class HttpRequestFailed(Exception):
     """A request without a complete answer; the text follows the name of the server in a message.
 
     Attributes:
         kind: what failed; of a `request` that cannot be sent, the text has no details: they may be secret.
-        remedy: what to do about a `body`; empty for the other kinds.
+        remedy: what to do about a `body`, or a certificate out of its time; empty for others.
         url: where redirects have led.
     """
 
@@ -49,7 +56,8 @@ def failure_of(error: BaseException, cause: BaseException | None = None) -> Http
     if isinstance(error, HttpRequestFailed):
         return error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return HttpRequestFailed("certificate", f"shows a certificate that is not trusted: {cause.verify_message}")
+        text = f"shows a certificate that is not trusted: {cause.verify_message}"
+        return HttpRequestFailed("certificate", text, _CERTIFICATE_REMEDIES.get(cause.verify_code, ""))
     if isinstance(cause, ssl.SSLError):
         return HttpRequestFailed("tls", f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}")
     if isinstance(error, aiohttp.ClientConnectorDNSError):

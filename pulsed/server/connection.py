@@ -247,6 +247,12 @@ class TlsProtocol(sslproto.SSLProtocol):
         self._accept(transport)
         super().connection_made(transport)
 
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        """End the handshake; the frames of its error would keep the connection until the garbage collector runs."""
+        super()._on_handshake_complete(handshake_exc)
+        if isinstance(handshake_exc, BaseException):  # asyncio also passes a class
+            handshake_exc.__traceback__ = None
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End, also before the handshake was complete."""
         super().connection_lost(exc)

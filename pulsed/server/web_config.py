@@ -313,6 +313,14 @@ class WebConfig:
         """Return the names of the files that TLS reads."""
         return tuple(pem.file for name in ("cert", "key", "client_ca") if (pem := self.pem(name)) and pem.file)
 
+    def secret_files(self, file: Path) -> Iterator[Path]:
+        """Yield the files with keys or hashes of passwords; `file` is that of this configuration."""
+        key = self.pem("key")
+        if self.settings.basic_auth_users or (key is not None and not key.file):
+            yield file
+        if key is not None and key.file:
+            yield Path(key.file)
+
 
 def read(file: Path) -> WebConfig:
     """Read a web configuration file. An empty one means plain HTTP without authentication.

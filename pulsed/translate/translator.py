@@ -106,6 +106,7 @@ class Translator:
             self._labels, self._compiled = raw.target_labels, None
         compiled = self._compiled
         if compiled is None or raw.layout != compiled.layout:
+            compiled = self._compiled = None  # both at once may be large
             compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
             compiled = self._recheck(raw.target, compiled, values)

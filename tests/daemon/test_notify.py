@@ -172,6 +172,19 @@ def test_a_program_that_does_not_read_takes_nothing(tmp_path: Path) -> None:
     assert told.results == {("exec", "sent"): 1}
 
 
+def test_a_program_gets_no_secrets_of_pulsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULSED_SOURCE__EXPORTER__PASSWORD", "geheim")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=geheim")
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/geheim")
+    monkeypatch.setenv("MAIL_SERVER", "mail.example")
+    told = Told(tmp_path, exec=("/bin/sh", "-c", f"env >{tmp_path}/env"))
+    told.works_and_stops()
+    told.looks()
+    text = (tmp_path / "env").read_text()
+    assert "MAIL_SERVER=mail.example" in text
+    assert "geheim" not in text
+
+
 class Receiver(http.server.HTTPServer):
     """A receiver of webhooks: what it got, and the status that it answers."""
 

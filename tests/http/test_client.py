@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from ssl import SSLContext
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ from pulsed.errors import ScrapeFailed
 from pulsed.http.client import Answer, HttpClient, Request
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from tests.support.certificates import make_authority
+from tests.support.certificates import make, make_authority
 from tests.support.examples import examples
 from tests.support.loops import LOOPS, NewLoop, on_both_loops, run_on
 from tests.support.tools import missing
@@ -490,6 +490,15 @@ async def test_a_head_without_an_end_is_cut_off(begin: bytes, rest: bytes) -> No
         assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
 
 
+@pytest.mark.parametrize("begin", [b"http://127.0.0.1:1/?", b"ftp://127.0.0.1/", b"https://127.0.0.1:1/"])
+@on_both_loops
+async def test_a_long_redirect_is_cut_in_the_error(begin: bytes) -> None:
+    async with serving(answering(b"HTTP/1.1 302 Found\r\nLocation: %b\r\n\r\n" % (begin + b"a" * 60_000))) as site:
+        error = await failure(site.url)
+        assert begin.decode() in error
+        assert len(error) < 1000
+
+
 @pytest.mark.parametrize(
     "headers", [b"X: 1\r\n" * 300, b"X: %b\r\n" % (b"a" * 70_000), (b"X: %b\r\n" % (b"a" * 999)) * 99]
 )
@@ -560,6 +569,40 @@ async def test_https_is_kept_alive_and_ends(tmp_path: Path) -> None:
         assert (
             await fetch_once(site.url.replace("http:", "https:"), ExporterSettings(insecure_skip_verify=True)) == PAGE
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "host", "text", "remedy"),
+    [
+        ("server", -1, "127.0.0.1", "certificate has expired", "Renew the certificate of that server"),
+        ("server", 30, "localhost", "Hostname mismatch", "set source.exporter.server_name"),
+    ],
+)
+@on_both_loops
+async def test_a_certificate_of_another_time_or_host(
+    tmp_path: Path, name: str, days: int, host: str, text: str, remedy: str
+) -> None:
+    authority = make("ca", authority=True)
+    ca, _ = authority.write(tmp_path, "ca")
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*make(name, authority, days=days).write(tmp_path, "server"))
+    async with serving(answering(WHOLE), context=context) as site:
+        url = site.url.replace("http:", "https:").replace("127.0.0.1", host)
+        error = await failure(url, ExporterSettings(ca_file=str(ca)))
+        assert f"{url} shows a certificate that is not trusted: {text}" in error
+        assert remedy in error
+
+
+@on_both_loops
+async def test_a_server_that_requires_a_certificate(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    async with serving(answering(WHOLE), context=authority.server_context(ask_client=True)) as site:
+        url = site.url.replace("http:", "https:")
+        assert "a client certificate" in await failure(url, ExporterSettings(ca_file=str(authority.ca)))
+        other = ExporterSettings(
+            ca_file=str(authority.ca), cert_file=str(authority.client), key_file=str(authority.client_key)
+        )
+        assert await fetch_once(url, other) == PAGE
 
 
 @on_both_loops

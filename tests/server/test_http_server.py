@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ import pytest
 import uvloop
 
 from pulsed.server import connection, connection_limits
-from pulsed.server.connection import ServerConnection, all_connections
+from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
 from pulsed.server.connection_limits import MAX_PER_CLIENT, network_of
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
@@ -606,6 +607,26 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.open == 0
 
     on_uvloop(test, WebServerSettings(max_connections=16, request_timeout=1), live)
+
+
+def test_a_failed_handshake_leaves_nothing_to_the_garbage_collector(live: WebConfigReloader) -> None:
+    async def test(site: Site) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            for begin in (b"nonsense", b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", b"\x15\x03\x03\x00\x02\x02\x28"):
+                reader, writer = await site.connect()
+                writer.write(begin * 100)
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+                writer.close()
+            await eventually(lambda: site.open == 0)
+            await asyncio.sleep(0.05)
+            assert not [each for each in gc.get_objects() if isinstance(each, TlsProtocol)]
+        finally:
+            gc.enable()
+
+    on_uvloop(test, live=live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:

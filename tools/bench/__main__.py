@@ -21,6 +21,7 @@ from tools.bench import (
     bench_parse,
     bench_rules,
     bench_sequences,
+    bench_soak,
     bench_tick,
 )
 from tools.bench.figure import HEADER, Bench, Figure, Skipped, bar_line, line
@@ -41,6 +42,7 @@ OTHERS: Mapping[str, ModuleType] = {
     "rules": bench_rules,
     "sequences": bench_sequences,
     "inputs": bench_inputs,
+    "soak": bench_soak,
 }
 
 BENCHES = {**OF_BARS, **OTHERS}

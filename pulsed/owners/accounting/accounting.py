@@ -240,6 +240,8 @@ class OwnerAccounting:
                     held[key] = gpu
         view.gpus, view.is_current = gpus | held, True
         view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
+        if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
+            self._forget_gpus()
 
     def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
         """Return a GPU, which this target delivers from now on."""

@@ -18,6 +18,7 @@ from pulsed.http.credentials import (
     authorization,
     basic_authorization,
     masked,
+    masked_foreign,
     read_password,
 )
 from pulsed.reader.exporter.settings import ExporterSettings, Login
@@ -38,7 +39,7 @@ _STATUS_REMEDIES: Mapping[int, str] = {
 
 _FAILURE_REMEDIES: Mapping[str, str] = {
     "certificate": "Set source.exporter.ca_file to the certificate of its authority, and use a host name that is in "
-    "its certificate",
+    "its certificate, or set source.exporter.server_name to one",
     "tls": "See whether it speaks https at all, and whether it requires a client certificate",
     "name": "Check the host's name and this machine's DNS",
     "broken": "See its log, and whether it wants https or a client certificate",  # TLS 1.3 may refuse by a reset
@@ -140,4 +141,4 @@ class Scraper:
 
 def _where(url: str, location: str) -> str:
     """Return the URL, and to where it led."""
-    return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
+    return masked(url) if location == url else f"{masked(url)}, redirected to {masked_foreign(location)},"

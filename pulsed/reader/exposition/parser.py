@@ -32,10 +32,13 @@ from pulsed.reader.exposition.row import (
 FORGET_AFTER_PAGES = 10
 
 # More series than this, of which a fifth does not come, are forgotten at once: series may change with each page.
-KEPT_SERIES = 8192
+KEPT_SERIES = 4096
 
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
+
+TOO_MANY_SERIES = "too_many_series"
+"""The reason of rows that are rejected because the page has too many."""
 
 MIN_DECIMALS = 3
 """Fewer are those of numbers that are printed without zeros at their end."""
@@ -80,8 +83,7 @@ class PageParser:
         self._limits = limits
         self._layout = Layout("exporter", ())
         self._new_devices: set[int] = set()  # on the page being read
-        self._room = 0  # for series not known yet, on the page being read
-        self._most_label_sets = 0
+        self._before = (0, 0, 0)  # the page being read: live series, known series and label sets
         self._start_over()
 
     def _start_over(self) -> None:
@@ -95,6 +97,7 @@ class PageParser:
         self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
         self._blocks: dict[str, Labels] = {}  # by text between the braces
         self._sorted: dict[Labels, Labels] = {}
+        self._devices: set[int] = set()
         self._comments = {""}  # lines without new information
         self._live = 0  # rows of the last page
         self._mostly_absent_pages = 0
@@ -116,9 +119,8 @@ class PageParser:
             raise BadPage(
                 f"The page has {count} lines, more than the {limits.max_lines} that are allowed", _LARGE_REMEDY
             )
-        self._room = limits.max_series - self._live
+        self._before = (self._live, len(self._series), len(self._sorted))
         self._new_devices = set()
-        self._most_label_sets = len(self._sorted) + limits.max_label_sets
         values: list[RawValue] = [None] * len(self._series)
         rejected: dict[str, int] = {}
         try:
@@ -160,6 +162,8 @@ class PageParser:
             except RowRejected as problem:
                 others += 1
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
+                if problem.reason == TOO_MANY_SERIES:
+                    self._blocks.clear()  # read_row adds those of rejected rows, too
                 if rejected[problem.reason] > max_rejected:
                     raise BadPage(
                         f"More than {max_rejected} rows of the page cannot be read ({problem.reason})", _LARGE_REMEDY
@@ -170,11 +174,16 @@ class PageParser:
         """Sort labels; give the same object for all series of a GPU."""
         in_order = self._sorted.get(labels)
         if in_order is None:
+            device = device_of(labels)
+            if device is not None and device not in self._devices:
+                self._devices.add(device)
+                self._new_devices.add(device)
+                if len(self._new_devices) > self._limits.max_gpus:
+                    raise TooManyGpus(self._limits.max_gpus, "The page")
+            if len(self._sorted) - self._before[2] >= self._limits.label_sets(len(self._devices)):
+                raise RowRejected(TOO_MANY_SERIES)
             ordered = tuple(sorted(labels))
             in_order = self._sorted[labels] = labels if ordered == labels else ordered
-            device = device_of(labels)
-            if device is not None:
-                self._new_devices.add(device)
         return in_order
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
@@ -202,13 +211,11 @@ class PageParser:
 
     def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
         identity = (name, self._in_order(labels))
-        if len(self._new_devices) > self._limits.max_gpus:
-            raise TooManyGpus(self._limits.max_gpus, "The page")
         slot = self._slots.get(identity)
         if slot is None:
-            if self._room <= 0 or len(self._sorted) > self._most_label_sets:
-                raise RowRejected("too_many_series")
-            self._room -= 1
+            live, earlier, _ = self._before
+            if live + len(self._series) - earlier >= self._limits.series(len(self._devices)):
+                raise RowRejected(TOO_MANY_SERIES)
             slot = self._slots[identity] = len(self._series)
             self._series.append(Series(name, labels))
             self._layout_outdated = True

@@ -29,7 +29,8 @@ class PageLimits:
         max_lines: lines of one page; a page with more is rejected as a whole, as is one of which more than
             `max_rejected` rows cannot be read.
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
-        max_label_sets: distinct sets of labels of one page's series, limited in the same way.
+        spare_series, device_series: the same of a page with fewer devices: so many, and so many for each device.
+        max_label_sets, spare_label_sets, device_label_sets: the same of distinct sets of labels.
         max_line_length: name and labels of a row together (`too_long`), or a whole comment (ignored when longer).
         max_labels: labels of one row (`too_many_labels`).
         max_label_length: a label's name, or its value before unescaping (`too_long`).
@@ -39,10 +40,22 @@ class PageLimits:
     max_lines: int = 262_144
     max_rejected: int = 8_192
     max_series: int = 131_072
+    spare_series: int = 8_192
+    device_series: int = 512
     max_label_sets: int = 32_768
+    spare_label_sets: int = 2_048
+    device_label_sets: int = 64
     max_line_length: int = 16_384
     max_labels: int = 100
     max_label_length: int = 1024
+
+    def series(self, devices: int) -> int:
+        """Return the limit of series of a page with this number of GPUs and MIG instances."""
+        return min(self.max_series, self.spare_series + self.device_series * devices)
+
+    def label_sets(self, devices: int) -> int:
+        """Return the limit of label sets, in the same way."""
+        return min(self.max_label_sets, self.spare_label_sets + self.device_label_sets * devices)
 
 
 def limits_for(max_gpus: int) -> PageLimits:

@@ -18,7 +18,8 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import SILENT_SECONDS, OwnerAccounting
+from pulsed.owners.accounting.accounted_gpu import AccountedGpu
+from pulsed.owners.accounting.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account
@@ -367,6 +368,15 @@ def test_an_owner_of_a_gpu_that_is_forgotten_has_ended() -> None:
     for _ in range(3):
         node.sees(((A,), WORKS))
     assert (node.ended, account.end) == ([account], DAY + 3)
+
+
+def test_gpus_that_are_others_in_each_tick_are_not_kept() -> None:
+    node = Node()
+    for number in range(2 * MAX_ABSENT_GPUS):
+        node.sees(((), RESTS), devices=(Device(Entity("gpu", "0", f"GPU-{number}")),))
+    gc.collect()
+    kept = [each for each in gc.get_objects() if isinstance(each, AccountedGpu) and each.device.entity.gpu == "0"]
+    assert len([each for each in kept if each.device.entity.uuid.startswith("GPU-")]) <= MAX_ABSENT_GPUS + 2
 
 
 def test_an_owner_outlives_a_silence_of_its_target() -> None:

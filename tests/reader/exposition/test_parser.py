@@ -534,6 +534,15 @@ def test_spellings_that_change_from_page_to_page_do_not_pile_up() -> None:
         assert kept(parser) < 5000
 
 
+def test_series_and_label_sets_are_limited_by_devices() -> None:
+    limits = PageLimits(spare_series=3, device_series=2, spare_label_sets=2, device_label_sets=1)
+    rows = [f'a{{gpu="{gpu}",pod="{pod}"}} 1\n' for gpu in range(3) for pod in range(2)]
+    page = PageParser(limits).parse("".join(rows).encode())
+    assert (page.samples, page.rejected) == (5, {"too_many_series": 1})
+    page = PageParser(limits).parse("".join(f'a{number}{{gpu="0"}} 1\n' for number in range(9)).encode())
+    assert (page.samples, page.rejected) == (5, {"too_many_series": 4})
+
+
 def test_pages_that_are_refused_do_not_pile_up() -> None:
     parser = PageParser()
     for number in range(60):

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import itertools
 import os
+import random
 import resource
 import socket
 import ssl
@@ -303,6 +304,63 @@ async def silent_connections(port: int) -> None:
             await asyncio.sleep(0.1)
 
     await together(*[wait() for _ in range(600)])
+
+
+def _source() -> tuple[str, int]:
+    """The address that attacks come from, with any port."""
+    return os.environ.get(SOURCE_VARIABLE, LOOPBACK), 0
+
+
+@attack
+async def half_handshakes(port: int) -> None:
+    """Connections beyond the limit that begin a handshake of TLS, take the answer, and never end it."""
+
+    context = ssl.create_default_context()
+
+    async def begin() -> None:
+        while True:
+            sent = ssl.MemoryBIO()
+            with contextlib.suppress(ssl.SSLWantReadError):
+                context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((LOOPBACK, port), source_address=_source()) as client,
+            ):
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(client, sent.read())
+                while await loop.sock_recv(client, 2**16):
+                    pass
+            await asyncio.sleep(0.1)
+
+    await together(*[begin() for _ in range(400)])
+
+
+@attack
+async def garbage(port: int) -> None:
+    """Bytes that are neither HTTP nor TLS, also after the first bytes of a handshake."""
+
+    async def send(begin: bytes) -> None:
+        for number in itertools.count():
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((LOOPBACK, port), source_address=_source()) as client,
+            ):
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(client, begin + random.Random(number).randbytes(2**14))
+                while await loop.sock_recv(client, 2**16):
+                    pass
+            await asyncio.sleep(0)
+
+    begins = (
+        b"",
+        b"\x16\x03\x01\x40\x00\x01",
+        b"\x16\x03\x03\xff\xff",
+        b"\x80\x2e\x01",
+        b"\x15\x03\x03\x00\x02\x02\x28",
+    )
+    await together(*[send(begin) for begin in begins * 12])
 
 
 @attack

@@ -37,12 +37,12 @@ def _page(lines: Iterator[str]) -> Answer:
 
 
 def changing_owners(number: int) -> Answer:
-    """8 GPUs with 256 owners each, which are other ones in each page."""
+    """32 GPUs with 256 owners each, which are other ones in each page."""
     gpu = 'gpu="{0}",UUID="GPU-{0}",modelName="A10",Hostname="n"'
     return _page(
         f'{name}{{{gpu.format(at)},namespace="n",container="c",pod="pod-{number}-{at}-{owner}-{"x" * 100}"}} '
         f"{number % 2 * 90}\n"
-        for at in range(8)
+        for at in range(32)
         for owner in range(256)
         for name in NAMES[:1]
     )
@@ -57,11 +57,11 @@ def changing_series(number: int) -> Answer:
 
 
 def changing_gpus(number: int) -> Answer:
-    """200 GPUs, which are other ones in each page."""
+    """200 GPUs with an XID each, which are other ones in each page."""
     return _page(
         f'{name}{{gpu="{at}",UUID="GPU-{number}-{at}",modelName="A{number}",Hostname="n"}} 1\n'
         for at in range(200)
-        for name in NAMES
+        for name in (*NAMES, "DCGM_FI_DEV_XID_ERRORS")
     )
 
 

@@ -34,6 +34,8 @@ OF_TLS = (
     "slow_readers_of_pages",
     "small_pipelined",
     "silent_connections",
+    "half_handshakes",
+    "garbage",
     "unfinished_heads",
     "short_lines",
     "passwords",

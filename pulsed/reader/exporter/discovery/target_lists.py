@@ -7,11 +7,13 @@ import glob
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
+from pulsed.daemon_thread import SharedCall
 from pulsed.errors import TargetListError
 from pulsed.http.client import HttpClient, Request
-from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked
+from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked, masked_foreign
 from pulsed.http.failure import HttpRequestFailed
 from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
 from pulsed.reader.exporter.discovery.target_groups import TargetGroup, parse_json, parse_yaml
@@ -128,7 +130,7 @@ class HttpList:
                 raise TargetListError(f"{name}: {error}", "Correct source.exporter.http") from None
             raise TargetListError(f"{name} {error}", "Check that it is up") from None
         if answer.status != 200:
-            more = f", to {masked(answer.location)}" if answer.location else ""
+            more = f", to {masked_foreign(answer.location)}" if answer.location else ""
             raise TargetListError(
                 f"{name} answered {answer.status} {answer.reason}{more}".rstrip(), "Only 200 is a list of targets"
             )
@@ -141,8 +143,16 @@ class HttpList:
         return await asyncio.to_thread(parse_json, answer.body, name)
 
 
+_DNS_REMEDY = "See whether the DNS servers answer"
+
+LOOKUP_SECONDS = 10.0
+"""Limit of a lookup of addresses; a resolver takes 5 s for each server and attempt by default (resolv.conf(5))."""
+
+
 class DnsLists:
     """DNS records: SRV by dnspython, A and AAAA by the system's resolver.
+
+    Each name has a thread of its own: a server that does not answer delays no other lookup of this process.
 
     Args:
         servers: addresses of DNS servers for SRV, and their port; None: those of /etc/resolv.conf.
@@ -150,6 +160,7 @@ class DnsLists:
 
     def __init__(self, settings: DnsListSettings, servers: tuple[Sequence[str], int] | None = None) -> None:
         self._settings, self.interval, self._servers = settings, settings.interval, servers
+        self._threads = {name: SharedCall[list[str]](f"dns {name}") for name in settings.names}
 
     async def read(self) -> ReadLists:
         """Return the lists by name; a name that does not exist has no targets."""
@@ -157,17 +168,21 @@ class DnsLists:
         return dict(zip(self._settings.names, await asyncio.gather(*map(look_up, self._settings.names)), strict=True))
 
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """End the threads."""
+        for thread in self._threads.values():
+            thread.close()
 
     async def _addresses(self, name: str) -> Sequence[TargetGroup] | TargetListError:
         family = socket.AF_INET if self._settings.type == "A" else socket.AF_INET6
         try:
-            addresses = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                hosts = await self._threads[name].call(partial(_hosts, name, family))
+        except TimeoutError:
+            return TargetListError(f"{name}: no answer within {LOOKUP_SECONDS:g} s", _DNS_REMEDY)
         except socket.gaierror as error:
             if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
                 return ()
-            return TargetListError(f"{name}: {error.strerror}", "See whether the DNS servers answer")
-        hosts = sorted({str(address[4][0]) for address in addresses})
+            return TargetListError(f"{name}: {error.strerror}", _DNS_REMEDY)
         return (TargetGroup([_with_port(host, self._settings.port or 0) for host in hosts], {}),)
 
     async def _services(self, name: str) -> Sequence[TargetGroup] | TargetListError:
@@ -189,10 +204,14 @@ class DnsLists:
         except (NXDOMAIN, NoAnswer):
             return ()
         except DNSException as error:
-            return TargetListError(f"{name}: {error}", "See whether the DNS servers answer")
+            return TargetListError(f"{name}: {error}", _DNS_REMEDY)
         records = [record for record in answer if isinstance(record, SRV)]
         targets = sorted(_with_port(record.target.to_text(omit_final_dot=True), record.port) for record in records)
         return (TargetGroup(targets, {}),)
+
+
+def _hosts(name: str, family: socket.AddressFamily) -> list[str]:
+    return sorted({str(address[4][0]) for address in socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)})
 
 
 def _with_port(host: str, port: int) -> str:
