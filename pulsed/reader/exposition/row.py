@@ -40,7 +40,7 @@ class PageLimits:
     max_lines: int = 262_144
     max_rejected: int = 8_192
     max_series: int = 131_072
-    spare_series: int = 8_192
+    spare_series: int = 12_288
     device_series: int = 512
     max_label_sets: int = 32_768
     spare_label_sets: int = 2_048

@@ -19,6 +19,7 @@ from tests.support.attacks.watch import peak_megabytes
 from tests.support.control_group import control_group
 from tests.support.daemon import serving
 from tests.support.http_servers import running
+from tests.support.waiting import until
 
 MEGABYTES = 128
 SECONDS = 6.0
@@ -143,10 +144,10 @@ def survives(tmp_path: Path, answer: Callable[[int], Answer], exporter: Callable
                 assert daemon.get("/-/healthy").status == 200
                 slowest = max(slowest, time.monotonic() - begun)
                 time.sleep(0.05)
+            until(lambda: requests() > 1)
             daemon.get("/metrics")
             daemon.get("/events/recent?limit=6000")
             peak = peak_megabytes(daemon.process.pid)
-    assert requests() > 1
     assert peak < MEGABYTES, f"{peak:.0f} MiB"
     assert slowest < SLOWEST
 
