@@ -16,7 +16,6 @@ from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import KubernetesObject
 from pulsed.regular_file import is_readable_by_all
 from pulsed.server.reloader import check as check_web
-from pulsed.server.web_config import WebConfig, read
 
 
 class RulesNotWritten(PulsedError):
@@ -64,7 +63,7 @@ def run_check_config(options: argparse.Namespace) -> int:
     if not file and not web_file:
         options.parser.error("no file is given")
     problems = []
-    checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, _checked_web))
+    checks = ((file, partial(check, on_this_machine=not options.syntax_only)), (web_file, check_web))
     for name, check_file in checks:
         try:
             if name:
@@ -82,11 +81,6 @@ def run_check_config(options: argparse.Namespace) -> int:
         raise ConfigError("\n".join(problems))
     sys.stdout.writelines(f"{name}: valid\n" for name in (file, web_file) if name)
     return 0
-
-
-def _checked_web(file: Path) -> WebConfig:
-    check_web(file)
-    return read(file)
 
 
 def _warn(lines: Iterable[str]) -> None:

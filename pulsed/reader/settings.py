@@ -66,10 +66,10 @@ class SourceSettings(Settings):
                 f"is {exporter.timeout:g} s, and the interval {exporter.interval:g} s; allowed: at most the interval",
             )
         section = self.section(self.kind)
-        if section is not None and self.interval is not None and self.interval < section.least_interval:
+        if section is not None and self.interval is not None and self.interval < section.min_interval:
             yield (
                 "interval",
-                f"is {self.interval:g} s; allowed for the kind {self.kind}: {section.least_interval:g} s and up",
+                f"is {self.interval:g} s; allowed for the kind {self.kind}: {section.min_interval:g} s and up",
             )
         if self.kind == "auto" and self.exporter.discovery != "static":
             yield (

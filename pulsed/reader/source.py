@@ -161,7 +161,7 @@ class SourceSection(Settings):
 
     Attributes:
         does: what it does, for the documentation of `source.kind`.
-        least_interval: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
+        min_interval: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
         is_candidate: whether `auto` tries it, in the order of the kinds.
         is_synthetic: whether its GPUs do not exist on this or another host now, and have no owners there.
         interval: seconds between two ticks, by default those without a `source.interval`; None: the source decides.
@@ -169,7 +169,7 @@ class SourceSection(Settings):
     """
 
     does: ClassVar[str]
-    least_interval: ClassVar[float] = 0.1
+    min_interval: ClassVar[float] = 0.1
     is_candidate: ClassVar[bool] = False
     is_synthetic: ClassVar[bool] = False
     interval: float | None = field(default=1.0, kw_only=True)

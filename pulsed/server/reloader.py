@@ -71,9 +71,11 @@ class WebConfigReloader:
         return _in_force(web)
 
 
-def check(file: Path) -> None:
-    """Validate a web configuration file and the files that it names; raises `ConfigError`."""
-    _in_force(read(file))
+def check(file: Path) -> WebConfig:
+    """Return a web configuration, validated with the files that it names; raises `ConfigError`."""
+    web = read(file)
+    _in_force(web)
+    return web
 
 
 def _in_force(web: WebConfig) -> InForce:

@@ -45,7 +45,7 @@ class DcgmiSettings(SourceSection):
     """
 
     does: ClassVar[str] = "runs `dcgmi dmon`"
-    least_interval: ClassVar[float] = 0.0
+    min_interval: ClassVar[float] = 0.0
     is_candidate: ClassVar[bool] = True
 
     path: Text = setting("dcgmi", "Program: a path, or a name in PATH.")

@@ -73,7 +73,7 @@ class ExporterSettings(SourceSection):
     """
 
     does: ClassVar[str] = "scrapes dcgm-exporters"
-    least_interval: ClassVar[float] = 1.0
+    min_interval: ClassVar[float] = 1.0
     is_candidate: ClassVar[bool] = True
 
     targets: Targets = setting(
@@ -175,7 +175,7 @@ class ExporterSettings(SourceSection):
 
     def completed(self, interval: float | None, max_gpus: int) -> ExporterSettings:
         """Return the section with the settings of all kinds, without an interval that was given for another kind."""
-        is_possible = interval is not None and interval >= self.least_interval
+        is_possible = interval is not None and interval >= self.min_interval
         return super(ExporterSettings, self).completed(interval if is_possible else None, max_gpus)
 
     @property

@@ -29,8 +29,8 @@ class PageLimits:
         max_lines: lines of one page; a page with more is rejected as a whole, as is one of which more than
             `max_rejected` rows cannot be read.
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
-        spare_series, device_series: the same of a page with fewer devices: so many, and so many for each device.
-        max_label_sets, spare_label_sets, device_label_sets: the same of distinct sets of labels.
+        spare_series, device_series: the limit of a page with few devices is the sum of both, the latter per device.
+        max_label_sets, spare_label_sets, device_label_sets: the same for distinct sets of labels.
         max_line_length: name and labels of a row together (`too_long`), or a whole comment (ignored when longer).
         max_labels: labels of one row (`too_many_labels`).
         max_label_length: a label's name, or its value before unescaping (`too_long`).

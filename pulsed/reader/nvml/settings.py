@@ -17,7 +17,7 @@ class NvmlSettings(SourceSection):
     """How to read NVML."""
 
     does: ClassVar[str] = "reads the driver (`pip install 'pulsed[nvml]'`)"
-    least_interval: ClassVar[float] = MIN_INTERVAL
+    min_interval: ClassVar[float] = MIN_INTERVAL
     is_candidate: ClassVar[bool] = True
 
     slow_interval: Duration = setting(

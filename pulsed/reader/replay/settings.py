@@ -31,7 +31,7 @@ class ReplaySettings(SourceSection):
     """
 
     does: ClassVar[str] = "plays a recording"
-    least_interval: ClassVar[float] = 0.01
+    min_interval: ClassVar[float] = 0.01
     is_synthetic: ClassVar[bool] = True
 
     path: FileName | os.PathLike[str] | None = setting(
