@@ -26,38 +26,41 @@ MAY_IMPORT = {
     "daemon_thread": "",
     "die_with_parent": "",
     "durations": "",
-    "config.settings": "durations",
+    "config.settings": "",
+    "config.values": "durations config.settings",
     "log": "printable config.settings",
     "http": "printable regular_file",
-    "kubernetes": "errors regular_file pauses background_tasks config.settings http",
+    "kubernetes": "errors regular_file pauses background_tasks config.settings config.values http",
     "model": "errors",
-    "config": "errors regular_file config.settings http",
+    "config": "errors regular_file config.settings config.values http",
     "translate.units": "",
     "translate.fields": "model translate.units",
     "reader": (
-        "errors regular_file pauses daemon_thread die_with_parent durations config.settings http kubernetes model "
-        "config translate.fields"
+        "errors regular_file pauses daemon_thread die_with_parent durations config.settings config.values "
+        "http kubernetes model config translate.fields"
     ),
     "owners": "",
-    "owners.attribution": "errors regular_file pauses background_tasks daemon_thread config.settings kubernetes model",
-    "host": "durations regular_file config.settings model owners.attribution",
+    "owners.attribution": (
+        "errors regular_file pauses background_tasks daemon_thread config.settings config.values kubernetes model"
+    ),
+    "host": "durations regular_file config.settings config.values model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
-    "compute": "errors durations config.settings model translate.fields host",
-    "owners.accounting": "json_text durations config.settings model compute",
+    "compute": "errors durations config.settings config.values model translate.fields host",
+    "owners.accounting": "json_text durations config.settings config.values model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",
-    "present.otlp": "config.settings http model",
+    "present.otlp": "config.settings config.values http model",
     "present": (
-        "errors json_text printable revision durations background_tasks config.settings http kubernetes model "
-        "translate.units translate.fields owners.attribution host translate compute owners.accounting "
+        "errors json_text printable revision durations background_tasks config.settings config.values http kubernetes "
+        "model translate.units translate.fields owners.attribution host translate compute owners.accounting "
         "owners.findings present.terminal present.otlp"
     ),
-    "server.settings": "config.settings",
-    "server": "errors regular_file config.settings config present server.settings",
-    "apps.adapter.settings": "errors config.settings kubernetes present server.settings",
+    "server.settings": "config.settings config.values",
+    "server": "errors regular_file config.settings config.values config present server.settings",
+    "apps.adapter.settings": "errors config.settings config.values kubernetes present server.settings",
     "config.configuration": (
-        "errors regular_file config.settings log kubernetes model config reader owners.attribution owners.accounting "
-        "host compute present server.settings apps.adapter.settings"
+        "errors regular_file config.settings config.values log kubernetes model config reader owners.attribution "
+        "owners.accounting host compute present server.settings apps.adapter.settings"
     ),
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"

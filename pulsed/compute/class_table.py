@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from pulsed.config.settings import Factor, Ratio, Settings, setting
+from pulsed.config.settings import Settings, setting
+from pulsed.config.values import Factor, Ratio
 from pulsed.model.vocabulary import CLASSES
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io", "media"]

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
-from pulsed.config.settings import Count, Duration, Factor, Problem, Ratio, Settings, Switch, setting, without
+from pulsed.config.settings import Problem, Settings, setting, without
+from pulsed.config.values import Count, Duration, Factor, Ratio, Switch
 from pulsed.model.vocabulary import QUANTITIES
 
 ACTIVITY = tuple(

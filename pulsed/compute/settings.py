@@ -16,18 +16,8 @@ from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, peaks_by_architecture, problems_of
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
-from pulsed.config.settings import (
-    DurationOrNone,
-    Factor,
-    ListKind,
-    Problem,
-    Ratio,
-    Settings,
-    Size,
-    TableKind,
-    number,
-    setting,
-)
+from pulsed.config.settings import ListKind, Problem, Settings, TableKind, setting
+from pulsed.config.values import DurationOrNone, Factor, Ratio, Size, number
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
 

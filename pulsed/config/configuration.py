@@ -15,8 +15,9 @@ from typing import Annotated
 from pulsed.apps.adapter.settings import AdapterSettings
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.schema import Schema, shown_settings, without_effect
-from pulsed.config.settings import Count, FileName, HttpPath, Kind, Problem, Settings, Switch, Text, setting
+from pulsed.config.schema import Schema, files_with_secrets, shown_settings, without_effect
+from pulsed.config.settings import Kind, Problem, Settings, setting
+from pulsed.config.values import Count, FileName, HttpPath, Switch, Text
 from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
 from pulsed.errors import UsageError, nearest
 from pulsed.host.settings import HostSettings
@@ -123,26 +124,12 @@ class Config(Settings):
         return self.publish.page(self.compute.saturation.practical_peaks())
 
     def secret_files(self, file: Path) -> Iterator[Path]:
-        """Yield the files with secrets: those that keys name, and the configuration file itself if it has some."""
-        document = self.masked()
-        if "***" in str(document):  # a secret, or the login of a URL
-            yield file
-        yield from _secret_files(document)
+        """Return the files with secrets: those that keys name, and the configuration file itself if it has some."""
+        return files_with_secrets(self, file)
 
     def masked(self) -> dict[str, object]:
         """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
         return shown_settings(self)
-
-
-_SECRET_FILES = ("bearer_token_file", "key_file", "password_file", "url_file")
-
-
-def _secret_files(document: Mapping[str, object]) -> Iterator[Path]:
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            yield from _secret_files(value)
-        elif name in _SECRET_FILES and isinstance(value, str):
-            yield Path(value)
 
 
 _SCHEMA = Schema(Config, "listen: :9401")

@@ -270,6 +270,31 @@ def shown_settings(settings: Settings) -> dict[str, object]:
     return {name: _shown(key, getattr(settings, key.attribute)) for name, key in keys_of(type(settings)).items()}
 
 
+def files_with_secrets(settings: Settings, file: Path) -> Iterator[Path]:
+    """Yield the files with secrets: those that keys name, and `file`, which holds the settings, if it has some."""
+    given = [(key, value) for key, value in _values(settings) if value]
+    if any((key.kind is not None and key.kind.secret) or _has_login(value) for key, value in given):
+        yield file
+    yield from (Path(str(value)) for key, value in given if key.kind is not None and key.kind.secret_file)
+
+
+def _values(settings: Settings) -> Iterator[tuple[Key, object]]:
+    """Yield the keys of a tree that are no sections, with their values."""
+    for key in keys_of(type(settings)).values():
+        value = getattr(settings, key.attribute)
+        if isinstance(value, Settings):
+            yield from _values(value)
+        else:
+            yield key, value
+
+
+def _has_login(value: object) -> bool:
+    """Return whether a URL in a value has a password."""
+    if isinstance(value, Mapping):
+        return any(map(_has_login, value.values()))
+    return any(map(_has_login, value)) if isinstance(value, tuple) else _as_json(value) != value
+
+
 def _shown(key: Key, value: object) -> object:
     if isinstance(value, Settings):
         return shown_settings(value)

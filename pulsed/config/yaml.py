@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pulsed.config.settings import Style, resolve_path
+from pulsed.config.settings import Style
+from pulsed.config.values import resolve_path
 
 Value = None | bool | int | float | str | list["LocatedValue"] | dict[str, "LocatedValue"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pulsed.config.settings import NOT_ALLOWED, Duration, FileName, Kind, Settings, setting
+from pulsed.config.settings import NOT_ALLOWED, Kind, Settings, setting
+from pulsed.config.values import Duration, FileName
 from pulsed.host.node_checks import ExpectedGpus
 
 

@@ -8,20 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import (
-    Duration,
-    FileName,
-    HttpPath,
-    Kind,
-    ListKind,
-    Problem,
-    Settings,
-    Switch,
-    external_url,
-    matching,
-    setting,
-    without,
-)
+from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
+from pulsed.config.values import Duration, FileName, HttpPath, Switch, external_url, matching
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Folder of the token and the certificate authority in a pod with a ServiceAccount token."""

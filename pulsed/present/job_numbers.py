@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pulsed.config.settings import Factor, Problem, Settings, Text, setting
+from pulsed.config.settings import Problem, Settings, setting
+from pulsed.config.values import Factor, Text
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""

@@ -7,17 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pulsed.config.settings import (
-    Duration,
-    FileName,
-    ListKind,
-    PositiveCount,
-    Problem,
-    Settings,
-    not_empty,
-    setting,
-    without,
-)
+from pulsed.config.settings import ListKind, Problem, Settings, setting, without
+from pulsed.config.values import Duration, FileName, PositiveCount, SecretFileName, not_empty
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, read_token
 from pulsed.present.notification import FINDING_KINDS
@@ -42,13 +33,13 @@ class WebhookSettings(Settings):
     """A receiver of HTTP POST requests."""
 
     url: ReceiverUrl | None = setting(None, "Its URL.", example="https://hooks.example.org/pulsed", hidden=True)
-    url_file: FileName | None = setting(
+    url_file: SecretFileName | None = setting(
         None, "File with its URL, where that is a secret, as that of Slack.", example="/etc/pulsed/slack-url"
     )
     format: Literal["document", "slack"] = setting(
         "document", "`document`: all as JSON; `slack`: title and text for Slack's webhooks."
     )
-    bearer_token_file: FileName | None = setting(
+    bearer_token_file: SecretFileName | None = setting(
         None, "File with a bearer token, read for every request.", example="/etc/pulsed/webhook-token"
     )
     ca_file: FileName | None = setting(

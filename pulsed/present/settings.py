@@ -7,21 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pulsed.compute.peaks import Peaks
-from pulsed.config.settings import (
-    Count,
-    Duration,
-    ExternalUrl,
-    FieldNames,
-    ListKind,
-    Problem,
-    Ratio,
-    Settings,
-    Size,
-    Switch,
-    not_empty,
-    one_of,
-    setting,
-)
+from pulsed.config.settings import ListKind, Problem, Settings, setting
+from pulsed.config.values import Count, Duration, ExternalUrl, FieldNames, Ratio, Size, Switch, not_empty, one_of
 from pulsed.errors import did_you_mean
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS

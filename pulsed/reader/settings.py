@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
-from pulsed.config.settings import Duration, PositiveCount, Problem, Settings, setting
+from pulsed.config.settings import Problem, Settings, setting
+from pulsed.config.values import Duration, PositiveCount
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.demo.settings import DemoSettings

@@ -8,17 +8,8 @@ from ipaddress import IPv6Address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import (
-    Duration,
-    ExternalUrl,
-    FileName,
-    ListKind,
-    PositiveCount,
-    RoutePrefix,
-    Settings,
-    Switch,
-    setting,
-)
+from pulsed.config.settings import ListKind, Settings, setting
+from pulsed.config.values import Duration, ExternalUrl, FileName, PositiveCount, RoutePrefix, Switch
 
 UNIX = "unix:"
 """How the listen address of a Unix socket begins."""

@@ -16,22 +16,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
-from pulsed.config.schema import Schema, shown
-from pulsed.config.settings import (
-    NOT_ALLOWED,
-    Count,
-    DurationOrNone,
-    Kind,
-    ListKind,
-    Problem,
-    Secret,
-    Settings,
-    TableKind,
-    keys_of,
-    matching,
-    one_of,
-    setting,
-)
+from pulsed.config.schema import Schema, files_with_secrets, shown
+from pulsed.config.settings import NOT_ALLOWED, Kind, ListKind, Problem, Settings, TableKind, keys_of, setting
+from pulsed.config.values import Count, DurationOrNone, Secret, matching, one_of
 from pulsed.config.yaml import LocatedValue
 
 CIPHERS: Mapping[str, str] = {
@@ -133,6 +120,7 @@ _VERIFYING = ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 ExactSwitch = Annotated[bool, Kind("boolean", "true, false", _exact_switch)]
 PemText = Annotated[str, Kind("pem", _PEM, str, "text")]
 PemFile = Annotated[str, Kind("filename", "the name of a PEM file", str, "file")]
+KeyFile = Annotated[str, Kind("filename", "the name of a PEM file", str, "file", secret_file=True)]
 Version = Literal["TLS10", "TLS11", "TLS12", "TLS13"]
 ClientAuth = Annotated[str, Kind("auth", ", ".join(("NoClientCert", *_VERIFYING)), _client_auth, "text")]
 Sans = Annotated[
@@ -175,7 +163,7 @@ class TlsServerSection(Settings):
     key: Secret | None = setting(None, hidden=True)
     client_ca: PemText = setting("")
     cert_file: PemFile = setting("")
-    key_file: PemFile = setting("")
+    key_file: KeyFile = setting("")
     client_ca_file: PemFile = setting("")
     client_auth_type: ClientAuth = setting("NoClientCert")
     client_allowed_sans: Sans = setting(())
@@ -314,12 +302,8 @@ class WebConfig:
         return tuple(pem.file for name in ("cert", "key", "client_ca") if (pem := self.pem(name)) and pem.file)
 
     def secret_files(self, file: Path) -> Iterator[Path]:
-        """Yield the files with keys or hashes of passwords; `file` is that of this configuration."""
-        key = self.pem("key")
-        if self.settings.basic_auth_users or (key is not None and not key.file):
-            yield file
-        if key is not None and key.file:
-            yield Path(key.file)
+        """Return the files with keys or hashes of passwords; `file` is that of this configuration."""
+        return files_with_secrets(self.settings, file)
 
 
 def read(file: Path) -> WebConfig:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.config.schema import shown
-from pulsed.config.settings import moment, resolve_path, size
+from pulsed.config.values import moment, resolve_path, size
 from pulsed.durations import duration, duration_or_none
 from pulsed.server.settings import host_and_port
 

@@ -6,20 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pulsed.config.settings import (
-    Duration,
-    FieldNames,
-    FileName,
-    ListKind,
-    Problem,
-    Ratio,
-    RoutePrefix,
-    Settings,
-    Text,
-    not_empty,
-    setting,
-    without,
-)
+from pulsed.config.settings import ListKind, Problem, Settings, setting, without
+from pulsed.config.values import Duration, FieldNames, FileName, Ratio, RoutePrefix, Text, not_empty
 from pulsed.errors import did_you_mean
 from pulsed.kubernetes.settings import LabelSelectors, Namespaces, PodPort
 from pulsed.present.api.sample_fields import GAUGES

@@ -11,20 +11,8 @@ from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XIDS, XidSeverity, severity_of
-from pulsed.config.settings import (
-    NOT_ALLOWED,
-    Count,
-    DurationOrNone,
-    Kind,
-    ListKind,
-    Problem,
-    Settings,
-    TableKind,
-    not_empty,
-    number,
-    one_of,
-    setting,
-)
+from pulsed.config.settings import NOT_ALLOWED, Kind, ListKind, Problem, Settings, TableKind, setting
+from pulsed.config.values import Count, DurationOrNone, not_empty, number, one_of
 from pulsed.errors import did_you_mean
 from pulsed.host.node_checks import NODE_CHECK_IDS
 from pulsed.host.settings import ExpectedGpusKey

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.config.settings import Duration, Settings, Size, setting
+from pulsed.config.settings import Settings, setting
+from pulsed.config.values import Duration, Size
 from pulsed.durations import DAY
 
 KEPT_SECONDS = 90 * DAY

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pulsed.config.settings import Duration, Kind, ListKind, Problem, Settings, Switch, not_empty, setting, without
+from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
+from pulsed.config.values import Duration, Switch, not_empty
 from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
 
 CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]

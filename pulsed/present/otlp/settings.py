@@ -9,18 +9,8 @@ from importlib.util import find_spec
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import (
-    Duration,
-    FileName,
-    Kind,
-    Problem,
-    Settings,
-    Switch,
-    TableKind,
-    matching,
-    setting,
-    without,
-)
+from pulsed.config.settings import Kind, Problem, Settings, TableKind, setting, without
+from pulsed.config.values import Duration, FileName, SecretFileName, Switch, matching
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
 
 
@@ -77,14 +67,14 @@ class OtlpSettings(Settings):
     headers: HeaderTable = setting(
         {}, "Headers of every request, such as the tenant.", example={"X-Scope-OrgID": "gpus"}, hidden=True
     )
-    bearer_token_file: FileName | None = setting(
+    bearer_token_file: SecretFileName | None = setting(
         None, "File with a bearer token, read for every request.", example="/etc/pulsed/receiver-token"
     )
     ca_file: FileName | None = setting(
         None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"
     )
     cert_file: FileName | None = setting(None, "PEM file of the client certificate.", example="/etc/pulsed/client.pem")
-    key_file: FileName | None = setting(
+    key_file: SecretFileName | None = setting(
         None, "PEM file of its key. Unset: in `cert_file`.", example="/etc/pulsed/client.key"
     )
     insecure_skip_verify: Switch = setting(False, "Accept any server certificate.")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from pulsed.config.settings import Duration, ListKind, Text, one_of, setting, whole
+from pulsed.config.settings import ListKind, setting
+from pulsed.config.values import Duration, Text, one_of, whole
 from pulsed.reader.source import SourceSection
 from pulsed.translate.fields import GROUPS
 

@@ -8,19 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import (
-    Duration,
-    FileName,
-    ListKind,
-    Problem,
-    Secret,
-    Size,
-    Switch,
-    Text,
-    is_path,
-    not_empty,
-    setting,
-)
+from pulsed.config.settings import ListKind, Problem, setting
+from pulsed.config.values import Duration, FileName, Secret, SecretFileName, Size, Switch, Text, is_path, not_empty
 from pulsed.errors import ConfigError
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_password, read_token
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
@@ -107,13 +96,13 @@ class ExporterSettings(SourceSection):
         None, "Basic authentication, for targets without credentials in the URL.", example="pulsed"
     )
     password: Secret | None = setting(None, "Its password.", example="secret", hidden=True)
-    password_file: FileName | None = setting(
+    password_file: SecretFileName | None = setting(
         None, "File with the password, read for every scrape.", example="/etc/pulsed/password"
     )
     bearer_token: Secret | None = setting(
         None, "Bearer token, instead of user and password.", example="secret", hidden=True
     )
-    bearer_token_file: FileName | None = setting(
+    bearer_token_file: SecretFileName | None = setting(
         None,
         "File with the token, read for every scrape.",
         example="/var/run/secrets/kubernetes.io/serviceaccount/token",
@@ -122,7 +111,7 @@ class ExporterSettings(SourceSection):
         None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"
     )
     cert_file: FileName | None = setting(None, "PEM file of the client certificate.", example="/etc/pulsed/client.pem")
-    key_file: FileName | None = setting(
+    key_file: SecretFileName | None = setting(
         None, "PEM file of its key. Unset: in `cert_file`.", example="/etc/pulsed/client.key"
     )
     server_name: Text | None = setting(

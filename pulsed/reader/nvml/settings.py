@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pulsed.config.settings import Duration, Text, setting
+from pulsed.config.settings import setting
+from pulsed.config.values import Duration, Text
 from pulsed.reader.source import SourceSection
 
 MIN_INTERVAL = 0.1

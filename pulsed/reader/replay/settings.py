@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from pulsed.config.settings import Factor, FileName, ListKind, Moment, Problem, Switch, not_empty, setting
+from pulsed.config.settings import ListKind, Problem, setting
+from pulsed.config.values import Factor, FileName, Moment, Switch, not_empty
 from pulsed.reader.source import SourceSection
 
 DEFAULT_START = 1767225600.0

@@ -8,20 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import (
-    NOT_ALLOWED,
-    Duration,
-    FileName,
-    Kind,
-    ListKind,
-    PositiveCount,
-    Problem,
-    Settings,
-    matching,
-    not_empty,
-    setting,
-    whole,
-)
+from pulsed.config.settings import NOT_ALLOWED, Kind, ListKind, Problem, Settings, setting
+from pulsed.config.values import Duration, FileName, PositiveCount, SecretFileName, matching, not_empty, whole
 from pulsed.errors import ConfigError
 from pulsed.reader.exporter.discovery.shards import Partition, shard_of
 
@@ -93,7 +81,7 @@ class HttpListSettings(Settings):
         hidden=True,
     )
     interval: Duration = setting(60.0, "Time between two requests, and their timeout. An error keeps the targets.")
-    bearer_token_file: FileName | None = setting(
+    bearer_token_file: SecretFileName | None = setting(
         None, "File with a bearer token, read for every request.", example="/etc/pulsed/inventory-token"
     )
     ca_file: FileName | None = setting(
