@@ -9,7 +9,7 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature
 from pulsed.daemon.findings import FindingsFeature
-from pulsed.daemon.health_changes import HealthChanges
+from pulsed.daemon.health_log import HealthChanges
 from pulsed.daemon.history import HistoryFeature
 from pulsed.daemon.host_watch import HostWatch
 from pulsed.daemon.job_host_usage import JobHostReader

@@ -1,14 +1,35 @@
-"""Log lines about changes of health, GPUs that are no longer expected, and findings."""
+"""Logs changes of the health of GPUs and nodes, GPUs that are no longer expected, and findings."""
 
 from __future__ import annotations
 
 import logging
 
-from pulsed.model.computed_tick import Removal
+from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
 from pulsed.owners.findings.findings import FindingChange
 
 log = logging.getLogger(__name__)
+
+
+class HealthChanges(Feature):
+    """Writes a line for each change."""
+
+    name = "log"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store = parts.store
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Log the changes of a tick."""
+        for change in tick.health_changes:
+            log_health_change(change, self._store.node)
+        for removal in tick.removed:
+            self.forget(removal)
+
+    def forget(self, removal: Removal) -> None:
+        """Log that a GPU is no longer expected."""
+        log_removal(removal, self._store.node)
 
 
 def log_health_change(change: HealthChange, node: str) -> None:

@@ -14,11 +14,9 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.health_log import log_node_checks
 from pulsed.daemon.host_part import HostPart
-from pulsed.host.driver_processes import read_stuck_processes
-from pulsed.host.infiniband import read_ports
+from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
-from pulsed.host.pci_bus import read_pci_gpus
 from pulsed.model.gpu import node_of
 from pulsed.model.health import Health
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownAs, ShownGpu, StuckProcess

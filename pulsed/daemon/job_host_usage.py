@@ -13,13 +13,11 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.host_part import HostPart
-from pulsed.host.control_groups import read_usage
-from pulsed.host.infiniband import read_ports
+from pulsed.host.kernel_files import read_ports, read_usage
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.host import InfinibandPort, JobHostUsage
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.balance_recorder import BalanceRecorder
-from pulsed.owners.accounting.host_network import TRAFFIC
+from pulsed.owners.accounting.host_balances import TRAFFIC, BalanceRecorder
 from pulsed.pauses import aligned_sleep
 from pulsed.translate.identity import is_same_host
 

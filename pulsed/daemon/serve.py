@@ -13,7 +13,7 @@ import uvloop
 from pulsed.cli.arguments import config_file, configuration, load_config
 from pulsed.config.configuration import Config, file_of
 from pulsed.daemon.daemon import Daemon
-from pulsed.daemon.state_lock import locked
+from pulsed.daemon.state_file import locked
 from pulsed.errors import ListenError
 from pulsed.server.listeners import Listener, from_systemd, listen
 

@@ -9,8 +9,7 @@ import pytest
 
 from pulsed.config.configuration import Config
 from pulsed.daemon import history
-from pulsed.daemon.history import HistoryFeature
-from pulsed.daemon.history_files import HistoryFiles
+from pulsed.daemon.history import HistoryFeature, HistoryFiles
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.day_history import DayMinute

@@ -11,7 +11,7 @@ from pulsed import background_tasks
 from pulsed.background_tasks import FAILURES, BackgroundTasks
 from pulsed.config.configuration import load
 from pulsed.daemon.host_watch import HostWatch
-from pulsed.host.pci_bus import read_pci_gpus
+from pulsed.host.kernel_files import read_pci_gpus
 from pulsed.model.host import PciGpu
 from pulsed.model.target_store import Target, TargetStore
 from tests.daemon.parts import feature_parts

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.daemon.state_lock import LOCK_FILE, StateFolderInUse, locked
+from pulsed.daemon.state_file import LOCK_FILE, StateFolderInUse, locked
 from tests.support.full_disk import filled, small_disk
 
 HOLD = """
 import sys
 from pathlib import Path
-from pulsed.daemon.state_lock import locked
+from pulsed.daemon.state_file import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.host.control_groups import read_usage
+from pulsed.host.kernel_files import read_usage
 from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulsed.host.driver_processes import read_stuck_processes
+from pulsed.host.kernel_files import read_stuck_processes
 from pulsed.model.host import StuckProcess
 from tests.support.host_tree import HostTree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulsed.host.infiniband import read_ports
+from pulsed.host.kernel_files import read_ports
 from pulsed.model.host import InfinibandPort
 from tests.support.host_tree import HostTree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulsed.host.pci_bus import read_pci_gpus
+from pulsed.host.kernel_files import read_pci_gpus
 from pulsed.model.host import PciGpu
 from tests.support.host_tree import HostTree
 

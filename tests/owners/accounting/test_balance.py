@@ -11,8 +11,7 @@ from pulsed.model.host import CpuReading, InfinibandPort
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
 from pulsed.owners.accounting.balance import CPU_POWER, NETWORK, Balance, BalanceSums
-from pulsed.owners.accounting.balance_recorder import BalanceRecorder
-from pulsed.owners.accounting.host_network import HostNetwork
+from pulsed.owners.accounting.host_balances import BalanceRecorder, HostNetwork
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
 from tests.compute.streams import BUSY
 from tests.owners.accounting.streams import A, B, Node

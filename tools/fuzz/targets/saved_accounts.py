@@ -13,7 +13,7 @@ from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.accounting.balance_recorder import BalanceRecorder
+from pulsed.owners.accounting.host_balances import BalanceRecorder
 from pulsed.owners.accounting.saved_accounts import dump_account
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
