@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "background_tasks": "pauses",
     "daemon_thread": "",
     "die_with_parent": "",
+    "heap": "",
     "durations": "",
     "config.settings": "",
     "config.values": "durations config.settings",
@@ -67,13 +68,13 @@ MAY_IMPORT = {
     ),
     "cli": "errors printable revision durations log translate.fields config.configuration",
     "apps": (
-        "errors json_text printable regular_file background_tasks die_with_parent http kubernetes model "
-        "translate.fields reader owners.attribution compute present.terminal present server apps.adapter.settings "
-        "config.configuration collector cli"
+        "errors json_text printable regular_file background_tasks die_with_parent heap http kubernetes "
+        "model translate.fields reader owners.attribution compute present.terminal present server "
+        "apps.adapter.settings config.configuration collector cli"
     ),
     "daemon": (
-        "durations errors json_text regular_file pauses background_tasks daemon_thread log http kubernetes model "
-        "reader owners.attribution host translate compute owners.accounting owners.findings present.otlp present "
+        "durations errors heap json_text regular_file pauses background_tasks daemon_thread log http kubernetes "
+        "model reader owners.attribution host translate compute owners.accounting owners.findings present.otlp present "
         "server config.configuration collector cli"
     ),
     "__main__": "cli",

@@ -15,6 +15,7 @@ from pulsed.config.configuration import Config, file_of
 from pulsed.daemon.daemon import Daemon
 from pulsed.daemon.state_file import locked
 from pulsed.errors import ListenError
+from pulsed.heap import return_large_blocks
 from pulsed.server.listeners import Listener, from_systemd, listen
 
 
@@ -26,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
         ListenError: a listen address cannot be bound.
         ConfigError: a source cannot be made from the configuration, or the web configuration is not valid.
     """
+    return_large_blocks()
     config = configuration(options)
     _raise_descriptor_limit()
     with contextlib.ExitStack() as stack:

@@ -25,6 +25,7 @@ from pulsed.collector.attribution_sources import pod_settings
 from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.config.configuration import Config
 from pulsed.errors import ConfigError
+from pulsed.heap import return_large_blocks
 from pulsed.kubernetes.api_client import ApiClient, ClusterAccess, RateLimit, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES
@@ -48,6 +49,7 @@ REQUEST_LIMIT = RateLimit(1, 0.1)
 
 def run(options: argparse.Namespace) -> int:
     """Run the adapter until SIGTERM or SIGINT; return the exit code."""
+    return_large_blocks()
     return serve_apis(configuration(options))
 
 
