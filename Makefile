@@ -13,7 +13,7 @@
 #                            POWER_LIMIT=60, as root, also with the power limit at 60 %
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
-#   make mutants             100 changes of compute and translate that the unit tests must notice
+#   make mutants             100 changes of compute, translate and host that the unit tests must notice
 #   make trace               each function that a warm page of an exporter, and a row of dmon, run through to /metrics
 PYTHON ?= python3
 VENV   ?= .venv

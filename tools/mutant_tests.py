@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("compute", "translate")
+PACKAGES = ("compute", "translate", "host")
 SLOW = ("test_accumulator.py", "test_layer.py", "test_random.py")
 """Test files that take longest; they run last unless they test the mutated module."""
 SHORTENED = {r"max_examples=\d+": "max_examples={examples}", r"^SAMPLES = 100_000$": "SAMPLES = 10_000"}
@@ -103,7 +103,7 @@ def test_files(path: Path) -> list[list[Path]]:
 
 
 def all_test_files() -> list[Path]:
-    """Return the unit tests of both packages, relative to the repository."""
+    """Return the unit tests of these packages, relative to the repository."""
     return sorted(file.relative_to(ROOT) for each in PACKAGES for file in (ROOT / "tests" / each).rglob("test_*.py"))
 
 

@@ -1,8 +1,8 @@
-"""Measures the unit tests of `pulsed/compute` and `pulsed/translate` with seeded mutants.
+"""Measures the unit tests of `pulsed/compute`, `pulsed/translate` and `pulsed/host` with seeded mutants.
 
 Run as `python -m tools.mutate [--number N] [--seed S] [--path PART]`. A mutant is one module with one change: a
-comparison, an operator, a number or a boolean. It is killed if a test of `tests/compute` or `tests/translate` fails or
-exceeds the time limit. Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect
+comparison, an operator, a number or a boolean. It is killed if a test of these packages fails or exceeds the
+time limit. Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect
 results. Property tests and random sequences are shortened, so that a kill by chance is less likely than in the full
 suite. The test files that are nearest to the mutated module run first, and the first failure ends the run.
 
