@@ -44,10 +44,10 @@ _CONTEXT.set_forkserver_preload(["asyncio", "hypothesis.strategies", "pydantic",
 
 def copy_repository(folder: Path, examples: int) -> None:
     """Copy what the tests import, with so many examples per property test."""
-    for name in ("pulsed", "tests", "tools", "deploy"):
+    for name in ("pulsed", "tests", "tools", "deploy", "docs", "helm"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for document in ROOT.glob("*.md"):
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("*.yaml")):
         shutil.copy(document, folder)
     with (folder / "tests" / "conftest.py").open("a") as file:
         file.write(CONFTEST.format(folder=str(folder), examples=examples))
@@ -119,7 +119,7 @@ def _run(folder: Path, files: Sequence[Path], result: Connection) -> None:
     import pytest
 
     plugins = [argument for plugin in PLUGINS for argument in ("-p", plugin)]
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT}", "--tb=no"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT}", "--tb=line"]
     result.send(int(pytest.main([*options, *plugins, *map(str, files)])))
 
 

@@ -159,7 +159,7 @@ def main() -> None:
             return killed
 
         if not passes(root / "0", all_test_files()):
-            sys.exit("The tests fail without a mutant.")
+            sys.exit(f"The tests fail without a mutant:\n{(root / '0' / 'pytest.log').read_text()[-2000:]}")
         with ThreadPoolExecutor(options.jobs) as pool:
             killed = list(pool.map(examine, chosen))
     print(f"{sum(killed)} of {len(killed)} mutants killed (seed {options.seed})")
