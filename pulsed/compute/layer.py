@@ -7,15 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.accumulator import Accumulator
-from pulsed.compute.bounds import media_of
-from pulsed.compute.cycle_ratios import NOT_MEASURED, MeasuredRatios
-from pulsed.compute.dead_counters import without_unmeasured
-from pulsed.compute.gpu_state import GpuState
-from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.activity import NOT_MEASURED, MeasuredRatios, media_of
+from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed
-from pulsed.compute.plausibility_filter import PlausibilityFilter
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.plausibility_filter import PlausibilityFilter, without_unmeasured
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import (
     Bounds,

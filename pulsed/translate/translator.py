@@ -14,8 +14,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUses
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading
-from pulsed.translate.cpus import CpuSlot, cpu_slots, read_cpus
-from pulsed.translate.extras import ExtrasReader, extras_plans
+from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
     blocks_of,

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import eq, gt, lt
 
-from pulsed.compute.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.check import Check, check
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.measures import (
@@ -32,6 +31,7 @@ from pulsed.compute.health.measures import (
 )
 from pulsed.compute.health.rule import Measure, Rule, When
 from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, DiagResults, Duty, Increase, step
+from pulsed.compute.health.windows import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS

@@ -7,13 +7,12 @@ from math import inf
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from pulsed.compute.bounds import activity_of
+from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
 from pulsed.compute.health.link_faults import link_of
 from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
-from pulsed.compute.health.reachability import Reachability
-from pulsed.compute.health.restarts import Restarts
+from pulsed.compute.health.presence import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.state_seconds import StateSeconds

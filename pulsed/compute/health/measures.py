@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 
 from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.nvlinks import link_counts, links_text
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input
 from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre

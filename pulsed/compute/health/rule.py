@@ -12,8 +12,8 @@ from functools import cached_property
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs
+from pulsed.compute.health.windows import CounterIncrease, DutyCounter
 from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
 from pulsed.durations import in_words

@@ -10,8 +10,7 @@ from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.exposition.catalog import CHECKS, DISTRIBUTION, PEAKS, QUANTITIES, RECENT_QUANTITIES, Summary
-from pulsed.present.exposition.gpu_series import PageGpu
-from pulsed.present.exposition.published import Published
+from pulsed.present.exposition.gpu_series import PageGpu, Published
 from pulsed.present.exposition.text_format import header, label_pairs
 
 Values = tuple[str, ...]

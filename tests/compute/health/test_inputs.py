@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.bounds import activity_of
+from pulsed.compute.activity import activity_of
 from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import Reading

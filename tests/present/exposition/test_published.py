@@ -8,8 +8,8 @@ from pulsed.model.counters import Distribution
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
+from pulsed.present.exposition.gpu_series import Published
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, target, tick
 from tests.system.end_to_end.series import rows
