@@ -149,10 +149,6 @@ class MeasuredRatios(NamedTuple):
     values: dict[str, float]
     is_new: bool
 
-    def replace_in(self, reading: Reading) -> Reading:
-        """Return a reading with these values instead of its own."""
-        return reading._replace(**self.values) if self.values else reading
-
     def of_gap(self, reading: Reading) -> Reading:
         """Return what is known of all the time since the sample before: these values, and the energy counter."""
         return NOTHING._replace(

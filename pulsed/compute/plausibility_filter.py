@@ -94,7 +94,8 @@ class PlausibilityFilter:
         broken: list[PlausibilityRule] = self._dead.find(reading, seconds, settings)
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
         engine = profile[_ENGINE]
-        if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
+        is_zero = engine == 0.0 or (engine is None and profile[_SM] == 0.0)
+        if is_zero or self._profiler is not None or self._engine is not None:
             broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
         if STUCK in broken:  # all zeros of the profiler, also those of PCIe
             broken = [rule for rule in broken if rule is not PCIE_DEAD]
@@ -120,15 +121,11 @@ class PlausibilityFilter:
         reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
         return _without(reading, (quantity for _, quantity in absurd))
 
-    @property
-    def _is_contradicted(self) -> bool:
-        return self._profiler is not None or self._engine is not None
-
     def _zeros(self, reading: Reading, profile: _Profile, seconds: float, fresh: bool) -> list[PlausibilityRule]:
         """Return the rules about zeros that have contradicted the driver's utilization for long enough."""
         settings, utilization = self._settings, reading.gpu_utilization_ratio
         busy = utilization is not None and utilization >= settings.busy_utilization_ratio
-        if not busy and not self._is_contradicted:
+        if not busy and self._profiler is None and self._engine is None:
             return []
 
         def extended(before: _Contradiction | None, zero: bool, alive: bool) -> _Contradiction | None:

@@ -97,7 +97,7 @@ class Tracker:
 
     def track(self, tick: CanonicalTick) -> TrackedTick:
         """Decide about the next tick of the target."""
-        before, time_before = self._clock.moment, self._clock.time
+        interval, before, time_before = tick.raw.interval, self._clock.moment, self._clock.time
         decision = self._clock.advance(tick)
         is_due = self.absence.begin_tick(tick, self, self._clock.now)
         are_devices_new = tick.devices != self._devices or is_due
@@ -117,24 +117,23 @@ class Tracker:
                 inputs = self._inputs.setdefault(state.key, Freshness())
                 if is_new:
                     now = self._clock.now - state.started
-                    inputs.update(reading, now, tick.interval, self._table.settings.plausibility)
+                    inputs.update(reading, now, interval, self._table.settings.plausibility)
                 if not is_new or not self._may_take_over(state, inputs):
                     duplicates.append(position)
                     continue
-                self._take_over(state, tick.devices[position], tick.interval, decision.covered, inputs)
-                self._take_time(state, tick)
+                self._take_over(state, tick.devices[position], interval, decision.covered, inputs)
+                self._advance(state, reading, interval, is_new=False)
                 continue
             if are_devices_new and state.last_sample.tick != before.tick:
-                state.decision = self._clock.decide_since(state.last_sample, tick.interval)
+                state.decision = self._clock.decide_since(state.last_sample, interval)
             else:
                 state.decision = decision
-            self._advance(state, reading, tick, is_new=is_new)
+            self._advance(state, reading, interval, is_new=is_new)
         for state in self._gpus.missing:
-            self._advance(state, NOTHING, tick, is_new=is_new)
+            self._advance(state, NOTHING, interval, is_new=is_new)
         is_answered = any(self._inputs.get(state.key, state.inputs).is_answered for state in self._gpus.states)
-        return TrackedTick(
-            self._gpus, decision, self.absence.pop_removed(), self._clock.now, frozenset(duplicates), is_answered
-        )
+        removed, self.absence.removed = self.absence.removed, {}
+        return TrackedTick(self._gpus, decision, removed, self._clock.now, frozenset(duplicates), is_answered)
 
     def _may_take_over(self, state: GpuState, inputs: Freshness) -> bool:
         """Return whether this target may update a GPU of another one, by the freshness of its inputs here.
@@ -148,16 +147,13 @@ class Tracker:
             return False
         return not state.inputs.is_fresh or (self._rank < state.rank and inputs.has_moved)
 
-    def _take_time(self, state: GpuState, tick: CanonicalTick) -> None:
-        """Take the time of the tick."""
-        state.now, state.time, state.interval = self._clock.now - state.started, self._clock.time, tick.interval
-        state.claimed_until = self._clock.now + LATE_INTERVALS * tick.interval + ROUNDING
-
-    def _advance(self, state: GpuState, reading: Reading, tick: CanonicalTick, *, is_new: bool) -> None:
-        """Take the time of the tick, and the freshness of the inputs."""
-        self._take_time(state, tick)
+    def _advance(self, state: GpuState, reading: Reading, interval: float, *, is_new: bool) -> None:
+        """Take the time of the tick, and of a new sample the freshness of its inputs."""
+        now = self._clock.now
+        state.now, state.time, state.interval = now - state.started, self._clock.time, interval
+        state.claimed_until = now + LATE_INTERVALS * interval + ROUNDING
         if is_new:
-            state.inputs.update(reading, state.now, tick.interval, self._table.settings.plausibility)
+            state.inputs.update(reading, state.now, interval, self._table.settings.plausibility)
             if state.is_page_old and state.inputs.has_moved:
                 state.end_old_page()
 
@@ -251,13 +247,14 @@ class AbsenceTracker:
     Attributes:
         boards: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
         missing: those of them that are watched, and that no other driver has.
+        removed: GPUs that were missing and are not expected any more, until the tracker has taken them.
     """
 
     def __init__(self, table: GpuTable, here: str) -> None:
         self._table, self._here = table, here
         self._is_watched: Callable[[Device], bool] = lambda device: True
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
-        self._removed: dict[GpuState, Removal] = {}
+        self.removed: dict[GpuState, Removal] = {}
         self._is_due = False
         self._pci_drivers: Mapping[str, str] = {}
         self._gone_first = inf
@@ -275,15 +272,11 @@ class AbsenceTracker:
         """
         for state in self.missing:
             if state.owner is not owner:
-                self._removed[state] = Removal(state.device, state.last_seen, "moved", tick.time)
+                self.removed[state] = Removal(state.device, state.last_seen, "moved", tick.time)
                 self._is_due = True
         if tick.pci_drivers != self._pci_drivers:
             self._pci_drivers, self._is_due = tick.pci_drivers, True
-        return self._is_due or now >= self._gone_first + self._forget_after
-
-    @property
-    def _forget_after(self) -> float:
-        return self._table.settings.health.forget_after or inf
+        return self._is_due or now >= self._gone_first + (self._table.settings.health.forget_after or inf)
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
         """Set which devices are read; others are remembered, but they are not missing."""
@@ -327,7 +320,7 @@ class AbsenceTracker:
         """
         new = [state.device for state in present.values() if state.status == "new" and not state.last_seen]
         replacements = _replacements(absent, new, restarted) if absent else {}
-        too_many = max(0, len(absent) - KEPT)
+        too_many, forget_after = max(0, len(absent) - KEPT), self._table.settings.health.forget_after or inf
         for state in absent[:too_many]:
             self._table.forget(state)
         uuids = {device.entity.uuid for device in tick.devices if device.entity.kind == "gpu"}
@@ -341,7 +334,7 @@ class AbsenceTracker:
                 state.gone_at = inf if is_divided else now
             if replacement := replacements.get(state.key):
                 self._remove(state, "replaced", tick.time, replacement)
-            elif now - state.gone_at >= self._forget_after:
+            elif now - state.gone_at >= forget_after:
                 self._remove(state, "expired", tick.time)
         kept = [state for state in absent[too_many:] if state in self._table]
         self._gone_first, self._is_due = min([state.gone_at for state in kept], default=inf), False
@@ -359,16 +352,11 @@ class AbsenceTracker:
         self._is_due = True
         return Removal(state.device, state.last_seen, "forgotten", time)
 
-    def pop_removed(self) -> Mapping[GpuState, Removal]:
-        """Return the GPUs that were missing and are not expected any more since the last call."""
-        removed, self._removed = self._removed, {}
-        return removed
-
     def _remove(self, state: GpuState, reason: RemovalReason, time: float, replacement: Device | None = None) -> None:
         """Forget an absent GPU, and report it if it was missing."""
         self._table.forget(state)
         if state.device.entity.kind == "gpu" and self._is_watched(state.device):
-            self._removed[state] = Removal(state.device, state.last_seen, reason, time, replacement)
+            self.removed[state] = Removal(state.device, state.last_seen, reason, time, replacement)
 
 
 def _replacements(absent: Iterable[GpuState], new: Iterable[Device], restarted: Container[str]) -> dict[str, Device]:

@@ -33,13 +33,13 @@ class NvlinkStates:
         """Record a reset of the GPU."""
         self.up, self.is_used = frozenset(), False
 
-    def update(self, extras: Extras | None, model: str, has_mig: bool) -> None:
+    def update(self, extras: Extras, model: str, has_mig: bool) -> None:
         """Update which links are not up and should be.
 
         These are links that have been up, and on products whose links are all wired, the others once one is up. Links
         are off by design on boards without a bridge, in a partition of one GPU, and with MIG.
         """
-        if extras is None or extras.nvlink_states is None or has_mig:
+        if extras.nvlink_states is None or has_mig:
             return
         up = frozenset([link for link, state in extras.nvlink_states if state])
         self.up |= up
@@ -48,10 +48,8 @@ class NvlinkStates:
         down = [link for link, _ in extras.nvlink_states if link not in up and (is_short or link in self.up)]
         self.down = tuple(sorted(down))
 
-    def shown(self, extras: Extras | None) -> tuple[Nvlink, ...]:
+    def shown(self, extras: Extras) -> tuple[Nvlink, ...]:
         """Return the links that the source has, by number."""
-        if extras is None:
-            return ()
         states, counters = dict(extras.nvlink_states or ()), dict(extras.nvlink_counters or ())
         links = sorted(states.keys() | counters.keys())
         return tuple([Nvlink(link, states.get(link), link in self.down, counters.get(link, ())) for link in links])
@@ -149,10 +147,8 @@ class GpuInputs:
         return self.values[INPUT_POSITION[name]]
 
 
-def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:
+def exporter_facts(extras: Extras, mask: Value) -> tuple[Value, Value, Value]:
     """Return the last three numbers of `FACTS`, without counts of clock events where there is a mask of reasons."""
-    if extras is None:
-        return None, None, None
     has_counts = 1.0 if extras.xid_counts is not None or extras.xid_totals is not None else None
     if extras.clock_events is None or mask is not None:
         return None, None, has_counts

@@ -98,6 +98,11 @@ class Reachability:
         """Whether the source has not listed it for long enough, and nothing shows that it is lost."""
         return self.polls_unlisted == LOST_POLLS
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is lost, or the source no longer lists it."""
+        return LOST_POLLS in (self.polls_missed, self.polls_unlisted)
+
 
 _SIGNS = [
     POSITION[name]

@@ -99,7 +99,7 @@ class ExporterSource(Source):
         self._settings = settings or ExporterSettings()
         self._path, self._url, self._login = _resolve(target)
         self.target = masked(self._url) or self._path
-        self.interval = self._settings.interval
+        self.interval, self._timeout = self._settings.interval, self._settings.scrape_timeout
         self._scraper: Scraper | None = scraper or Scraper(self._settings)
         self._scraper.retain()
         self._parser, self._epoch = PageParser(limits_for(self._settings.max_gpus)), UNKNOWN_EPOCH
@@ -119,7 +119,7 @@ class ExporterSource(Source):
             raise ScrapeFailed(f"{self.target} is closed", "Create a new source")
         await self._next_moment()
         if self._url:
-            page = await scraper.fetch(self._url, self._login, self._settings.scrape_timeout)
+            page = await scraper.fetch(self._url, self._login, self._timeout)
         else:
             page = await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
         self.answered = clock = self._clock()
