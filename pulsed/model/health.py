@@ -135,7 +135,7 @@ class Health:
     @property
     def problems(self) -> list[CheckState]:
         """The checks that are worse than ok."""
-        return [check for check in self.checks if check.applies and check.severity > 0]
+        return [check for check in self.checks if check.applies and SEVERITY[check.state] > 0]
 
     def check(self, id_: str) -> CheckState:
         """Return a check by its id.

@@ -7,18 +7,31 @@ it is lost.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf, isfinite
 from operator import add, gt, sub
 from typing import NamedTuple
 
+from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
+from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.model.computed_tick import ComputedTick, GpuSample, gpu_samples
 from pulsed.model.counters import Distribution
 from pulsed.model.gpu import GpuKey, gpu_labels, key_of
-from pulsed.model.vocabulary import Value
-from pulsed.present.exposition.catalog import Catalog, PageColumn, PageDerived
-from pulsed.present.exposition.families import COUNTER_FORMS, DerivedFamily, Family, Form
+from pulsed.model.vocabulary import POSITION, Value
+from pulsed.present.exposition.catalog import (
+    CHECKS,
+    DISTRIBUTION,
+    PEAKS,
+    QUANTITIES,
+    RECENT_QUANTITIES,
+    Catalog,
+    PageColumn,
+    PageDerived,
+)
+from pulsed.present.exposition.families import COUNTER_FORMS, Family, Form
 from pulsed.present.exposition.owner_families import owner_label_text
 from pulsed.present.exposition.text_format import escape, header, label_pairs
 
@@ -105,22 +118,18 @@ def _derived(derived: PageDerived, gpus: Sequence[PageGpu], published: Published
     is_sparse = form in COUNTER_FORMS
     lines = []
     for gpu in gpus:
+        if family.of_boards and gpu.sample.device.entity.kind != "gpu":
+            continue
         for own, number in samples(gpu.sample):
             value: Value = number
             if is_sparse:
                 value = published.counter(gpu.published, (family.name, own), number, form)
             if value is not None and isfinite(value):
-                lines.append(f"{_start(family, own)}{gpu.labels}{value!r}\n")
+                name, texts = (family.name + own[0], own[1:]) if family.type == "histogram" else (family.name, own)
+                pairs = zip(family.labels, texts, strict=True)
+                labels = "".join([f'{label}="{escape(text)}",' for label, text in pairs if text])
+                lines.append(f"{name}{{{labels}{gpu.labels}{value!r}\n")
     return lines
-
-
-def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:
-    """Return the beginning of a line, up to the labels of the GPU."""
-    name = family.name
-    if family.type == "histogram":
-        name, own = name + own[0], own[1:]
-    pairs = [f'{label}="{escape(text)}",' for label, text in zip(family.labels, own, strict=True) if text]
-    return f"{name}{{{''.join(pairs)}"
 
 
 MIN_HOLD_SECONDS, MAX_HOLD_SECONDS = 30.0, 120.0
@@ -243,3 +252,72 @@ class Published:
         """Forget GPUs that are gone, once most of them are; those that return until then continue."""
         if len(self._gpus) > 2 * len(keys) + _SPARE:
             self._gpus = {key: gpu for key, gpu in self._gpus.items() if key in keys}
+
+
+Row = tuple[str, tuple[str, ...], float]
+"""Of a sample: the end of its name, the values of its labels, and its number."""
+
+
+def summary_lines(
+    names: frozenset[str],
+    gpus: Sequence[PageGpu],
+    published: Published,
+    peaks: Mapping[str, Peaks],
+    openmetrics: bool,
+) -> Iterator[str]:
+    """Yield the lines of the families of these names that have samples."""
+    for summary, rows in (
+        (DISTRIBUTION, _distribution(gpus, published)),
+        (CHECKS, _checks(gpus)),
+        (QUANTITIES, _quantities(gpus)),
+        (PEAKS, _peaks(gpus, peaks)),
+    ):
+        if summary.name not in names:
+            continue
+        lines = [
+            f"{summary.name}{end}{{{label_pairs(zip(summary.labels, values, strict=False))}}} {number!r}\n"
+            for end, values, number in rows
+        ]
+        if lines:
+            yield header(summary.name, summary.type, summary.help, openmetrics)
+            yield from lines
+
+
+def _checks(gpus: Iterable[PageGpu]) -> Iterator[Row]:
+    """Yield the number of GPUs by check and state, if that is not ok."""
+    boards = [gpu.sample for gpu in gpus if gpu.sample.device.entity.kind == "gpu"]
+    counts = Counter(
+        (check.id, check.state)
+        for sample in boards
+        for check in sample.result.health.checks
+        if check.state != "ok" and check.applies
+    )
+    for values, count in sorted(counts.items()):
+        yield "", values, count
+
+
+def _quantities(gpus: Iterable[PageGpu]) -> Iterator[Row]:
+    for name in sorted(RECENT_QUANTITIES):
+        position = POSITION[name]
+        if count := sum(gpu.values[position] is not None for gpu in gpus):
+            yield "", (name,), count
+
+
+def _distribution(gpus: Iterable[PageGpu], published: Published) -> Iterator[Row]:
+    for gpu in gpus:
+        if (distribution := gpu.sample.result.counters.distribution) is not None:
+            published.add_distribution(gpu.key, gpu.sample.device.model, distribution)
+    for place, (bounds, counts, total) in sorted(published.distributions.items()):
+        below = list(accumulate(counts))
+        for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):
+            yield "_bucket", (*place, bound), number
+        yield "_count", place, below[-1]
+        yield "_sum", place, total
+
+
+def _peaks(gpus: Iterable[PageGpu], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
+    for model in sorted({gpu.sample.device.model for gpu in gpus}):
+        row = peaks.get(architecture_of(model), peaks[DEFAULT])
+        for resource in RESOURCES:
+            if resource not in LINKS:
+                yield "", (model, resource), getattr(row, resource)
