@@ -165,7 +165,8 @@ class HealthEvaluator:
             if gpu.is_due:
                 before = gpu.health
                 gpu.evaluate(verdicts)
-                changes += _changes(position, gpu, before)
+                if gpu.changes or gpu.health.state != before.state:
+                    changes += _changes(position, gpu, before)
         return changes, xids
 
     def _due_events(self, new: tuple[KernelEvent, ...], decision: SampleDecision) -> tuple[KernelEvent, ...]:

@@ -279,10 +279,9 @@ class GpuSample(NamedTuple):
 
 def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
     """Return the samples of all devices of a tick."""
-    missing = tick.missing
-    anomalies = tick.anomalies
+    missing, anomalies, time = tick.missing, tick.anomalies, tick.raw.time
     return [
-        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, tick.time))
+        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, time))
         for position, (device, reading, result) in enumerate(
             zip(tick.devices, tick.readings, tick.results, strict=True)
         )

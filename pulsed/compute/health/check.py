@@ -157,7 +157,9 @@ class GpuCheck:
                 covered = True
             if rule_state.severity > worst.severity:
                 worst_rule, worst = rule, rule_state
-        severity, applies = worst.severity, covered or self._applies(inputs)
+        severity, unless = worst.severity, check.unless
+        is_other_kind = unless and any(inputs.value(name) is not None for name in unless)
+        applies = covered or (self.suits and not is_other_kind)
         if check.superseded_by and inputs.value(check.superseded_by) is not None:
             severity, covered, applies = SEVERITY["unknown"], False, False
         state = STATES[severity + 1]
@@ -193,11 +195,6 @@ class GpuCheck:
     def wake(self) -> None:
         """Evaluate the rules also if the inputs are those of the last evaluation."""
         self._resting_on = None
-
-    def _applies(self, inputs: GpuInputs) -> bool:
-        """Return whether it makes sense without any of its inputs."""
-        unless = self.check.unless
-        return self.suits and not (unless and any(inputs.value(name) is not None for name in unless))
 
     def _count_events(self, time: float, now: float) -> float | None:
         """Count the events of the rules; return when the last one was, in Unix seconds."""

@@ -15,15 +15,15 @@ from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
 from pulsed.compute.health.presence import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.summary import StateSeconds, worst_state
+from pulsed.compute.health.windows import StateSeconds
 from pulsed.compute.health.xid_log import Programs, XidLog
-from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule, update_xid_inputs
+from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -165,7 +165,7 @@ class GpuHealth:
         previous, last = inputs.xids.begun if self._second is None else self.now, self.now
         self.now, self.time = now, time = self.started + sample.now, sample.time
         is_interrupted, is_measured = decision.is_interrupted, not freshness.is_same_measurement
-        self.seconds.add(max(now - last, 0.0), is_covered=not is_interrupted)
+        self.seconds.by_state["unknown" if is_interrupted else self.seconds.state] += max(now - last, 0.0)
         if is_measured:
             inputs.measured_at = now
         inputs.gap_seconds = decision.elapsed - decision.covered
@@ -213,7 +213,7 @@ class GpuHealth:
         if is_first:
             inputs.severities = {check.check.id: check.state.severity for check in self.checks}
             self._xid_events = self._counts_of_xids()
-        update_xid_inputs(inputs)
+        inputs.update_xids()
         before: dict[str, CheckState] = {}
         for check in self._in_turn:
             old = check.evaluate(inputs, self.time, self.now)
@@ -308,7 +308,7 @@ class GpuHealth:
     def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts, presence: Presence) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
         freshness, reachability = sample.freshness, self.reachability
-        is_evident = presence == "lost" or self.has_fallen_off_bus
+        is_evident = presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
         if presence == "listed":
             reachability.update(
                 freshness.state, reading, self.time, sample.now, has_peers=node.has_peers, is_evident=is_evident

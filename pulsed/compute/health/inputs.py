@@ -102,6 +102,17 @@ INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumer
 """Index of an input in `GpuInputs.values`."""
 
 
+XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
+
+_CONFIRMS = {"recovery_action": "", "ecc_dbe_volatile_total": "memory", "nvlink_link_recoveries_failed_total": "nvlink"}
+"""By input that above 0 confirms an XID of unknown age, the scope of the XIDs that it confirms; empty for all."""
+
+SEVERITY_INPUTS = (*XID_INPUTS, *_CONFIRMS)
+"""Inputs of rules that depend on the severity of a code."""
+
+_XID_POSITIONS = tuple([INPUT_POSITION[name] for name in XID_INPUTS])
+_CONFIRM_POSITIONS = tuple([(INPUT_POSITION[name], scope) for name, scope in _CONFIRMS.items()])
+
 NO_INPUTS: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
 
 
@@ -137,6 +148,14 @@ class GpuInputs:
     nvlinks: NvlinkStates = field(default_factory=NvlinkStates)
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
+
+    def update_xids(self) -> None:
+        """Update whether XIDs are read, and which the newest sample confirms, before rules about XIDs are evaluated."""
+        self.reads_xids = any(self.values[position] is not None for position in _XID_POSITIONS)
+        for position, scope in _CONFIRM_POSITIONS:  # a GPU that fails leaves them blank, which takes nothing back
+            if (value := self.values[position]) is not None:
+                others = self.confirmed_xids - {scope}
+                self.confirmed_xids = others | {scope} if value > 0 else others
 
     def verdict(self, code: int) -> Verdict:
         """Return the role of the fault of an XID of an NVLink among those of all GPUs."""

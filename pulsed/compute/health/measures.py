@@ -1,5 +1,4 @@
-"""Measures of rules: functions of a rule, its state and the inputs of one sample. They return None while inputs are
-missing."""
+"""Measures of single checks. `rule` has those that are the same for any inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts,
 from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input
 from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre
-from pulsed.model.vocabulary import Value
 
 MILD_RESULT, FAILURE = 5.0, 20.0
 """Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
@@ -45,12 +43,6 @@ _TRAFFIC = (
 )
 
 
-def total(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the sum of the inputs."""
-    values = [inputs.values[position] for position in rule.positions]
-    return None if None in values else sum(filter(None, values))
-
-
 def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the recovery action of the first input; while it is missing, that of the last message of XID 154."""
     action = first_input(rule, state, inputs)
@@ -60,33 +52,11 @@ def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
     return 0.0 if record.cleared else float(record.action)
 
 
-def ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the ratio of the first input to the second."""
-    first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.values[second])
-
-
 def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
-    first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.pcie_width_max or inputs.values[second])
-
-
-def _ratio(first: Value, second: Value) -> float | None:
-    return None if first is None or not second else first / second
-
-
-def difference(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the first input less the second, or less the limit of the model where the second is missing."""
-    first, second = [inputs.values[position] for position in rule.positions]
-    second = rule.limit_of_model(inputs) if second is None else second
-    return None if first is None or second is None else first - second
-
-
-def distance(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the absolute difference of two inputs."""
-    signed = difference(rule, state, inputs)
-    return None if signed is None else abs(signed)
+    width, width_max = [inputs.values[position] for position in rule.positions]
+    width_max = inputs.pcie_width_max or width_max
+    return None if width is None or not width_max else width / width_max
 
 
 def of_data_centre(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:

@@ -1,5 +1,5 @@
-"""Shares of time and increases within a window: of clocks that were reduced, by reason, and of counters of one GPU,
-across resets and misread values."""
+"""What a GPU adds up over time: the share of it with reduced clocks, by reason; increases of counters within a window,
+across resets and misread values; and how long it was in each state of its health."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from math import inf
 from typing import NamedTuple
 
 from pulsed.compute.sample import has_passed
+from pulsed.durations import MINUTE
+from pulsed.model.health import STATES, State
 
 SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT = 0x20, 0x40, 0x80, 0x10000
 """Bits of `clocks_event_reasons`; the last is pulsed's own: a hardware slowdown of a busy GPU that no other bit
@@ -229,3 +231,38 @@ class DutyCounter:
             del points[0]
         if len(points) >= MIN_SAMPLES:
             self.share = (value - points[0][1]) / max(now - points[0][0], window)
+
+
+BRIDGED_SECONDS = MINUTE
+"""Time since the state was saved for which it is taken to last: the interval between two writes of the state file."""
+
+
+class StateSeconds:
+    """How long a GPU was in each state of its health, in seconds.
+
+    A state lasts from the evaluation that enters it to the one that leaves it. Time that no sample covers is `unknown`,
+    so that the sum over all states is the time since the first sample. A restart of the daemon does not end a state:
+    what was saved last may be older than what was published, and counters must not decrease.
+
+    Attributes:
+        state: the current one.
+        by_state: in the order of `STATES`.
+    """
+
+    __slots__ = ("by_state", "state")
+
+    def __init__(self) -> None:
+        self.state: State = "unknown"
+        self.by_state: dict[State, float] = dict.fromkeys(STATES, 0.0)
+
+    def saved(self) -> dict[State, float]:
+        """Return the states that have lasted, for the state file."""
+        return {state: seconds for state, seconds in self.by_state.items() if seconds}
+
+    def restore(self, saved: Mapping[State, float], state: State, elapsed: float) -> None:
+        """Continue with the state that was saved `elapsed` seconds ago."""
+        self.by_state |= {state: max(seconds, 0.0) for state, seconds in saved.items()}  # a file may be damaged
+        self.state = state
+        bridged = min(elapsed, BRIDGED_SECONDS)
+        self.by_state[state] += bridged
+        self.by_state["unknown"] += elapsed - bridged
