@@ -16,7 +16,7 @@ from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.activity import CycleRatios
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.gpu import EnabledChecks, GpuHealth
-from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of, verdicts_on
+from pulsed.compute.health.link_faults import ReportedFault, Verdict, faults_of, verdicts_on
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.sample import FIRST, NEVER, Freshness, Moment, SampleDecision, TrackedSample
 from pulsed.compute.saved_state import SavedGpuState, restore, save

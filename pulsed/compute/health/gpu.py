@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_faults import link_of
-from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
+from pulsed.compute.health.link_faults import ReportedFault, Verdict, faults_of, link_of
 from pulsed.compute.health.presence import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulsed.compute.health.link_origins import ALONE, Verdict
+from pulsed.compute.health.link_faults import ALONE, Verdict
 from pulsed.compute.health.windows import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of

@@ -30,7 +30,7 @@ from pulsed.http.credentials import (
     without_login,
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
-from pulsed.reader.exporter.discovery.shards import shard_key
+from pulsed.reader.exporter.discovery.settings import shard_key
 from pulsed.reader.exporter.settings import ExporterSettings, Login
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.link_origins import SOME_RACK, WINDOW, ReportedFault, verdicts_on
+from pulsed.compute.health.link_faults import SOME_RACK, WINDOW, ReportedFault, verdicts_on
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
