@@ -42,7 +42,7 @@ class Saturation(NamedTuple):
         ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
             known, or nothing that is missing can be nearer its limit.
         lower: no lower than this, whatever is missing; never None.
-        upper: no higher than this, by the physics of `bounds`; never None.
+        upper: no higher than this, by the physics of `compute.activity`; never None.
         limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
             can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
         resources: one per `RESOURCES`: activity over practical peak.

@@ -233,9 +233,8 @@ class Published:
             since = gpu.gauges[series] = time
         return value if time - since <= RECENT_SECONDS else None
 
-    def add_distribution(self, key: GpuKey, model: str, now: Distribution) -> None:
+    def add_distribution(self, gpu: PublishedGpu, place: tuple[str, str], now: Distribution) -> None:
         """Add what is new in the distribution of one GPU to the sum of its node and model, which never decreases."""
-        gpu, place = self.gpu(key), (key[0], model)
         before, gpu.distribution = gpu.distribution, now
         if before == now:
             return
@@ -306,7 +305,7 @@ def _quantities(gpus: Iterable[PageGpu]) -> Iterator[Row]:
 def _distribution(gpus: Iterable[PageGpu], published: Published) -> Iterator[Row]:
     for gpu in gpus:
         if (distribution := gpu.sample.result.counters.distribution) is not None:
-            published.add_distribution(gpu.key, gpu.sample.device.model, distribution)
+            published.add_distribution(gpu.published, (gpu.key[0], gpu.sample.device.model), distribution)
     for place, (bounds, counts, total) in sorted(published.distributions.items()):
         below = list(accumulate(counts))
         for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):
