@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pulsed.compute.health.check import HISTORY_SECONDS, Check
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS
+from pulsed.compute.health.measures import DCGM_CODES, FALSE_ALARMS
 from pulsed.compute.health.rule_kinds import Codes
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pulsed.model.vocabulary import is_counter
 from pulsed.present.exposition.catalog import FORMS, form_of
-from pulsed.present.exposition.family_types import Family
+from pulsed.present.exposition.families import Family
 from pulsed.present.exposition.text_format import UNITS
 
 ABSENT = {

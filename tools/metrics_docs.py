@@ -38,8 +38,8 @@ from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry, task_families
 from pulsed.present.owner_totals import families_of
-from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter.source import Scraper
 from tools.class_docs import classes
 from tools.hardware.readings import kept_runs
 from tools.metric_rows import Row, mark_of, table

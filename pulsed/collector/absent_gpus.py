@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.compute.gpu_state import GpuState
+from pulsed.compute.gpu_table import GpuState
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.model.computed_tick import Removal

@@ -128,14 +128,6 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    def process(self, raw: RawTick) -> ComputedTick:
-        """Take a tick through both layers.
-
-        Raises:
-            NoGpus: it has no GPU, and none that it had before is known to be lost.
-        """
-        return self._process(raw, self._kernel_events(raw.time - 2.0 * raw.interval))
-
     @property
     def has_kernel_log(self) -> bool:
         """Whether a kernel log is read with the samples."""
@@ -153,27 +145,38 @@ class Pipeline:
             None if the kernel log has nothing about GPUs that the source had.
         """
         now = time.time()
-        events = self._kernel_events(now - 2.0 * interval)
+        events = None if self._kernel_log is None else self._kernel_events(self._kernel_log, now - 2.0 * interval)
         if events is None or not (is_shown or self.health_evaluator.concern(events)):
             self.health_evaluator.defer(events or ())
             return None
         raw = RawTick(target, now, time.monotonic(), interval, NO_SERIES, ())
         try:
-            return self._process(raw, events)
+            return self.process(raw, events)
         except NoGpus:
             return None
 
-    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None) -> ComputedTick:
+    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> ComputedTick:
+        """Take a tick through both layers.
+
+        Args:
+            kernel_events: of the kernel log since the last tick; None to read it, if there is one.
+
+        Raises:
+            NoGpus: it has no GPU, and none that it had before is known to be lost.
+        """
+        if kernel_events is None and self._kernel_log is not None:
+            kernel_events = self._kernel_events(self._kernel_log, raw.time - 2.0 * raw.interval)
         if self._next is not None:
             (selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
             self._select(selection)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
-        self._attribution.gpu_processes.update(raw.processes)
+        if raw.processes is not None:
+            self._attribution.gpu_processes.update(raw.processes)
         start = time.perf_counter()
         listed = self._translator.translate(raw, kernel_events)
-        canonical = self._owners.add_owners(self._chosen.apply(listed))
+        canonical = self._owners.add_owners(listed if self._chosen.is_everything else self._chosen.apply(listed))
         translated = time.perf_counter()
         if canonical.devices != self._devices:
             self._devices = canonical.devices
@@ -191,14 +194,13 @@ class Pipeline:
             raise NoGpus(f"{raw.target}: lists no GPU", NO_GPUS_REMEDY)
         return computed
 
-    def _kernel_events(self, since: float) -> tuple[KernelEvent, ...] | None:
-        """Return what the kernel log has had since the last tick; None where it is not read.
+    @staticmethod
+    def _kernel_events(kernel_log: KernelLog, since: float) -> tuple[KernelEvent, ...] | None:
+        """Return what the kernel log has had since the last tick; None where it cannot be read.
 
         Errors of NVSwitches since a time in Unix seconds are logged.
         """
-        if self._kernel_log is None:
-            return None
-        events = self._kernel_log.poll()
+        events = kernel_log.poll()
         _log_switch_errors(events or (), since)
         return events
 
@@ -319,7 +321,7 @@ class DeviceFilter:
     """A selection, applied to the ticks of one source."""
 
     def __init__(self, selection: GpuSelection) -> None:
-        self._selection = selection
+        self._selection, self.is_everything = selection, selection.everything
         self._all: tuple[Device, ...] = ()
         self._mask: tuple[bool, ...] = ()
         self._devices: tuple[Device, ...] = ()
@@ -331,12 +333,10 @@ class DeviceFilter:
 
     def selects(self, device: Device) -> bool:
         """Return whether a device would be selected."""
-        return self._selection.everything or self._selection.among([_candidate(device)])[0]
+        return self.is_everything or self._selection.among([_candidate(device)])[0]
 
     def apply(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the chosen devices only."""
-        if self._selection.everything:
-            return tick
         if tick.devices != self._all:
             self._all = tick.devices
             self._mask = self._selection.among([_candidate(device) for device in tick.devices])

@@ -29,8 +29,7 @@ from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
 from pulsed.owners.attribution.source import EXPORTED
 from pulsed.reader.exporter.discovery.target_groups import ListedTarget
-from pulsed.reader.exporter.scraper import Scraper
-from pulsed.reader.exporter.source import ExporterSource
+from pulsed.reader.exporter.source import ExporterSource, Scraper
 from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 

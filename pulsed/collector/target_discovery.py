@@ -18,8 +18,7 @@ from pulsed.model.target_store import DiscoveryList
 from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
 from pulsed.reader.exporter.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
 from pulsed.reader.exporter.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
-from pulsed.reader.exporter.scraper import Scraper
-from pulsed.reader.exporter.source import ExporterSource, phases
+from pulsed.reader.exporter.source import ExporterSource, Scraper, phases
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:

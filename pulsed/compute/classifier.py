@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.bounds import PERCENT_ROUNDING, media_of
+from pulsed.compute.activity import PERCENT_ROUNDING, media_of
 from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import PCIE_BYTES_PER_SECOND, ChipToChipLink, memory_bandwidth_of
 from pulsed.compute.settings import ComputeSettings
@@ -29,7 +29,7 @@ ORDERED_INPUTS: tuple[tuple[Variable, Variable], ...] = (
     ("fp64", "sm"),
     ("sm", "graphics_engine"),
 )
-"""The physics of `pulsed.compute.bounds` between the variables of the rules: the first is at most the second."""
+"""The physics of `pulsed.compute.activity` between the variables of the rules: the first is at most the second."""
 
 REMEMBERED = 4096
 """Boxes whose answer a classifier keeps. Complete inputs that obey physics have at most 1,000."""

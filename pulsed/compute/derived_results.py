@@ -1,25 +1,72 @@
-"""The table of derived results, and the results of one reading. A new result is a module that declares it, and a line
-here."""
+"""The table of derived results, the declaration of health among them, and the results of one reading.
+
+A new result is a module that declares it, and a line here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pulsed.compute.bounds import bounds_of, media_of, zero_filled
+from pulsed.compute.activity import bounds_of, media_of, zero_filled
 from pulsed.compute.class_table import ClassRule
 from pulsed.compute.classifier import classifier, has_other_work, traffic
-from pulsed.compute.declaration import DerivedResult, DerivedValue
-from pulsed.compute.health_values import HEALTH
+from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState, DerivedValue
 from pulsed.compute.products import c2c_of
 from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
-from pulsed.compute.saturation import SATURATION, Saturator
+from pulsed.compute.saturation import SATURATION, TENSOR_THROUGHPUT, Saturator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tensor_throughput import TENSOR_THROUGHPUT
 from pulsed.compute.workload import WORKLOAD
 from pulsed.model.computed_tick import Bounds, RealUtilization, Result, Saturation, Workload
 from pulsed.model.gpu import Device
-from pulsed.model.vocabulary import Reading
+from pulsed.model.health import STATES
+from pulsed.model.vocabulary import QUANTITIES, Reading
+
+
+def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
+    """Return the inputs of every check, except checks that only some GPUs need."""
+    input_names = [
+        tuple(name for name in check.inputs if name in QUANTITIES)
+        for check in settings.health.checks()
+        if not check.optional and not check.unless
+    ]
+    return tuple(dict.fromkeys(names for names in input_names if names))
+
+
+HEALTH = DerivedResult(
+    name="health",
+    inputs=_inputs,
+    without=lambda settings: "the checks that need it are unknown, never ok",
+    values=(
+        DerivedState(
+            name="health_state",
+            help="Worst state of all checks that could be evaluated: 1 for that state, 0 for all others; unknown is not"
+            " ok",
+            states=STATES,
+            get=lambda reading, result: result.health.state,
+            label="state",
+            json="health.state",
+            ranked=True,
+        ),
+        DerivedNumber(
+            name="health_severity",
+            help="Health state as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
+            get=lambda reading, result: result.health.severity,
+            json="health.severity",
+            csv=False,
+            always=True,
+            integer=True,
+        ),
+        DerivedNumber(
+            name="health_coverage_ratio",
+            help="Share of the applicable checks that could be evaluated",
+            get=lambda reading, result: result.health.coverage,
+            json="health.coverage",
+            csv=False,
+            always=True,
+        ),
+    ),
+)
 
 DERIVED_RESULTS: tuple[DerivedResult, ...] = (
     REAL_UTILIZATION,

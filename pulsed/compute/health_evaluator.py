@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.compute.absence import ExpectedGpu
-from pulsed.compute.gpu_state import GpuState
-from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts, Presence
 from pulsed.compute.health.link_faults import LINK_XIDS, fault_text, link_severity
@@ -15,7 +13,7 @@ from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import RECOVERY_ADVICE
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.saved_state import SavedGpuState, dumped, validated
-from pulsed.compute.tracker import TrackedTick, Tracker
+from pulsed.compute.target_gpus import ExpectedGpu, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.health import Health, HealthChange, XidEvent
@@ -100,11 +98,12 @@ class HealthEvaluator:
             tracked: what the tracker decided about it.
         """
         gpus, decision = tracked.gpus, tracked.decision
-        self._target = tick.target
-        events = self._due_events(tick, decision)
-        is_layout_new, self._layout = tick.layout != self._layout, tick.layout
+        raw = tick.raw
+        self._target = raw.target
+        events = () if tick.kernel_events is None else self._due_events(tick.kernel_events, decision)
+        is_layout_new, self._layout = raw.layout != self._layout, raw.layout
         node = NodeFacts(
-            tick.interval,
+            raw.interval,
             tick.epoch,
             has_peers=tracked.is_answered,
             reads_kernel_log=tick.kernel_events is not None,
@@ -117,7 +116,8 @@ class HealthEvaluator:
             gpu = self._table.health_of(state)
             # The health of one that is back was updated while it was missing.
             sample = state.sample(decision if state.status == "back" else state.decision)
-            gpu.record_sample(sample, readings[position], node, tick.extras.get(position), _events_of(events, state))
+            own_events = _events_of(events, state) if events else ()
+            gpu.record_sample(sample, readings[position], node, tick.extras.get(position), own_events)
             updated.append((position, gpu))
         if tick.lists_gpus:
             self._named.clear()
@@ -137,11 +137,7 @@ class HealthEvaluator:
         return HealthTick(
             tuple([gpu.health for gpu in boards]),
             tuple(
-                [
-                    _missing(state, gpu, tick.time)
-                    for state, gpu in missing
-                    if gpu.is_missing or state.key in self._named
-                ]
+                [_missing(state, gpu, raw.time) for state, gpu in missing if gpu.is_missing or state.key in self._named]
             ),
             tuple(changes),
             tuple([gpu.inputs.clock_events.shares for gpu in boards]),
@@ -164,19 +160,18 @@ class HealthEvaluator:
         xids: list[XidEvent] = []
         verdicts = self._table.fault_verdicts() if any(gpu.is_due and gpu.faults for _, gpu in updated) else {}
         for position, gpu in updated:
-            xids += _new_xids(gpu)
+            if gpu.xids:
+                xids += _new_xids(gpu)
             if gpu.is_due:
                 before = gpu.health
-                gpu.relate_faults(verdicts)
-                gpu.evaluate()
-                changes += _changes(position, gpu, before)
+                gpu.evaluate(verdicts)
+                if gpu.changes or gpu.health.state != before.state:
+                    changes += _changes(position, gpu, before)
         return changes, xids
 
-    def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
+    def _due_events(self, new: tuple[KernelEvent, ...], decision: SampleDecision) -> tuple[KernelEvent, ...]:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
-        if tick.kernel_events is None:
-            return ()
-        events = (*self._waiting_events, *tick.kernel_events)
+        events = (*self._waiting_events, *new)
         is_skipped = decision.kind == "repeat"
         self._waiting_events = events[-MAX_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
@@ -216,8 +211,6 @@ class HealthEvaluator:
 
 def _events_of(events: tuple[KernelEvent, ...], state: GpuState) -> tuple[KernelEvent, ...]:
     """Return the kernel's messages about a GPU, which they name by its PCI address."""
-    if not events:
-        return ()
     address = state.device.pci_bus_id
     return tuple([event for event in events if event.pci_bus_id == address and event.kind in ("xid", "bus_loss")])
 

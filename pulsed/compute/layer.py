@@ -7,18 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.accumulator import Accumulator
-from pulsed.compute.bounds import media_of
-from pulsed.compute.cycle_ratios import NOT_MEASURED, MeasuredRatios
-from pulsed.compute.dead_counters import without_unmeasured
-from pulsed.compute.gpu_state import GpuState
-from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.activity import media_of
+from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.mig_rollup import MigRollup, narrowed
-from pulsed.compute.plausibility_filter import PlausibilityFilter
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.plausibility_filter import PlausibilityFilter, without_unmeasured
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import (
-    Bounds,
     ClassChange,
     ComputedTick,
     Removal,
@@ -85,35 +81,36 @@ class ComputeLayer:
         gpus, duplicates = tracked.gpus, tracked.duplicates
         if tick.devices != self._devices:
             self._devices, self._boards = tick.devices, _partitioned_boards(tick.devices)
-        measured = [
-            NOT_MEASURED if position in duplicates else self._measure(state, reading)
-            for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True))
-        ]
-        filtered = [
-            self._filter(state, measured[position].replace_in(reading), is_counted=position not in duplicates)
-            for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True))
-        ]
-        readings = [reading for reading, _ in filtered]
+        readings: list[Reading] = []
         anomalies = dict(tick.anomalies)
-        anomalies |= {
-            position: (*anomalies.get(position, ()), *reasons)
-            for position, (_, reasons) in enumerate(filtered)
-            if reasons
-        }
+        for position, (state, reading) in enumerate(zip(gpus.states, tick.readings, strict=True)):
+            plausible, reasons = self._filter(state, reading, is_counted=position not in duplicates)
+            readings.append(plausible)
+            if reasons:
+                anomalies[position] = (*anomalies.get(position, ()), *reasons)
         health = self.health_evaluator.evaluate(tick, readings, tracked)
-        transcoding = self._transcoding_instances(readings)
+        transcoding = self._transcoding_instances(readings) if self._boards else ()
+        settings, deriver, rounding = self.table.settings, self.table.deriver, tick.raw.layout.rounding
         results: list[Result] = []
         changes: list[ClassChange] = []
         for position, (state, device, reading) in enumerate(zip(gpus.states, tick.devices, readings, strict=True)):
-            bounds, narrow, unpartitioned = self._bounds(position, readings)
-            utilization, workload, saturation = self.table.deriver.derive(device, reading, bounds, tick.layout.rounding)
+            bounds, narrow, unpartitioned = deriver.bounds(reading), None, None
+            if (board := self._boards.get(position)) is not None:
+                unpartitioned = board.rollup.unpartitioned
+                if settings.missing == "bounds":
+                    of_instances = [deriver.bounds(readings[instance]) for instance in board.instances]
+                    bounds = narrow = narrowed(bounds, board.rollup.bounds(of_instances))
+            utilization, workload, saturation = deriver.derive(device, reading, bounds, rounding)
             if position in transcoding and not workload.has_other_work:
                 workload = replace(workload, has_other_work=None)
-            counters, before = self._counters_of(state), state.debouncer.held
+            counters, before = state.counters, state.debouncer.held
+            if counters is None:
+                histogram, held_memory = settings.real_utilization.histogram, settings.idle.held_memory
+                counters = state.counters = Accumulator(state.time, histogram, held_memory)
             if position not in duplicates:
-                if state.decision.kind == "gap" and measured[position].is_new:
-                    self._count_gap(state, measured[position].of_gap(reading))
-                self._count(state, device, reading, utilization.ratio, workload)
+                if state.decision.kind == "gap" and state.cycles.measured.is_new:
+                    self._count_gap(state, counters, state.cycles.measured.of_gap(reading))
+                self._count(state, counters, device, reading, utilization.ratio, workload)
             held = state.debouncer.held
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
@@ -151,19 +148,18 @@ class ComputeLayer:
         )
         return self._last
 
-    @staticmethod
-    def _measure(state: GpuState, reading: Reading) -> MeasuredRatios:
-        """Return the activity since the sample before, by cycle counters."""
-        is_repeated = state.inputs.state in ("repeated", "stale")
-        return state.cycles.measured if state.decision.kind == "repeat" else state.cycles.update(reading, is_repeated)
-
     def _filter(self, state: GpuState, reading: Reading, *, is_counted: bool) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading of a sample without its implausible inputs, and the reasons."""
-        reading = without_unmeasured(reading, state.device.model)
+        settings, decision = self.table.settings, state.decision
         if not is_counted:  # what takes time to prove is proven by the samples of the other target
-            return PlausibilityFilter(self.table.settings.plausibility).apply(reading, 0.0, "present")
-        seconds = state.decision.continued(self.table.settings.workload.hold)  # a short gap clears no proven reason
-        return state.plausibility.apply(reading, seconds, state.inputs.state)
+            reading = without_unmeasured(reading, state.device.model)
+            return PlausibilityFilter(settings.plausibility).apply(reading, 0.0, "present")
+        if decision.kind != "repeat":
+            state.cycles.update(reading, state.inputs.state in ("repeated", "stale"))
+        if state.cycles.measured.values:
+            reading = reading._replace(**state.cycles.measured.values)
+        seconds = decision.continued(settings.workload.hold)  # a short gap clears no proven reason
+        return state.plausibility.apply(without_unmeasured(reading, state.device.model), seconds, state.inputs.state)
 
     def _transcoding_instances(self, readings: Sequence[Reading]) -> set[int]:
         """Return the MIG instances of which any may use the media engines, which are measured of the board alone."""
@@ -175,30 +171,17 @@ class ComputeLayer:
             for instance in board.instances
         }
 
-    def _bounds(self, position: int, readings: Sequence[Reading]) -> tuple[Bounds, Bounds | None, float | None]:
-        """Return the bounds of the inputs of a GPU; of a board with MIG instances also the narrower ones that these
-        allow, and the share of the board that no instance has."""
-        bounds_of = self.table.deriver.bounds
-        own = bounds_of(readings[position])
-        board = self._boards.get(position)
-        if board is None:
-            return own, None, None
-        if self.table.settings.missing == "zero":
-            return own, None, board.rollup.unpartitioned
-        of_instances = board.rollup.bounds([bounds_of(readings[instance]) for instance in board.instances])
-        narrow = narrowed(own, of_instances)
-        return narrow, narrow, board.rollup.unpartitioned
-
-    def _counters_of(self, state: GpuState) -> Accumulator:
-        """Return the counters of a GPU that is in the tick, new ones with its first sample."""
-        if state.counters is None:
-            settings = self.table.settings
-            state.counters = Accumulator(state.time, settings.real_utilization.histogram, settings.idle.held_memory)
-        return state.counters
-
-    def _count(self, state: GpuState, device: Device, reading: Reading, ratio: Value, workload: Workload) -> None:
+    def _count(
+        self,
+        state: GpuState,
+        counters: Accumulator,
+        device: Device,
+        reading: Reading,
+        ratio: Value,
+        workload: Workload,
+    ) -> None:
         """Count the newest sample, and debounce its class."""
-        decision, debouncer, counters = state.decision, state.debouncer, self._counters_of(state)
+        decision, debouncer = state.decision, state.debouncer
         if decision.kind == "repeat":
             return
         if decision.covered > 0.0:
@@ -211,13 +194,13 @@ class ComputeLayer:
         else:
             debouncer.reset(workload, state.time)
 
-    def _count_gap(self, state: GpuState, reading: Reading) -> None:
+    def _count_gap(self, state: GpuState, counters: Accumulator, reading: Reading) -> None:
         """Count the time since the sample before, in which samples were lost, by what is known of all of it."""
         if self.table.settings.missing == "zero":
             return  # what the cycle counters do not have would count as idle
         deriver = self.table.deriver
         utilization, workload, _ = deriver.derive(state.device, reading, deriver.bounds(reading))
-        self._counters_of(state).add(state.decision.elapsed, state.device, reading, utilization.ratio, workload)
+        counters.add(state.decision.elapsed, state.device, reading, utilization.ratio, workload)
 
     def _without_values(self, state: GpuState, health: Health) -> Result:
         """Return what remains of a GPU without a sample: its health and its counters."""

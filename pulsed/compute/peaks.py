@@ -116,28 +116,3 @@ def peaks_by_architecture(overrides: Overrides | None = None) -> Mapping[str, Pe
 
 
 DEFAULT_PEAKS: Final = peaks_by_architecture()
-
-# Bytes/s of one lane in one direction after line encoding: PCI-SIG's 2.5 and 5 GT/s with 8b/10b; 8, 16 and 32 GT/s
-# with 128b/130b; 64 GT/s with 242 of each 256-byte FLIT.
-PCIE_LANE_BYTES_PER_SECOND: Final[Mapping[float, float]] = {
-    1: 2.5e9 / 8 * 8 / 10,
-    2: 5e9 / 8 * 8 / 10,
-    3: 8e9 / 8 * 128 / 130,
-    4: 16e9 / 8 * 128 / 130,
-    5: 32e9 / 8 * 128 / 130,
-    6: 64e9 / 8 * 242 / 256,
-}
-PCIE_MAX_LANES: Final = 32  # the widest link of the PCIe specification
-
-# Copies reach 55.6 of 63 GB/s on Gen5 x16 (NVIDIA's nvbandwidth article): 0.88. DCGM's fields 1009 and 1010 count the
-# headers too: 16 bytes on each payload of 256.
-PCIE_EFFICIENCY: Final = 0.88 * (256 + 16) / 256
-
-
-def pcie_peak(generation: float | None, width: float | None) -> float | None:
-    """Return what a PCIe link of a generation (1..6) and a width (32 lanes at most) carries in practice: bytes/s per
-    direction, headers included; None when unknown."""
-    if generation is None or width is None or not 0 < width <= PCIE_MAX_LANES:
-        return None
-    lane = PCIE_LANE_BYTES_PER_SECOND.get(generation)
-    return None if lane is None else lane * width * PCIE_EFFICIENCY

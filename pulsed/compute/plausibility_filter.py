@@ -1,6 +1,8 @@
 """Evaluation of the rules of `pulsed.compute.plausibility_rules` for the readings of one GPU.
 
-A plausible reading costs a few comparisons; state exists only while a rule may apply.
+A plausible reading costs a few comparisons; state exists only while a rule may apply. Some counters are 0 although
+nothing measures them: the driver and DCGM have them on products that do not count them. A constant 0 is then no
+measurement, neither a ceiling nor a proof of idleness, until the counter was other than 0 once.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from dataclasses import fields
 from functools import lru_cache
 from operator import itemgetter
 
-from pulsed.compute.dead_counters import DeadCounters
 from pulsed.compute.plausibility_rules import (
     ACTIVITY,
     ENGINE_STUCK,
@@ -23,13 +24,15 @@ from pulsed.compute.plausibility_rules import (
     RATES,
     REASONS,
     STUCK,
+    UTILIZATION_DEAD,
     UTILIZATIONS,
     VALUES_FROZEN,
     PlausibilityRule,
     PlausibilitySettings,
 )
+from pulsed.compute.products import has_unified_memory, missing_from_model
 from pulsed.compute.sample import InputState, fractional
-from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for limit in RANGES))
 _range_keys = tuple((limit.rule.reason, limit.quantity) for limit in RANGES)
@@ -91,7 +94,8 @@ class PlausibilityFilter:
         broken: list[PlausibilityRule] = self._dead.find(reading, seconds, settings)
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
         engine = profile[_ENGINE]
-        if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
+        is_zero = engine == 0.0 or (engine is None and profile[_SM] == 0.0)
+        if is_zero or self._profiler is not None or self._engine is not None:
             broken += self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
         if STUCK in broken:  # all zeros of the profiler, also those of PCIe
             broken = [rule for rule in broken if rule is not PCIE_DEAD]
@@ -117,15 +121,11 @@ class PlausibilityFilter:
         reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
         return _without(reading, (quantity for _, quantity in absurd))
 
-    @property
-    def _is_contradicted(self) -> bool:
-        return self._profiler is not None or self._engine is not None
-
     def _zeros(self, reading: Reading, profile: _Profile, seconds: float, fresh: bool) -> list[PlausibilityRule]:
         """Return the rules about zeros that have contradicted the driver's utilization for long enough."""
         settings, utilization = self._settings, reading.gpu_utilization_ratio
         busy = utilization is not None and utilization >= settings.busy_utilization_ratio
-        if not busy and not self._is_contradicted:
+        if not busy and self._profiler is None and self._engine is None:
             return []
 
         def extended(before: _Contradiction | None, zero: bool, alive: bool) -> _Contradiction | None:
@@ -246,3 +246,83 @@ def _limits(settings: PlausibilitySettings) -> tuple[tuple[float, ...], tuple[fl
         tuple(numbers[limit.low] if isinstance(limit.low, str) else limit.low for limit in RANGES),
         tuple(numbers[limit.high] if isinstance(limit.high, str) else limit.high for limit in RANGES),
     )
+
+
+WORKING_RATIO = 0.05
+"""A GPU whose engine is as busy as this starts kernels, for which the processor and the GPU exchange data."""
+
+WORKING_DRAM_RATIO = 0.02
+"""A kernel that spins in a collective has less, and may exchange nothing for long."""
+
+RISEN_RATIO, RISEN_WATTS = 1.5, 10.0
+"""Power that has risen by both is that of work, where the SM clock is the same: clocks alone raise it, too."""
+
+SAME_CLOCK = 0.1
+"""SM clocks that differ by this share are the same."""
+
+
+class DeadCounters:
+    """The counters of one GPU that have been 0 in all samples so far."""
+
+    __slots__ = ("_has_pcie", "_has_utilization", "_is_utilization_dead", "_lowest", "_zero_seconds", "_zeros")
+
+    def __init__(self) -> None:
+        self._has_pcie = self._has_utilization = self._is_utilization_dead = False
+        self._lowest: tuple[float, float] | None = None
+        self._zeros, self._zero_seconds = 0, 0.0
+
+    def find(self, reading: Reading, seconds: float, settings: PlausibilitySettings) -> list[PlausibilityRule]:
+        """Take the next sample, which covers some seconds; return the rules about counters that are dead in it."""
+        rules = []
+        if not self._has_utilization and self._lacks_utilization(reading):
+            rules.append(UTILIZATION_DEAD)
+        if not self._has_pcie and self._lacks_pcie(reading):
+            self._zeros, self._zero_seconds = self._zeros + 1, self._zero_seconds + seconds
+            if self._zeros >= settings.stuck_samples and self._zero_seconds >= settings.stuck_seconds:
+                rules.append(PCIE_DEAD)
+        return rules
+
+    def _lacks_pcie(self, reading: Reading) -> bool:
+        transmit, receive = reading.pcie_transmit_bytes_per_second, reading.pcie_receive_bytes_per_second
+        if transmit or receive:
+            self._has_pcie = True
+        engine, utilization = reading.graphics_engine_active_ratio, reading.gpu_utilization_ratio
+        dram, memory = reading.dram_active_ratio, reading.memory_utilization_ratio
+        works = ((utilization if engine is None else engine) or 0.0) >= WORKING_RATIO and (
+            (memory if dram is None else dram) or 0.0
+        ) >= WORKING_DRAM_RATIO
+        has_other_link = bool(reading.c2c_transmit_bytes_per_second or reading.c2c_receive_bytes_per_second)
+        return works and transmit == receive == 0.0 and not has_other_link
+
+    def _lacks_utilization(self, reading: Reading) -> bool:
+        """Return whether the driver's utilization is 0 although the GPU works, where no profiled activity shows it."""
+        watts, clock = reading.power_watts, reading.sm_clock_hertz
+        if reading.gpu_utilization_ratio:
+            self._has_utilization = True
+        if reading.gpu_utilization_ratio != 0.0 or _is_profiled(reading):
+            return False
+        if watts is not None and clock is not None and not self._is_utilization_dead:
+            if self._lowest is None or watts < self._lowest[0]:
+                self._lowest = watts, clock
+            lowest, its_clock = self._lowest
+            has_risen = watts >= lowest * RISEN_RATIO and watts >= lowest + RISEN_WATTS
+            self._is_utilization_dead = has_risen and abs(clock - its_clock) <= SAME_CLOCK * its_clock
+        return self._is_utilization_dead
+
+
+def without_unmeasured(reading: Reading, model: str) -> Reading:
+    """Return a reading without zeros of what a product with unified memory does not have."""
+    if not has_unified_memory(model):
+        return reading
+    absent = missing_from_model(model)
+    return Reading._make(
+        [
+            None if value == 0.0 and name.startswith(absent) else value
+            for name, value in zip(QUANTITIES, reading, strict=True)
+        ]
+    )
+
+
+def _is_profiled(reading: Reading) -> bool:
+    activity: tuple[Value, ...] = (reading.graphics_engine_active_ratio, reading.sm_active_ratio)
+    return activity != (None, None)

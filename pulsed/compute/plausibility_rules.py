@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
-from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
+from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.config.settings import Problem, Settings, setting, without
 from pulsed.config.values import Count, Duration, Factor, Ratio, Switch
 from pulsed.model.vocabulary import QUANTITIES

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from operator import attrgetter
 
-from pulsed.compute.bounds import INPUT_QUANTITIES, PERCENT_ROUNDING
+from pulsed.compute.activity import INPUT_QUANTITIES, PERCENT_ROUNDING
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization

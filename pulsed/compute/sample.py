@@ -23,6 +23,8 @@ GAP_INTERVALS = 3.0
 ROUNDING = 1e-6
 """Tolerance of comparisons of times in seconds, and of the gap limit in intervals: clocks are floats."""
 
+MAX_INTERVALS = GAP_INTERVALS + ROUNDING
+
 SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
 
 
@@ -79,42 +81,37 @@ class SampleClock:
         now: of the newest tick, in seconds of the clock of the ticks: that of the source, continued over its
             restarts. It never decreases, and is the same for all sources that have the clock of one host.
         time: of the newest tick, in Unix seconds.
-        ticks: how many were counted.
+        moment: the newest counted tick.
     """
 
-    __slots__ = ("_clock", "_clock_restarts", "_shift", "now", "ticks", "time")
+    __slots__ = ("_clock", "_shift", "moment", "now", "time")
 
     def __init__(self) -> None:
         self.now = self.time = 0.0
-        self.ticks = 0
+        self.moment = NEVER
         self._clock: float | None = None
         self._shift = 0.0  # from the source's clock to the clock of the ticks, since the source's last restart
-        self._clock_restarts = 0
-
-    @property
-    def moment(self) -> Moment:
-        """The newest counted tick."""
-        return Moment(self.ticks, self._clock_restarts, self.now)
 
     def advance(self, tick: CanonicalTick) -> SampleDecision:
         """Decide about a tick as a whole, and advance the time of the target."""
+        clock, time, (ticks, restarts, _) = tick.raw.clock, tick.raw.time, self.moment
         if self._clock is None:
             decision = FIRST
         else:
-            elapsed, limit = tick.clock - self._clock, _limit(tick.interval)
+            elapsed, limit = clock - self._clock, MAX_INTERVALS * tick.raw.interval
             if 0.0 < elapsed <= limit:
                 decision = SampleDecision("next", elapsed, elapsed)
             elif elapsed > limit:
                 decision = SampleDecision("gap", elapsed)
             elif elapsed < -limit:
-                self._clock_restarts += 1
-                decision = SampleDecision("restart", max(tick.time - self.time, 0.0))
-                self._shift = self.now + decision.elapsed - tick.clock
+                restarts += 1
+                decision = SampleDecision("restart", max(time - self.time, 0.0))
+                self._shift = self.now + decision.elapsed - clock
             else:
                 return REPEAT
-        self._clock, self.time = tick.clock, tick.time
-        self.now = max(self.now, tick.clock + self._shift) if self.ticks else tick.clock
-        self.ticks += 1
+        self._clock, self.time = clock, time
+        self.now = max(self.now, clock + self._shift) if ticks else clock
+        self.moment = Moment(ticks + 1, restarts, self.now)
         return decision
 
     def decide_since(self, last: Moment, interval: float) -> SampleDecision:
@@ -122,15 +119,10 @@ class SampleClock:
         if not last.tick:
             return FIRST
         elapsed = self.now - last.now
-        if last.clock_restarts != self._clock_restarts:
+        if last.clock_restarts != self.moment.clock_restarts:
             return SampleDecision("restart", elapsed)
-        is_next = elapsed <= _limit(interval)
+        is_next = elapsed <= MAX_INTERVALS * interval
         return SampleDecision("next", elapsed, elapsed) if is_next else SampleDecision("gap", elapsed)
-
-
-def _limit(interval: float) -> float:
-    """Return the seconds after which a sample comes too late."""
-    return (GAP_INTERVALS + ROUNDING) * interval
 
 
 VITAL = (

@@ -1,7 +1,11 @@
-"""Saturation: how close a GPU is to a limit of its hardware, and to which one.
+"""Saturation: how close a GPU is to a limit of its hardware, and to which one; and its tensor throughput.
 
 Each resource is its activity over the practical peak; the largest is the saturation, its name the limiting resource.
-A maximum is honest where a sum is not: nothing counts twice (the "speed of light" pair of Nsight and utilyze). This
+A maximum is honest where a sum is not: nothing counts twice (the "speed of light" pair of Nsight and utilyze).
+
+Tensor activity times SM clock over a clock is published as overall FLOP utilization (OFU, arXiv 2605.20799). It is an
+upper estimate of model FLOP utilization (MFU): a pipe that works on the padding of a tile, or on what is computed
+again, is active as well, and sparsity is not seen. The peak of a data sheet is for a lower clock than the highest. This
 module must not depend on classes or weights.
 """
 
@@ -12,9 +16,9 @@ from operator import attrgetter
 from typing import Final
 
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
-from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of, tensor_peak_of
-from pulsed.model.computed_tick import Bounds, Saturation
+from pulsed.model.computed_tick import Bounds, Result, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"
@@ -25,6 +29,32 @@ UNKNOWN: Final = "unknown"
 
 LIMITING_RESOURCES: Final[tuple[str, ...]] = (*RESOURCES, NONE, UNKNOWN)
 """All answers."""
+
+
+# Bytes/s of one lane in one direction after line encoding: PCI-SIG's 2.5 and 5 GT/s with 8b/10b; 8, 16 and 32 GT/s
+# with 128b/130b; 64 GT/s with 242 of each 256-byte FLIT.
+PCIE_LANE_BYTES_PER_SECOND: Final[Mapping[float, float]] = {
+    1: 2.5e9 / 8 * 8 / 10,
+    2: 5e9 / 8 * 8 / 10,
+    3: 8e9 / 8 * 128 / 130,
+    4: 16e9 / 8 * 128 / 130,
+    5: 32e9 / 8 * 128 / 130,
+    6: 64e9 / 8 * 242 / 256,
+}
+PCIE_MAX_LANES: Final = 32  # the widest link of the PCIe specification
+
+# Copies reach 55.6 of 63 GB/s on Gen5 x16 (NVIDIA's nvbandwidth article): 0.88. DCGM's fields 1009 and 1010 count the
+# headers too: 16 bytes on each payload of 256.
+PCIE_EFFICIENCY: Final = 0.88 * (256 + 16) / 256
+
+
+def pcie_peak(generation: float | None, width: float | None) -> float | None:
+    """Return what a PCIe link of a generation (1..6) and a width (32 lanes at most) carries in practice: bytes/s per
+    direction, headers included; None when unknown."""
+    if generation is None or width is None or not 0 < width <= PCIE_MAX_LANES:
+        return None
+    lane = PCIE_LANE_BYTES_PER_SECOND.get(generation)
+    return None if lane is None else lane * width * PCIE_EFFICIENCY
 
 
 class Saturator:
@@ -230,6 +260,47 @@ SATURATION: Final = DerivedResult(
             help="Resources that this GPU has and that are not known",
             kind="names",
             get=lambda reading, result: result.saturation.missing,
+        ),
+    ),
+)
+
+
+def tensor_throughput_ratio(reading: Reading, data_sheet_clock: Value) -> Value:
+    """Return the tensor throughput in 0..1 over that at the data sheet's clock, in hertz; without one (None), over that
+    at the highest clock. None if an input is missing."""
+    tensor, clock = reading.tensor_active_ratio, reading.sm_clock_hertz
+    clock_of_peak = reading.sm_clock_max_hertz if data_sheet_clock is None else data_sheet_clock
+    if tensor is None or clock is None or clock_of_peak is None or not clock_of_peak > 0.0:
+        return None
+    ratio = tensor * clock / clock_of_peak
+    return None if ratio != ratio else min(max(ratio, 0.0), 1.0)  # NaN counts as missing
+
+
+def mfu_ratio(reading: Reading, result: Result) -> Value:
+    """Return the estimate of MFU in 0..1; None if an input, or the data sheet's clock of the model, is missing."""
+    clock = result.saturation.tensor_clock_hertz
+    return None if clock is None else tensor_throughput_ratio(reading, clock)
+
+
+TENSOR_THROUGHPUT = DerivedResult(
+    name="tensor_throughput_ratio",
+    inputs=lambda settings: (("tensor_active_ratio",), ("sm_clock_hertz",), ("sm_clock_max_hertz",)),
+    without=lambda settings: "it is absent",
+    values=(
+        DerivedNumber(
+            name="tensor_throughput_ratio",
+            help="Tensor activity times SM clock over the clock of the data sheet's peak, or over the highest clock",
+            get=lambda reading, result: tensor_throughput_ratio(reading, result.saturation.tensor_clock_hertz),
+            json="saturation.tensor_throughput_ratio",
+            csv=False,
+        ),
+        DerivedNumber(
+            name="mfu_ratio",
+            help="Upper estimate of model FLOP utilization from tensor throughput, for products with a known data sheet"
+            " clock; ignores tile quantization and sparsity",
+            get=mfu_ratio,
+            json="saturation.mfu_ratio",
+            csv=False,
         ),
     ),
 )

@@ -13,11 +13,11 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pulsed.compute.health.check import HISTORY_SECONDS, MAX_REMEMBERED
-from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.restarts import Resets, Restarts
+from pulsed.compute.health.presence import Resets, Restarts
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Increase
+from pulsed.compute.health.windows import CounterIncrease
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.durations import HOUR
 from pulsed.model.gpu import Device, Entity

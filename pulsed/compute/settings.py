@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
-from pulsed.compute.bounds import Missing
+from pulsed.compute.activity import Missing
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, peaks_by_architecture, problems_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pulsed.compute.bounds import INPUT_QUANTITIES, MEDIA
+from pulsed.compute.activity import INPUT_QUANTITIES, MEDIA
 from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs

@@ -42,7 +42,7 @@ class Saturation(NamedTuple):
         ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
             known, or nothing that is missing can be nearer its limit.
         lower: no lower than this, whatever is missing; never None.
-        upper: no higher than this, by the physics of `bounds`; never None.
+        upper: no higher than this, by the physics of `compute.activity`; never None.
         limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
             can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
         resources: one per `RESOURCES`: activity over practical peak.
@@ -279,10 +279,9 @@ class GpuSample(NamedTuple):
 
 def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
     """Return the samples of all devices of a tick."""
-    missing = tick.missing
-    anomalies = tick.anomalies
+    missing, anomalies, time = tick.missing, tick.anomalies, tick.raw.time
     return [
-        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, tick.time))
+        GpuSample(device, reading, result, anomalies.get(position, ()), missing.get(position, time))
         for position, (device, reading, result) in enumerate(
             zip(tick.devices, tick.readings, tick.results, strict=True)
         )

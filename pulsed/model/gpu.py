@@ -174,7 +174,7 @@ def repeated(claims: Iterable[Sequence[GpuKey]]) -> list[frozenset[int]]:
 def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:
     """Return the labels of every series of a device, as pairs."""
     entity = device.entity
-    labels = [("node", node_of(device, here)), ("gpu", entity.gpu), ("uuid", entity.uuid)]
+    labels = [("node", entity.node or here), ("gpu", entity.gpu), ("uuid", entity.uuid)]
     if entity.mig_id:
         labels.append(("mig_id", entity.mig_id))
     if entity.mig_profile:

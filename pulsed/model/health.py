@@ -52,6 +52,18 @@ class CheckState:
         return SEVERITY[self.state]
 
 
+def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, float]:
+    """Return the state of a GPU with these checks, and the share of those that apply which are known."""
+    severities = [SEVERITY[check.state] for check in checks if check.applies]
+    severity = max(severities, default=-1)
+    if not is_fresh:
+        severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
+        severity = severity if severity >= SEVERITY["warn"] else -1
+    evaluated = len(severities) - severities.count(SEVERITY["unknown"])
+    coverage = evaluated / len(severities) if severities else 0.0
+    return STATES[severity + 1], coverage
+
+
 OTHER_XIDS = "other"
 """Stands for the codes beyond those that are kept of a GPU."""
 
@@ -135,7 +147,7 @@ class Health:
     @property
     def problems(self) -> list[CheckState]:
         """The checks that are worse than ok."""
-        return [check for check in self.checks if check.applies and check.severity > 0]
+        return [check for check in self.checks if check.applies and SEVERITY[check.state] > 0]
 
     def check(self, id_: str) -> CheckState:
         """Return a check by its id.

@@ -1,8 +1,9 @@
-"""dcgm-exporter's own metrics, which carry codes in labels: XIDs, health watches, clock events; and those of NVLinks.
+"""What dcgm-exporter serves in rows of their own: XIDs, health watches, clock events, NVLinks, and processors.
 
-Their series are many and appear and disappear, so they are not quantities of a `Reading`. All are off in the exporter's
-default page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`). The number of
-an NVLink is a label, or in the name of DCGM's fields per lane.
+Their codes are in labels. Their series are many and appear and disappear, so they are not quantities of a `Reading`.
+All but those of processors of superchips are off in the exporter's default page; a page without them costs nothing
+here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`). The number of an NVLink is a label, or in the name of DCGM's
+fields per lane.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.gpu import Device, Entity
+from pulsed.model.host import CpuReading
 from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.translate.fields import BY_NAME, BY_SHORT, FIELDS
-from pulsed.translate.identity import SeriesEntity
+from pulsed.translate.identity import SeriesEntity, clean_labels, host_of
 from pulsed.translate.units import is_blank
 
 _FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -182,3 +185,51 @@ def _watches(numbers: Mapping[_Code, float] | None) -> tuple[tuple[tuple[str, st
     return (
         None if numbers is None else tuple(sorted(((watch, code), value) for (watch, code), value in numbers.items()))
     )
+
+
+_QUANTITIES: Mapping[str, str] = {
+    "DCGM_FI_DEV_CPU_TEMP_CURRENT": "temperature_celsius",
+    "DCGM_FI_DEV_CPU_TEMP_CELSIUS": "temperature_celsius",
+    "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT": "power_watts",
+    "DCGM_FI_DEV_CPU_POWER_WATTS": "power_watts",
+    "DCGM_FI_DEV_CPU_POWER_LIMIT": "power_limit_watts",
+    "DCGM_FI_DEV_CPU_POWER_LIMIT_WATTS": "power_limit_watts",
+    "DCGM_FI_DEV_SYSIO_POWER_UTIL_CURRENT": "io_power_watts",
+    "DCGM_FI_DEV_MODULE_POWER_UTIL_CURRENT": "module_power_watts",
+}
+"""By metric, the attribute of a `CpuReading`."""
+
+HIGHEST = 1e5
+"""Upper bound of watts and degrees of a processor; blanks are above."""
+
+
+class CpuSlot(NamedTuple):
+    """Where a quantity of a processor is among the values of a layout."""
+
+    position: int
+    node: str
+    cpu: str
+    quantity: str
+
+
+def cpu_slots(layout: Layout, node: str) -> tuple[CpuSlot, ...]:
+    """Return the quantities of the processors of a page; `node` is the host of rows that do not name one."""
+    if layout.dialect != "exporter":
+        return ()
+    slots = []
+    for position, series in enumerate(layout.series):
+        if (quantity := _QUANTITIES.get(series.name)) is not None:
+            labels = clean_labels(series.labels)
+            if labels.get("cpu") and "cpucore" not in labels:
+                slots.append(CpuSlot(position, host_of(labels) or node, labels["cpu"], quantity))
+    return tuple(slots)
+
+
+def read_cpus(slots: Sequence[CpuSlot], values: Sequence[RawValue]) -> tuple[CpuReading, ...]:
+    """Return the readings of processors of which a value is known."""
+    by_cpu: dict[tuple[str, str], dict[str, float]] = {}
+    for position, node, cpu, quantity in slots:
+        value = values[position]
+        if isinstance(value, (int, float)) and 0.0 <= value <= HIGHEST:
+            by_cpu.setdefault((node, cpu), {})[quantity] = float(value)
+    return tuple(CpuReading(node, cpu, **quantities) for (node, cpu), quantities in by_cpu.items())

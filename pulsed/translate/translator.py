@@ -14,8 +14,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUses
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading
-from pulsed.translate.cpus import CpuSlot, cpu_slots, read_cpus
-from pulsed.translate.extras import ExtrasReader, extras_plans
+from pulsed.translate.extras import CpuSlot, ExtrasReader, cpu_slots, extras_plans, read_cpus
 from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
     blocks_of,
@@ -45,7 +44,7 @@ class _Compiled:
         gone: all positions of the other rows.
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
-        extras: reads a dcgm-exporter's own metrics.
+        extras: reads a dcgm-exporter's own metrics; None where there are none.
         uses: by position in `parts`, what its owners use.
         cpus: the processors of superchips.
     """
@@ -58,7 +57,7 @@ class _Compiled:
     gone: tuple[int, ...]
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
-    extras: ExtrasReader
+    extras: ExtrasReader | None
     uses: Mapping[int, UsePlan]
     cpus: tuple[CpuSlot, ...]
 
@@ -131,11 +130,11 @@ class Translator:
             devices=tuple(present),
             readings=tuple(readings),
             anomalies=anomalies,
-            extras=compiled.extras.read(present, values),
+            extras={} if compiled.extras is None else compiled.extras.read(present, values),
             kernel_events=kernel_events,
             uses=uses,
             epoch=raw.epoch,
-            cpus=read_cpus(compiled.cpus, values),
+            cpus=read_cpus(compiled.cpus, values) if compiled.cpus else (),
         )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
@@ -182,7 +181,7 @@ class Translator:
             gone=tuple(position for labels, block in blocks.items() if labels not in live for position in block),
             texts=texts,
             seen=tuple(values[position] for position in texts),
-            extras=ExtrasReader(extras_plans(layout, entities)),
+            extras=ExtrasReader(of_extras) if (of_extras := extras_plans(layout, entities)) else None,
             uses=use_plans(layout, entities),
             cpus=cpu_slots(layout, self._node),
         )

@@ -12,7 +12,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import InternalError, ScrapeFailed, SourceEnded
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.raw_tick import Layout, RawTick
+from pulsed.model.raw_tick import KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
 from pulsed.reader.source import SourceLog
 from tests.support.sources import Scripted
@@ -25,10 +25,10 @@ REFUSED = ScrapeFailed("refused", "start it")
 class Failing(Pipeline):
     """A pipeline with a mistake in every tick of the time 3."""
 
-    def process(self, raw: RawTick) -> ComputedTick:
+    def process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> ComputedTick:
         if raw.time == 3.0:
             raise ZeroDivisionError("a bug")
-        return super().process(raw)
+        return super().process(raw, kernel_events)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

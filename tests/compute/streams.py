@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pulsed.compute.gpu_state import GpuState
-from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tracker import TrackedTick, Tracker
+from pulsed.compute.target_gpus import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity

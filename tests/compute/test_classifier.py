@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pulsed.compute import classifier as workload_module
-from pulsed.compute.bounds import bounds_of
+from pulsed.compute.activity import bounds_of
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, VARIABLES, ClassThresholds, Profile, rules_of
 from pulsed.compute.classifier import Classifier
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings

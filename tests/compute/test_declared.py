@@ -25,7 +25,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
         ("sample", {"FRESH_SECONDS": 10, "FRESH_INTERVALS": 3, "BUSY_WATTS": 100}),
         ("health.check", {"JITTER": 0.5}),
         (
-            "clock_events",
+            "health.windows",
             {
                 "PART": 5,
                 "MAX_WINDOW": 600,
@@ -50,13 +50,13 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
                 },
             },
         ),
-        ("health.device_counters", {"MICROSECONDS": 1000}),
+        ("health.windows", {"MICROSECONDS": 1000}),
         (
             "health_evaluator",
             {"FORGET_SECONDS": 30 * 86_400, "MAX_WAITING_EVENTS": 1000},
         ),
-        ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
-        ("health.restarts", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),
+        ("health.presence", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
+        ("health.presence", {"RESET_SECONDS": 60, "ABSENT_SAMPLES": 2}),
         ("saved_state", {"VERSION": 2}),
         ("health.xid_log", {"BURST_GAP": 180, "REPEAT_WINDOW": 86_400}),
         ("health.xid_rule", {"CRITICAL_SECONDS": 86_400}),
@@ -65,7 +65,7 @@ from pulsed.compute.settings import ComputeSettings, RealUtilizationSettings, We
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 0.005 + 1e-6, "FULL": 1 - 1e-15}),
         ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
         ("health.settings", {"NEVER_FORGOTTEN": 0}),
-        ("tracker", {"LATE_INTERVALS": 2}),
+        ("target_gpus", {"LATE_INTERVALS": 2}),
     ],
 )
 def test_constants(module: str, constants: dict[str, object]) -> None:

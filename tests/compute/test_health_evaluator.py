@@ -12,7 +12,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import unobserved
 from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import Reading

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from pulsed.compute.peaks import (
     LINKS,
-    PCIE_LANE_BYTES_PER_SECOND,
     PRACTICAL_PEAKS,
     RESOURCES,
     Peaks,
-    pcie_peak,
     peaks_by_architecture,
     problems_of,
 )
@@ -28,6 +26,7 @@ from pulsed.compute.products import (
     c2c_of,
     nvlink_of,
 )
+from pulsed.compute.saturation import PCIE_LANE_BYTES_PER_SECOND, pcie_peak
 from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
 from tests.compute.readings import many

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import Missing
+from pulsed.compute.activity import Missing
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.plausibility_rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.sample import Freshness

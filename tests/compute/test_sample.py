@@ -35,7 +35,7 @@ def begun(at: float = 1000.0, time: float = 5000.0) -> SampleClock:
 
 def test_before_the_first_tick_there_is_no_time() -> None:
     clock = SampleClock()
-    assert (clock.now, clock.time, clock.ticks) == (0.0, 0.0, 0)
+    assert (clock.now, clock.time, clock.moment.tick) == (0.0, 0.0, 0)
     assert clock.moment == NEVER == Moment(0, 0, 0.0)
     assert SampleDecision("first", 0.0) == FIRST
     assert SampleDecision("repeat", 0.0) == REPEAT
@@ -63,7 +63,7 @@ def test_a_tick_follows_repeats_or_comes_late(later: float, decision: SampleDeci
     assert found.kind == decision.kind
     assert found[1:] == pytest.approx(decision[1:])
     is_counted = decision.kind != "repeat"
-    assert clock.ticks == 1 + is_counted
+    assert clock.moment.tick == 1 + is_counted
     assert clock.now - 1000.0 == pytest.approx(decision.elapsed)
     assert clock.time == (5050.0 if is_counted else 5000.0)
     assert clock.moment.clock_restarts == (decision.kind == "restart")

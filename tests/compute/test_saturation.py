@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import bounds_of
-from pulsed.compute.peaks import LINKS, RESOURCES, pcie_peak, peaks_by_architecture
+from pulsed.compute.activity import bounds_of
+from pulsed.compute.peaks import LINKS, RESOURCES, peaks_by_architecture
 from pulsed.compute.products import c2c_of, nvlink_of
-from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator
+from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator, pcie_peak
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import Saturation
 from pulsed.model.vocabulary import Reading

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.products import TENSOR_PEAKS, tensor_peak_of
+from pulsed.compute.saturation import mfu_ratio, tensor_throughput_ratio
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tensor_throughput import mfu_ratio, tensor_throughput_ratio
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pulsed.compute.bounds import MEDIA, PERCENT_ROUNDING
+from pulsed.compute.activity import MEDIA, PERCENT_ROUNDING
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.classifier import has_other_work
 from pulsed.compute.derived_results import Deriver, result_of

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
 from pulsed.http.client import Answer, HttpClient, Request
-from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter.source import Scraper
 from tests.support.certificates import make, make_authority
 from tests.support.examples import examples
 from tests.support.loops import LOOPS, NewLoop, on_both_loops, run_on

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from pulsed.compute.products import tensor_peak_of
+from pulsed.compute.saturation import mfu_ratio, tensor_throughput_ratio
 from pulsed.compute.settings import PRESETS
-from pulsed.compute.tensor_throughput import mfu_ratio, tensor_throughput_ratio
 from pulsed.model.vocabulary import POSITION
 from tools.hardware.cuda import GpuFacts
 from tools.hardware.kernels import KERNELS, KnownKernel, Range

@@ -32,7 +32,7 @@ from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.kubernetes.workload_resolver import WorkloadResolver
 from pulsed.present.asgi import App
 from pulsed.present.autoscale import ROUTES
-from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.source import Scraper
 from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.server.auth import AuthMiddleware
 from pulsed.server.http_server import Server

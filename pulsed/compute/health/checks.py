@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import eq, gt, lt
 
-from pulsed.compute.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.check import Check, check
-from pulsed.compute.health.inputs import ACTIVITY
+from pulsed.compute.health.inputs import ACTIVITY, SEVERITY_INPUTS
 from pulsed.compute.health.measures import (
     MILD_RESULT,
     PCIE_LIMIT_INPUTS,
     dcgm_result,
-    difference,
-    distance,
     faults,
     imex_was_ready,
     links_down,
@@ -26,13 +23,12 @@ from pulsed.compute.health.measures import (
     outlier_recoveries,
     pcie_replay_limit,
     pcie_width_ratio,
-    ratio,
     requested_action,
-    total,
 )
-from pulsed.compute.health.rule import Measure, Rule, When
+from pulsed.compute.health.rule import Measure, Rule, When, difference, distance, ratio, total
 from pulsed.compute.health.rule_kinds import DIAG_FAILED, DIAG_WARNED, Codes, DiagResults, Duty, Increase, step
-from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, SEVERITY_INPUTS, XidRule
+from pulsed.compute.health.windows import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
+from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, RECOVERY_ADVICE, RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
 from pulsed.durations import DAY, HOUR, MINUTE, in_words

@@ -7,25 +7,22 @@ from math import inf
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from pulsed.compute.bounds import activity_of
+from pulsed.compute.activity import activity_of
 from pulsed.compute.health.check import GpuCheck, without_jitter
 from pulsed.compute.health.inputs import IN_EXTRAS, GpuInputs, exporter_facts
-from pulsed.compute.health.link_faults import link_of
-from pulsed.compute.health.link_origins import ReportedFault, Verdict, faults_of
-from pulsed.compute.health.reachability import Reachability
-from pulsed.compute.health.restarts import Restarts
+from pulsed.compute.health.link_faults import ReportedFault, Verdict, faults_of, link_of
+from pulsed.compute.health.presence import Reachability, Restarts
 from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.state_seconds import StateSeconds
-from pulsed.compute.health.summary import worst_state
+from pulsed.compute.health.windows import StateSeconds
 from pulsed.compute.health.xid_log import Programs, XidLog
-from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule, update_xid_inputs
+from pulsed.compute.health.xid_rule import CRITICAL_SECONDS, XidRule
 from pulsed.compute.health.xids import FALLEN_OFF_BUS, xid_of
 from pulsed.compute.sample import FIRST, ROUNDING, Freshness, TrackedSample
 from pulsed.durations import MINUTE
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.gpu import Device
-from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast
+from pulsed.model.health import NOT_EVALUATED, OTHER_XIDS, CheckState, Health, NvlinkFault, XidLast, worst_state
 from pulsed.model.raw_tick import Epoch, KernelEvent
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
@@ -36,6 +33,7 @@ EVALUATION_SECONDS = 1.0
 _REASONS, _XID, _MIG_MODE = (POSITION[name] for name in ("clocks_event_reasons", "xid_last_code", "mig_mode"))
 
 _IN_EXTRAS: tuple[Value, ...] = (None,) * len(IN_EXTRAS)
+_NO_FACTS: tuple[Value, ...] = (None, None, None)
 
 
 Presence = Literal["listed", "unlisted", "lost"]
@@ -133,6 +131,7 @@ class GpuHealth:
         self._rules = [pair for check in self.checks for pair in check.rules]
         self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
         self._duties = [(rule, state) for rule, state in self._rules if isinstance(rule, Duty)]
+        self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
         self._resumed = -inf  # when the source delivered again, by the GPU's clock
@@ -164,18 +163,20 @@ class GpuHealth:
         inputs, freshness = self.inputs, sample.freshness
         previous, last = inputs.xids.begun if self._second is None else self.now, self.now
         self.now, self.time = now, time = self.started + sample.now, sample.time
-        self.seconds.add(max(now - last, 0.0), is_covered=not decision.is_interrupted)
-        if not freshness.is_same_measurement:
+        is_interrupted, is_measured = decision.is_interrupted, not freshness.is_same_measurement
+        self.seconds.by_state["unknown" if is_interrupted else self.seconds.state] += max(now - last, 0.0)
+        if is_measured:
             inputs.measured_at = now
         inputs.gap_seconds = decision.elapsed - decision.covered
         if (extras is None) is not (inputs.extras is None):
             self._wake()
         inputs.extras = extras
-        if decision.is_interrupted:
+        if is_interrupted:
             self._interrupt(sample.now)
-        self._update_device(sample.device)
+        if self._second is None or sample.device != self.device:
+            self._update_device(sample.device)
         if kernel_events:
-            self._count(inputs.xids.add_kernel_events(kernel_events, _programs(self.device), now, time))
+            self._count(inputs.xids.add_kernel_events(kernel_events, self._programs, now, time))
         if node.epoch != self._epoch:
             self._update_epoch(node.epoch, previous)
         answer = self._answer
@@ -183,11 +184,13 @@ class GpuHealth:
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
-        if not freshness.is_same_measurement and (moment := self.restarts.signs.update(reading, now)) is not None:
+        if is_measured and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
         self._update_xids(reading, answer)
-        inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
-        self._update_faults()
+        if extras is not None:
+            inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
+        if inputs.xids.records:
+            self._update_faults()
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
@@ -200,19 +203,16 @@ class GpuHealth:
         self.inputs.xids.change_source()
         self.restarts.change_source()
 
-    def relate_faults(self, verdicts: Mapping[ReportedFault, Verdict]) -> None:
-        """Set the roles of its faults among those of all GPUs, before an evaluation."""
-        self.inputs.verdicts = {fault.code: verdicts[fault] for fault in self.faults}
-
-    def evaluate(self) -> None:
-        """Evaluate all checks on the newest sample."""
+    def evaluate(self, verdicts: Mapping[ReportedFault, Verdict]) -> None:
+        """Evaluate all checks on the newest sample; the verdicts are those on the faults of all GPUs."""
         inputs, is_first = self.inputs, self._second is None
+        inputs.verdicts = {fault.code: verdicts[fault] for fault in self.faults}
         self._second = int(self.now + ROUNDING)
-        self.is_missing = self.reachability.is_lost or self.reachability.is_unlisted
+        self.is_missing = self.reachability.is_missing
         if is_first:
             inputs.severities = {check.check.id: check.state.severity for check in self.checks}
             self._xid_events = self._counts_of_xids()
-        update_xid_inputs(inputs)
+        inputs.update_xids()
         before: dict[str, CheckState] = {}
         for check in self._in_turn:
             old = check.evaluate(inputs, self.time, self.now)
@@ -246,9 +246,9 @@ class GpuHealth:
             xid_events=self._xid_events,
             xid_last=last,
             last_reset=self.last_reset,
-            nvlinks=self.inputs.nvlinks.shown(self.inputs.extras),
-            nvlink_fault=self._nvlink_fault(),
-            seconds=self.seconds.items(),
+            nvlinks=() if self.inputs.extras is None else self.inputs.nvlinks.shown(self.inputs.extras),
+            nvlink_fault=self._nvlink_fault() if xids.records else None,
+            seconds=tuple(self.seconds.by_state.items()),
         )
 
     def _counts_of_xids(self) -> tuple[tuple[int | str, int], ...]:
@@ -278,6 +278,7 @@ class GpuHealth:
                 check.suits = check.check.suits(model, device.guest)
             self._wake()
         self.device, self.inputs.model = device, model
+        self._programs = tuple(dict.fromkeys([owner.program for owner in device.owners or ()]))
         if self.restarts.update_driver(device.driver_version):
             self._reset(self.now)
 
@@ -306,7 +307,7 @@ class GpuHealth:
     def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts, presence: Presence) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
         freshness, reachability = sample.freshness, self.reachability
-        is_evident = presence == "lost" or self.has_fallen_off_bus
+        is_evident = presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
         if presence == "listed":
             reachability.update(
                 freshness.state, reading, self.time, sample.now, has_peers=node.has_peers, is_evident=is_evident
@@ -337,7 +338,7 @@ class GpuHealth:
             round(1.0 - present / max_present, 2) if max_present else 0.0,
             activity,
             1.0 if node.reads_kernel_log else None,
-            *exporter_facts(self.inputs.extras, reading[_REASONS]),
+            *(_NO_FACTS if self.inputs.extras is None else exporter_facts(self.inputs.extras, reading[_REASONS])),
             *_IN_EXTRAS,
         )
 
@@ -357,9 +358,9 @@ class GpuHealth:
         if inputs.extras is None and gauge is None:
             return
         records = len(xids.records)
-        if gauge is not None and self.restarts.has_other_fields(reading, before):
+        if gauge is not None and self.restarts.absent and self.restarts.has_other_fields(reading, before):
             xids.forget_source()
-        codes = xids.update(gauge, inputs.extras, _programs(self.device), self.now)
+        codes = xids.update(gauge, inputs.extras, self._programs, self.now)
         if codes or len(xids.records) != records:
             self._count(codes)
 
@@ -395,8 +396,3 @@ class GpuHealth:
         began = without_jitter(self.epoch + record.began, before)
         link = link_of(record.fault, inputs.nvlinks.down)
         return NvlinkFault(code, link, began, verdict.origin is None, fabric, verdict.followers)
-
-
-def _programs(device: Device) -> Programs:
-    """Return the programs on a GPU: a fault that follows one of them is not the board's."""
-    return tuple(dict.fromkeys([owner.program for owner in device.owners or ()]))

@@ -1,17 +1,81 @@
-"""The inputs of the rules of one GPU: its reading, followed by facts that are not part of a reading."""
+"""The inputs of the rules of one GPU: its reading, facts that are not part of a reading, and its NVLinks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pulsed.compute.clock_events import ClockEvents
-from pulsed.compute.health.link_origins import ALONE, Verdict
-from pulsed.compute.health.nvlinks import NvlinkStates
+from pulsed.compute.health.link_faults import ALONE, Verdict
+from pulsed.compute.health.windows import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import XidSeverity, severity_of
+from pulsed.compute.products import nvlink_of
 from pulsed.model.canonical_tick import Extras
+from pulsed.model.health import Nvlink
 from pulsed.model.vocabulary import NOTHING, POSITION, Value
+
+
+@dataclass(slots=True, eq=False)
+class NvlinkStates:
+    """The states of the NVLinks of one GPU over time.
+
+    Attributes:
+        up: numbers of the links that have been up since the last reset.
+        down: of those that are not up and should be.
+        is_used: whether data has been sent over any link since the last reset.
+    """
+
+    up: frozenset[int] = frozenset()
+    down: tuple[int, ...] = ()
+    is_used: bool = False
+
+    def reset(self) -> None:
+        """Record a reset of the GPU."""
+        self.up, self.is_used = frozenset(), False
+
+    def update(self, extras: Extras, model: str, has_mig: bool) -> None:
+        """Update which links are not up and should be.
+
+        These are links that have been up, and on products whose links are all wired, the others once one is up. Links
+        are off by design on boards without a bridge, in a partition of one GPU, and with MIG.
+        """
+        if extras.nvlink_states is None or has_mig:
+            return
+        up = frozenset([link for link, state in extras.nvlink_states if state])
+        self.up |= up
+        wired = nvlink_of(model)
+        is_short = wired is not None and 0 < len(up) < wired.links
+        down = [link for link, _ in extras.nvlink_states if link not in up and (is_short or link in self.up)]
+        self.down = tuple(sorted(down))
+
+    def shown(self, extras: Extras) -> tuple[Nvlink, ...]:
+        """Return the links that the source has, by number."""
+        states, counters = dict(extras.nvlink_states or ()), dict(extras.nvlink_counters or ())
+        links = sorted(states.keys() | counters.keys())
+        return tuple([Nvlink(link, states.get(link), link in self.down, counters.get(link, ())) for link in links])
+
+
+def link_counts(extras: Extras | None, quantities: Collection[str]) -> list[tuple[int, float]] | None:
+    """Return the links with their counts, of the largest of these quantities, the worst first; None without any."""
+    if extras is None or extras.nvlink_counters is None:
+        return None
+    kinds = {name.removeprefix("nvlink_").removesuffix("_total") for name in quantities}
+    links = [
+        (link, max(counts))
+        for link, counters in extras.nvlink_counters
+        if (counts := [count for kind, count in counters if kind in kinds])
+    ]
+    return sorted(links, key=lambda link: -link[1]) or None
+
+
+def links_text(counts: Iterable[tuple[int, float]]) -> str:
+    """Return links and their counts in words.
+
+    >>> links_text([(14, 505.0), (3, 2.0), (4, 0.0)])
+    'link 14: 505, link 3: 2'
+    """
+    return ", ".join(f"link {link}: {count:.0f}" for link, count in counts if count)
+
 
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization."""
@@ -37,6 +101,17 @@ dcgm-exporter counts XIDs."""
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
 
+
+XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
+
+_CONFIRMS = {"recovery_action": "", "ecc_dbe_volatile_total": "memory", "nvlink_link_recoveries_failed_total": "nvlink"}
+"""By input that above 0 confirms an XID of unknown age, the scope of the XIDs that it confirms; empty for all."""
+
+SEVERITY_INPUTS = (*XID_INPUTS, *_CONFIRMS)
+"""Inputs of rules that depend on the severity of a code."""
+
+_XID_POSITIONS = tuple([INPUT_POSITION[name] for name in XID_INPUTS])
+_CONFIRM_POSITIONS = tuple([(INPUT_POSITION[name], scope) for name, scope in _CONFIRMS.items()])
 
 NO_INPUTS: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
 
@@ -74,6 +149,14 @@ class GpuInputs:
     clock_events: ClockEvents = field(default_factory=ClockEvents)
     xids: XidLog = field(default_factory=XidLog)
 
+    def update_xids(self) -> None:
+        """Update whether XIDs are read, and which the newest sample confirms, before rules about XIDs are evaluated."""
+        self.reads_xids = any(self.values[position] is not None for position in _XID_POSITIONS)
+        for position, scope in _CONFIRM_POSITIONS:  # a GPU that fails leaves them blank, which takes nothing back
+            if (value := self.values[position]) is not None:
+                others = self.confirmed_xids - {scope}
+                self.confirmed_xids = others | {scope} if value > 0 else others
+
     def verdict(self, code: int) -> Verdict:
         """Return the role of the fault of an XID of an NVLink among those of all GPUs."""
         return self.verdicts.get(code, ALONE)
@@ -83,10 +166,8 @@ class GpuInputs:
         return self.values[INPUT_POSITION[name]]
 
 
-def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:
+def exporter_facts(extras: Extras, mask: Value) -> tuple[Value, Value, Value]:
     """Return the last three numbers of `FACTS`, without counts of clock events where there is a mask of reasons."""
-    if extras is None:
-        return None, None, None
     has_counts = 1.0 if extras.xid_counts is not None or extras.xid_totals is not None else None
     if extras.clock_events is None or mask is not None:
         return None, None, has_counts

@@ -1,18 +1,22 @@
-"""Measures of rules: functions of a rule, its state and the inputs of one sample. They return None while inputs are
-missing."""
+"""Measures of single checks, the error codes of DCGM's health watches among them. `rule` has those for any inputs.
+
+`dcgm_codes.tsv` has what the codes mean, how severe they are, and what to do. None is critical: DCGM keeps verdicts
+long after their cause, and an own check is critical where the cause is seen. Sources: `dcgm_errors.h` and the health
+module of DCGM 4.6, the list of failure conditions of DCGM 4.7; for false alarms NVSentinel issues 1471 and 1701, and
+DCGM issue 308.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
 
-from pulsed.compute.health.dcgm_codes import FALSE_ALARMS, DcgmCode, dcgm_code_of
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.nvlinks import link_counts, links_text
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import Measure, Rule, RuleState, first_input
 from pulsed.compute.health.xids import RECOVERY_XID
 from pulsed.compute.products import is_data_centre
-from pulsed.model.vocabulary import Value
 
 MILD_RESULT, FAILURE = 5.0, 20.0
 """Results of DCGM's watches: of a warning whose code is only info, and of a failure."""
@@ -46,12 +50,6 @@ _TRAFFIC = (
 )
 
 
-def total(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the sum of the inputs."""
-    values = [inputs.values[position] for position in rule.positions]
-    return None if None in values else sum(filter(None, values))
-
-
 def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the recovery action of the first input; while it is missing, that of the last message of XID 154."""
     action = first_input(rule, state, inputs)
@@ -61,33 +59,11 @@ def requested_action(rule: Rule, state: RuleState, inputs: GpuInputs) -> float |
     return 0.0 if record.cleared else float(record.action)
 
 
-def ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the ratio of the first input to the second."""
-    first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.values[second])
-
-
 def pcie_width_ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
-    first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.pcie_width_max or inputs.values[second])
-
-
-def _ratio(first: Value, second: Value) -> float | None:
-    return None if first is None or not second else first / second
-
-
-def difference(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the first input less the second, or less the limit of the model where the second is missing."""
-    first, second = [inputs.values[position] for position in rule.positions]
-    second = rule.limit_of_model(inputs) if second is None else second
-    return None if first is None or second is None else first - second
-
-
-def distance(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
-    """Return the absolute difference of two inputs."""
-    signed = difference(rule, state, inputs)
-    return None if signed is None else abs(signed)
+    width, width_max = [inputs.values[position] for position in rule.positions]
+    width_max = inputs.pcie_width_max or width_max
+    return None if width is None or not width_max else width / width_max
 
 
 def of_data_centre(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
@@ -184,3 +160,77 @@ def _is_confirmed(code: DcgmCode, inputs: GpuInputs) -> bool:
         return inputs.value("recovery_action") == IMEX_RECOVERY
     inputs.nvlinks.is_used = inputs.nvlinks.is_used or any(inputs.value(name) for name in _TRAFFIC)
     return inputs.nvlinks.is_used
+
+
+DcgmSeverity = Literal["info", "warn"]
+
+FalseAlarm = Literal["", "nvlink_unused", "imex_unused"]
+"""When a code is a false alarm, empty for never: see `FALSE_ALARMS`."""
+
+FALSE_ALARMS: Mapping[FalseAlarm, str] = {
+    "nvlink_unused": "a known false alarm while no data has been sent over NVLink: links without a bridge, or that are "
+    "not trained yet",
+    "imex_unused": "a known false alarm while the driver does not request a recovery of IMEX (action 5)",
+}
+"""What is ignored and why, as the end of a sentence."""
+
+OWN_CHECKS: Mapping[str, tuple[str, ...]] = {
+    "PCIE": ("pcie_replay",),
+    "NVLINK": ("nvlink_errors", "nvlink_down", "fabric_link"),
+    "MEM": (
+        "ecc_uncorrectable",
+        "memory_unrepairable",
+        "row_remap_failed",
+        "row_remap_pending",
+        "row_remap_growth",
+        "retired_pages",
+    ),
+    "THERMAL": ("thermal_hw", "thermal_sw", "temp_margin", "temp_gpu"),
+    "POWER": ("power_brake",),
+    "INFOROM": ("config_drift",),
+}
+"""By watch, the checks of the same part: for results without a code, and for codes that are not in the table."""
+
+NOISY_WATCH = "POWER"
+"""Warnings of this watch are info: a busy GPU reaches its power limit."""
+
+
+class DcgmCode(NamedTuple):
+    """An error code of a DCGM health watch.
+
+    Attributes:
+        severity: the state that a warning raises while no check of `checks` has inputs; a failure raises `warn`.
+        checks: own checks about the same cause.
+        false_alarm: when it does not indicate a problem.
+        meaning: what DCGM found.
+        remedy: what to do, as the end of a sentence.
+    """
+
+    code: str
+    severity: DcgmSeverity
+    checks: tuple[str, ...]
+    false_alarm: FalseAlarm
+    meaning: str
+    remedy: str
+
+
+def _parse(row: str) -> DcgmCode:
+    code, severity, checks, false_alarm, meaning, remedy = row.split("\t")
+    return DcgmCode(
+        code, cast("DcgmSeverity", severity), tuple(checks.split()), cast("FalseAlarm", false_alarm), meaning, remedy
+    )
+
+
+_, *_ROWS = Path(__file__).with_name("dcgm_codes.tsv").read_text(encoding="utf-8").splitlines()
+
+DCGM_CODES: Mapping[str, DcgmCode] = {code.code: code for code in map(_parse, _ROWS)}
+"""By code."""
+
+
+def dcgm_code_of(watch: str, code: str) -> DcgmCode:
+    """Return what is known of a code of a watch; without a code, or with an unknown one, what its watch is about."""
+    if code in DCGM_CODES:
+        return DCGM_CODES[code]
+    severity: DcgmSeverity = "info" if watch == NOISY_WATCH else "warn"
+    remedy = "run a level-2 diagnostic of DCGM"
+    return DcgmCode(code, severity, OWN_CHECKS.get(watch, ()), "", f"a problem of {watch}", remedy)

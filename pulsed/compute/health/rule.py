@@ -1,7 +1,8 @@
 """A rule: a measure of the inputs of a GPU, compared with thresholds, and the times to raise and to leave a state.
 
-Rules that count observe every sample; all are evaluated on the newest one, at most once a second. Measures are in
-`measures`, other kinds of rules in `rule_kinds` and `xid_rule`.
+Rules that count observe every sample; all are evaluated on the newest one, at most once a second. Measures are
+functions of a rule, its state and the inputs of one sample; they return None while inputs are missing. Those of single
+checks are in `measures`, other kinds of rules in `rule_kinds` and `xid_rule`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from functools import cached_property
 from math import inf
 from typing import ClassVar, NamedTuple
 
-from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import IN_EXTRAS, INPUT_POSITION, GpuInputs
+from pulsed.compute.health.windows import CounterIncrease, DutyCounter
 from pulsed.compute.products import limits_of
 from pulsed.compute.sample import has_passed
 from pulsed.durations import in_words
@@ -79,6 +80,31 @@ class RuleState:
 def first_input(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
     """Return the first input."""
     return inputs.values[rule.positions[0]]
+
+
+def total(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the sum of the inputs."""
+    values = [inputs.values[position] for position in rule.positions]
+    return None if None in values else sum(filter(None, values))
+
+
+def ratio(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the ratio of the first input to the second."""
+    first, second = [inputs.values[position] for position in rule.positions]
+    return None if first is None or not second else first / second
+
+
+def difference(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the first input less the second, or less the limit of the model where the second is missing."""
+    first, second = [inputs.values[position] for position in rule.positions]
+    second = rule.limit_of_model(inputs) if second is None else second
+    return None if first is None or second is None else first - second
+
+
+def distance(rule: Rule, state: RuleState, inputs: GpuInputs) -> float | None:
+    """Return the absolute difference of two inputs."""
+    signed = difference(rule, state, inputs)
+    return None if signed is None else abs(signed)
 
 
 Measure = Callable[["Rule", RuleState, GpuInputs], float | None]

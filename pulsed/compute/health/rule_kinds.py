@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
-from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.nvlinks import link_counts, links_text
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs, link_counts, links_text
 from pulsed.compute.health.rule import Measure, Rule, RuleState, When
+from pulsed.compute.health.windows import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.durations import MINUTE, in_words
 from pulsed.model.health import SEVERITY, State
 

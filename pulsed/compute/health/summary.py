@@ -1,4 +1,4 @@
-"""Health of a whole GPU: the worst of its checks that apply and are known."""
+"""Health of a whole GPU by other checks: by some of them alone, or while its source does not deliver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pulsed.compute.health.checks import BY_ID
-from pulsed.model.health import SEVERITY, STATES, CheckState, Health, State
+from pulsed.model.health import CheckState, Health, worst_state
 
 
 def with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
@@ -20,18 +20,6 @@ def with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool =
     """
     state, coverage = worst_state(checks, is_fresh)
     return replace(health, state=state, coverage=coverage, checks=checks)
-
-
-def worst_state(checks: tuple[CheckState, ...], is_fresh: bool) -> tuple[State, float]:
-    """Return the state of a GPU with these checks, and the share of those that apply which are known."""
-    severities = [SEVERITY[check.state] for check in checks if check.applies]
-    severity = max(severities, default=-1)
-    if not is_fresh:
-        severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
-        severity = severity if severity >= SEVERITY["warn"] else -1
-    evaluated = len(severities) - severities.count(SEVERITY["unknown"])
-    coverage = evaluated / len(severities) if severities else 0.0
-    return STATES[severity + 1], coverage
 
 
 def limited_to(health: Health, checks: Collection[str]) -> Health:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, Literal
 
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.inputs import XID_INPUTS, GpuInputs
 from pulsed.compute.health.link_faults import LINK_XIDS, down_reason, fault_text, link_name, link_of, link_severity
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
@@ -15,35 +15,11 @@ from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, advi
 from pulsed.durations import DAY, in_words
 from pulsed.model.health import SEVERITY, STATES, State
 
-XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
-
-_CONFIRMS = {"recovery_action": "", "ecc_dbe_volatile_total": "memory", "nvlink_link_recoveries_failed_total": "nvlink"}
-"""By input, the scope of the XIDs that it confirms; empty for all."""
-
-CORROBORATION = tuple(_CONFIRMS)
-"""Inputs above 0 that confirm an XID of unknown age."""
-
-SEVERITY_INPUTS = (*XID_INPUTS, *CORROBORATION)
-"""Inputs of rules that depend on the severity of a code."""
-
-_XID_POSITIONS = tuple([INPUT_POSITION[name] for name in XID_INPUTS])
-_CONFIRM_POSITIONS = tuple([(INPUT_POSITION[name], scope) for name, scope in _CONFIRMS.items()])
-
 MANY_LINKS = 3
 """GPUs of a node whose links go down together: their switch is more likely than each of them."""
 
 CRITICAL_SECONDS = DAY
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
-
-
-def update_xid_inputs(inputs: GpuInputs) -> None:
-    """Update whether XIDs are read, and which the newest sample confirms, before rules about XIDs are evaluated."""
-    values = inputs.values
-    inputs.reads_xids = any(values[position] is not None for position in _XID_POSITIONS)
-    for position, scope in _CONFIRM_POSITIONS:  # a GPU that fails leaves them blank, which takes nothing back
-        if (value := values[position]) is not None:
-            others = inputs.confirmed_xids - {scope}
-            inputs.confirmed_xids = others | {scope} if value > 0 else others
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
-from pulsed.compute.tensor_throughput import mfu_ratio
+from pulsed.compute.saturation import mfu_ratio
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import POSITION, Reading
 

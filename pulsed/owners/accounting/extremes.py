@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from pulsed.compute.bounds import media_of
+from pulsed.compute.activity import media_of
 from pulsed.model.vocabulary import Reading, Value
 
 WORKING_DRAM_RATIO = 0.02

@@ -40,10 +40,9 @@ class GpuProcessTable:
         self._processes: tuple[GpuProcess, ...] | None = None
         self._noted = 0.0
 
-    def update(self, processes: tuple[GpuProcess, ...] | None) -> None:
-        """Take the processes of a tick; None of a source that does not list them changes nothing."""
-        if processes is not None:
-            self._processes, self._noted = processes, self._clock()
+    def update(self, processes: tuple[GpuProcess, ...]) -> None:
+        """Take the processes of a tick of a source that lists them."""
+        self._processes, self._noted = processes, self._clock()
 
     @property
     def current(self) -> tuple[GpuProcess, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulsed.compute.bounds import media_of
+from pulsed.compute.activity import media_of
 from pulsed.compute.products import c2c_of
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.vocabulary import Reading, Value

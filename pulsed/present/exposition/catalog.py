@@ -16,9 +16,11 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample
-from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
-from pulsed.present.exposition.family_types import (
+from pulsed.present.exposition.families import (
+    COUNTER_FAMILIES,
+    DERIVED,
     PREFIX,
+    QUANTITY_FAMILIES,
     CounterFamily,
     DerivedFamily,
     Family,

@@ -1,13 +1,15 @@
 """The catalogue of GPU metric families.
 
 Every quantity of the vocabulary, every counter and every declared derived value is a family. The others, whose samples
-need more than one reading and result, are entries of `DERIVED`. This module must not depend on a text format.
+need more than one reading and result, are entries of `DERIVED`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
+from typing import Literal
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
@@ -16,37 +18,98 @@ from pulsed.compute.health.xid_log import MAX_CODES
 from pulsed.model.computed_tick import GpuSample
 from pulsed.model.counters import COUNTERS
 from pulsed.model.gpu import PLATFORM
-from pulsed.model.health import OTHER_XIDS, CheckState, Health, Nvlink
+from pulsed.model.health import OTHER_XIDS, SEVERITY
 from pulsed.model.vocabulary import QUANTITIES, is_counter
-from pulsed.present.exposition.family_types import (
-    PREFIX,
-    CounterFamily,
-    DerivedFamily,
-    Family,
-    Samples,
-    gauge,
-    samples_by_label,
-    state_set,
-)
 from pulsed.present.exposition.text_format import MetricType
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
+
+PREFIX = "pulsed_gpu_"
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of a family's own labels, and a number."""
+
+Samples = Sequence[Sample]
+"""The samples of a family for one GPU."""
+
+
+Form = Literal["every", "brief", "current", "differing", "recent", "counted", "events", "zero_first"]
+"""Which samples of a family are published: `every`; all with fewer labels (`brief`); those of the `current` state; all
+or, if they are equal, none (`differing`); those that were not 0 in the last 10 minutes (`recent`); or those of a
+counter by label: of time and energy, absent before it counts (`counted`); of events, the same from 0 (`zero_first`)."""
+
+COUNTER_FORMS = frozenset[Form](("counted", "events", "zero_first"))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family with one series per GPU; the name is that of its samples (`_total`, `_info`)."""
+
+    name: str
+    type: MetricType
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFamily(Family):
+    """A counter over observed time, with one series per value of its label; without states it has no label."""
+
+    label: str
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFamily(Family):
+    """A family whose samples are computed from a `GpuSample`.
+
+    Attributes:
+        samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
+            (`_bucket`, `_sum`, `_count`) before the values of the labels.
+        current: returns fewer samples, for the form `current`: those of what is the case.
+        of_boards: whether only boards have it: MIG instances share the health of their board.
+    """
+
+    labels: tuple[str, ...]
+    samples: Callable[[GpuSample], Samples]
+    current: Callable[[GpuSample], Samples] | None = None
+    of_boards: bool = False
 
 
 def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
     """Yield the family of a derived value, if it has one."""
     if isinstance(value, DerivedNumber):
-        yield gauge(value.name, value.help, lambda sample: value.get(sample.reading, sample.result))
+        yield _number(value)
     elif isinstance(value, DerivedVector):
         yield _vector(value)
     elif isinstance(value, DerivedState) and value.label:
-        yield state_set(
-            value.name,
-            value.label,
-            value.states,
-            value.help,
-            lambda sample: value.get(sample.reading, sample.result),
-        )
+        yield _state_set(value)
+
+
+def _number(value: DerivedNumber) -> DerivedFamily:
+    """Return a gauge (a counter if named `_total`) without labels of its own; it is absent while it has no value."""
+
+    def samples(sample: GpuSample) -> Samples:
+        number = value.get(sample.reading, sample.result)
+        return () if number is None else (((), number),)
+
+    type: MetricType = "counter" if is_counter(value.name) else "gauge"
+    return DerivedFamily(PREFIX + value.name, type, value.help, (), samples)
+
+
+def _state_set(value: DerivedState) -> DerivedFamily:
+    """Return a state set: a series per state, 1 for the current state and 0 for all others.
+
+    Its type is gauge, because OpenMetrics' stateset requires a label named like the metric.
+    """
+
+    def samples(sample: GpuSample) -> Samples:
+        now = value.get(sample.reading, sample.result)
+        return [((state,), int(state == now)) for state in value.states]
+
+    def current(sample: GpuSample) -> Samples:
+        return (((value.get(sample.reading, sample.result),), 1),)
+
+    return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples, current)
 
 
 def _vector(value: DerivedVector) -> DerivedFamily:
@@ -86,60 +149,36 @@ MAX_READINGS = 2
 """Readings of a check in `health_evidence`: the measure and the first input; `/gpus` has all."""
 
 
-def _of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
-    """Return the function that returns the samples of a board: MIG instances share the health of their board."""
-    return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else ()
-
-
-def _of_health(
+def _of_boards(
     name: str,
     type: MetricType,
     help: str,
-    label: str,
-    samples: Callable[[Health], Samples],
-    current: Callable[[Health], Samples] | None = None,
+    labels: tuple[str, ...],
+    samples: Callable[[GpuSample], Samples],
+    current: Callable[[GpuSample], Samples] | None = None,
 ) -> DerivedFamily:
-    """Return a family of the health of boards."""
-    now = None if current is None else _of_boards(current)
-    return DerivedFamily(PREFIX + name, type, help, (label,), _of_boards(samples), now)
+    """Return a family that only boards have."""
+    return DerivedFamily(PREFIX + name, type, help, labels, samples, current, of_boards=True)
 
 
-def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], Samples]:
-    """Return the function that returns a number per check that has one."""
-    return lambda health: samples_by_label(
-        [(each.id, value) for each in health.checks if each.applies and (value := get(each)) is not None]
-    )
-
-
-def _raised(health: Health) -> Samples:
-    """Return the severity of the raised checks; a GPU may be unknown as a whole and have some."""
-    return samples_by_label([(each.id, each.severity) for each in health.problems])
-
-
-def _problems(health: Health) -> Samples:
+def _problems(sample: GpuSample) -> Samples:
     return [
         ((each.id, each.state, BY_ID[each.id].cause or each.id, each.message, each.remedy), 1)
-        for each in health.problems
+        for each in sample.result.health.problems
     ]
 
 
-def _evidence(health: Health) -> Samples:
+def _evidence(sample: GpuSample) -> Samples:
     return [
         ((each.id, name), value)
-        for each in health.problems
+        for each in sample.result.health.problems
         if each.state != "info"
         for name, value in each.evidence[:MAX_READINGS]
     ]
 
 
-def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:
-    """Return a counter over all labels of another one; it is there from 0."""
-    samples = _of_boards(lambda health: [((), sum([number for _, number in get(health)]))])
-    return DerivedFamily(PREFIX + name, "counter", help, (), samples)
-
-
-def _nvlink_fault(health: Health) -> Samples:
-    fault = health.nvlink_fault
+def _nvlink_fault(sample: GpuSample) -> Samples:
+    fault = sample.result.health.nvlink_fault
     if fault is None:
         return ()
     link = "" if fault.link is None else str(fault.link)
@@ -153,22 +192,8 @@ ROUTINE_ERRORS = "symbol_errors"
 """The kind of errors that the code of NVLink 5 corrects all the time, on every link."""
 
 
-def _of_links(
-    name: str,
-    type: MetricType,
-    help: str,
-    labels: tuple[str, ...],
-    rows: Callable[[Nvlink], list[tuple[tuple[str, ...], float]]],
-) -> DerivedFamily:
-    """Return a family of the NVLinks of boards that are not clean."""
-    samples = _of_boards(
-        lambda health: [((str(link.link), *more), value) for link in health.nvlinks for more, value in rows(link)]
-    )
-    return DerivedFamily(PREFIX + name, type, help, labels, samples)
-
-
-def _last_xid(health: Health) -> Samples:
-    last = health.xid_last
+def _last_xid(sample: GpuSample) -> Samples:
+    last = sample.result.health.xid_last
     return () if last is None else ((("unknown" if last.time is None else "known",), last.code),)
 
 
@@ -201,103 +226,128 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda sample: _info(sample, of_board=False),
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
-    _of_health(
+    _of_boards(
         "health_check",
         "gauge",
         "State of one check: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
-        "check",
-        _by_check(lambda each: each.severity),
-        current=_raised,
+        ("check",),
+        lambda sample: [((each.id,), SEVERITY[each.state]) for each in sample.result.health.checks if each.applies],
+        # A GPU may be unknown as a whole and have raised checks.
+        current=lambda sample: [((each.id,), each.severity) for each in sample.result.health.problems],
     ),
-    _of_health(
+    _of_boards(
         "health_seconds_total",
         "counter",
         "Time in each health state since the first sample, kept across restarts of pulsed; time without samples counts"
         " as unknown",
-        "state",
-        lambda health: samples_by_label(health.seconds),
+        ("state",),
+        lambda sample: [((state,), seconds) for state, seconds in sample.result.health.seconds],
     ),
-    _of_health(
+    _of_boards(
         "health_check_since_timestamp_seconds",
         "gauge",
         "Start of the current state of a check, while it is worse than ok",
-        "check",
-        _by_check(lambda each: each.since if each.severity > 0 else None),
+        ("check",),
+        lambda sample: [((each.id,), each.since) for each in sample.result.health.problems if each.since is not None],
     ),
-    DerivedFamily(
-        PREFIX + "health_problem_info",
+    _of_boards(
+        "health_problem_info",
         "info",
         "Problem and remedy of a check as text, while it is worse than ok; cause: a cause that the GPUs of a node may"
         " share, such as cooling, or the check",
         ("check", "state", "cause", "problem", "remedy"),
-        _of_boards(_problems),
+        _problems,
     ),
-    DerivedFamily(
-        PREFIX + "health_evidence",
+    _of_boards(
+        "health_evidence",
         "gauge",
         "Main readings that decide a check, in the units of their names, while it is worse than info",
         ("check", "reading"),
-        _of_boards(_evidence),
+        _evidence,
     ),
-    _of_health(
+    _of_boards(
         "health_check_last_event_timestamp_seconds",
         "gauge",
         "Time of the last event of a check",
-        "check",
-        _by_check(lambda each: each.last_event),
+        ("check",),
+        lambda sample: [
+            ((each.id,), each.last_event)
+            for each in sample.result.health.checks
+            if each.applies and each.last_event is not None
+        ],
     ),
-    _of_links(
+    _of_boards(
         "nvlink_errors_total",
         "counter",
         "Errors and recoveries of one NVLink by kind, since driver load; absent without any",
         ("link", "kind"),
-        lambda link: [
-            ((kind,), count) for kind, count in link.counters if count and kind not in (ROUTINE_ERRORS, TRANSMIT_WAITS)
+        lambda sample: [
+            ((str(link.link), kind), count)
+            for link in sample.result.health.nvlinks
+            for kind, count in link.counters
+            if count and kind not in (ROUTINE_ERRORS, TRANSMIT_WAITS)
         ],
     ),
-    _of_links(
+    _of_boards(
         "nvlink_link_transmit_waits_total",
         "counter",
         "Ticks in which this NVLink had data to send but no credit; absent without any",
         ("link",),
-        lambda link: [((), count) for kind, count in link.counters if count and kind == TRANSMIT_WAITS],
+        lambda sample: [
+            ((str(link.link),), count)
+            for link in sample.result.health.nvlinks
+            for kind, count in link.counters
+            if count and kind == TRANSMIT_WAITS
+        ],
     ),
-    _of_links(
+    _of_boards(
         "nvlink_down",
         "gauge",
         "1 while this NVLink is down but should be up; other links have no series",
         ("link",),
-        lambda link: [((), 1.0)] if link.is_down else [],
+        lambda sample: [((str(link.link),), 1.0) for link in sample.result.health.nvlinks if link.is_down],
     ),
-    DerivedFamily(
-        PREFIX + "nvlink_fault_timestamp_seconds",
+    _of_boards(
+        "nvlink_fault_timestamp_seconds",
         "gauge",
         "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or "
         'the node), the one with origin="true" is where the fault began',
         ("xid", "link", "origin", "fabric"),
-        _of_boards(_nvlink_fault),
+        _nvlink_fault,
     ),
-    _total("any_health_events_total", "Events of all checks", lambda health: health.events),
-    _of_health(
+    _of_boards(
+        "any_health_events_total",
+        "counter",
+        "Events of all checks",
+        (),
+        lambda sample: (((), sum([number for _, number in sample.result.health.events])),),
+    ),
+    _of_boards(
         "health_events_total",
         "counter",
         "Events of a check",
-        "check",
-        lambda health: samples_by_label(health.events),
+        ("check",),
+        lambda sample: [((check,), number) for check, number in sample.result.health.events],
     ),
-    _total("any_xid_events_total", "XIDs observed, of any code", lambda health: health.xid_events),
-    _of_health(
+    _of_boards(
+        "any_xid_events_total",
+        "counter",
+        "XIDs observed, of any code",
+        (),
+        lambda sample: (((), sum([number for _, number in sample.result.health.xid_events])),),
+    ),
+    _of_boards(
         "xid_events_total",
         "counter",
         f"XIDs observed, by code; critical codes start at 0; after {MAX_CODES} others, new codes count as {OTHER_XIDS}",
-        "xid",
-        lambda health: samples_by_label(health.xid_events),
+        ("xid",),
+        lambda sample: [((str(xid),), number) for xid, number in sample.result.health.xid_events],
     ),
-    _of_health(
+    _of_boards(
         "xid_last",
         "gauge",
         "Code of the last XID; age is unknown if it happened before pulsed started",
-        "age",
+        ("age",),
         _last_xid,
     ),
     DerivedFamily(
@@ -305,7 +355,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "gauge",
         "Share of the last minute in which the clocks were reduced for this reason",
         ("reason",),
-        lambda sample: samples_by_label(sample.result.clock_event_shares),
+        lambda sample: [((reason,), share) for reason, share in sample.result.clock_event_shares],
     ),
     DerivedFamily(
         PREFIX + "real_utilization_distribution_ratio",
@@ -314,10 +364,12 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ("le",),
         _distribution,
     ),
-    gauge(
-        "accounting_created_timestamp_seconds",
+    DerivedFamily(
+        PREFIX + "accounting_created_timestamp_seconds",
+        "gauge",
         "Start of the counters over observed time: the first sample of this GPU since pulsed started",
-        lambda sample: sample.result.counters.created,
+        (),
+        lambda sample: (((), created),) if (created := sample.result.counters.created) is not None else (),
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",
@@ -326,10 +378,12 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ("reason",),
         lambda sample: [((reason,), 1) for reason in sample.anomalies],
     ),
-    gauge(
-        "last_sample_timestamp_seconds",
+    DerivedFamily(
+        PREFIX + "last_sample_timestamp_seconds",
+        "gauge",
         "Time of the last sample; the series of this GPU are removed when it is too old",
-        lambda sample: sample.time,
+        (),
+        lambda sample: (((), sample.time),),
     ),
 )
 """In the order of the page."""

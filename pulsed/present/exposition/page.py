@@ -18,11 +18,9 @@ from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick, without_duplicates
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import FULL, Catalog
-from pulsed.present.exposition.gpu_series import gpu_lines, page_gpus
+from pulsed.present.exposition.gpu_series import Published, gpu_lines, page_gpus, summary_lines
 from pulsed.present.exposition.jobstats_series import jobstats_lines
 from pulsed.present.exposition.passthrough import passthrough_lines
-from pulsed.present.exposition.published import Published
-from pulsed.present.exposition.summary import summary_lines
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.exposition.text_format import END, encoded
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.compute.bounds import MEDIA, PROFILED_MEDIA
+from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.present.promql.alert_text import GPU, OWNER
 from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording, number, recorded

@@ -166,7 +166,7 @@ class DmonStream:
             # with it. Even the newest is old, by an unknown time. The next one is at most an interval away.
             self._leave_out(ticks)
             return True
-        self._waiting.extend(_spread(ticks, min(self._interval, gap / len(ticks))))
+        self._waiting.extend(_spread(ticks, min(self._interval, gap / len(ticks))) if len(ticks) > 1 else ticks)
         if self._unreported:
             first = self._waiting[0]
             self._waiting[0] = replace(first, rejected=self._unreported + Counter(first.rejected))

@@ -112,7 +112,7 @@ class DmonParser:
 
         A live reader may then take it by `finish`, after a pause in which a new entity's row would arrive.
         """
-        return self.begun and bool(self._previous) and not self._awaited
+        return bool(self._rows and self._previous) and not self._awaited
 
     @property
     def rejected(self) -> Mapping[str, int]:
@@ -144,14 +144,10 @@ class DmonParser:
             self._reject("half_row")
         return None
 
-    def finish(self) -> DmonTick | None:
-        """Return the tick in progress, which then counts as finished; None if it has no row."""
-        return self._cut()
-
     def _add(self, row: DmonRow | BadRow) -> DmonTick | None:
         entity = row.entity
         # A line that only looks like a row must not add a GPU that does not exist.
-        tick = self._cut() if entity in self._rows else None
+        tick = self.finish() if entity in self._rows else None
         if isinstance(row, DmonRow) or entity in self._known:
             self._known.add(entity)
             self._rows[entity] = row.values if isinstance(row, DmonRow) else None
@@ -177,7 +173,7 @@ class DmonParser:
         if not is_header(line):
             self._reject("not_a_row")
             return None
-        tick = self._cut()
+        tick = self.finish()
         if line != self._header:
             self._change_header(line)
         return tick
@@ -193,7 +189,8 @@ class DmonParser:
         self._table = table
         self._header = line
 
-    def _cut(self) -> DmonTick | None:
+    def finish(self) -> DmonTick | None:
+        """Return the tick in progress, which then counts as finished; None if it has no row."""
         rows = self._rows
         if not any(rows.values()):
             return None

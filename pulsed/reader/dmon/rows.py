@@ -181,6 +181,6 @@ def split_row(line: str, texts: Sequence[bool]) -> DmonRow | BadRow | None:
             numbers = list(map(float, tokens))
             if math.isfinite(sum(numbers)):
                 return DmonRow(entity, [*numbers])
-        return DmonRow(entity, [read_cell(token, False) for token in tokens])
+        return DmonRow(entity, [read_number(token) for token in tokens])
     except ValueError:
         return BadRow(entity, "misaligned")

@@ -28,6 +28,8 @@ from pulsed.reader.dmon.rows import (
     is_strict_number,
     is_surely_whole,
     read_cell,
+    read_number,
+    read_text,
     split_row,
     text_flags,
 )
@@ -178,7 +180,7 @@ class LeftAlignedTable:
             if text and cell[0] != text[0]:
                 return None
             try:
-                values.append(read_cell(text, is_text))
+                values.append(read_text(text) if is_text else read_number(text))
             except BadCell:
                 if " " in text:  # two values in one cell
                     return None

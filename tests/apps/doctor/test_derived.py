@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.apps.doctor.report import REQUIREMENTS, Requirement
-from pulsed.compute.bounds import bounds_of
+from pulsed.compute.activity import bounds_of
 from pulsed.compute.class_table import VARIABLES
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings

@@ -10,7 +10,7 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health

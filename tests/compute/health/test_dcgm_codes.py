@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.dcgm_codes import DCGM_CODES, FALSE_ALARMS, OWN_CHECKS, dcgm_code_of
+from pulsed.compute.health.measures import DCGM_CODES, FALSE_ALARMS, OWN_CHECKS, dcgm_code_of
 
 
 def test_every_code_has_a_meaning_and_a_remedy_and_its_checks_exist() -> None:

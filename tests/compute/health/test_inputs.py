@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.bounds import activity_of
+from pulsed.compute.activity import activity_of
 from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import Reading
@@ -40,7 +40,6 @@ EVENTS = (("hw_thermal", 3.0), ("hw_power_brake", 2.0))
 @pytest.mark.parametrize(
     ("extras", "mask", "facts"),
     [
-        (None, None, (None, None, None)),
         (Extras(), None, (None, None, None)),
         (Extras(clock_events=EVENTS), None, (3.0, 2.0, None)),
         (Extras(clock_events=EVENTS[:1]), None, (3.0, 0.0, None)),
@@ -52,6 +51,6 @@ EVENTS = (("hw_thermal", 3.0), ("hw_power_brake", 2.0))
     ],
 )
 def test_facts_of_the_exporter(
-    extras: Extras | None, mask: float | None, facts: tuple[float | None, float | None, float | None]
+    extras: Extras, mask: float | None, facts: tuple[float | None, float | None, float | None]
 ) -> None:
     assert exporter_facts(extras, mask) == facts

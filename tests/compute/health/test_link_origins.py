@@ -8,11 +8,11 @@ from itertools import permutations
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.link_origins import SOME_RACK, WINDOW, ReportedFault, verdicts_on
+from pulsed.compute.health.link_faults import SOME_RACK, WINDOW, ReportedFault, verdicts_on
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import KernelEvent, LinkFault

@@ -7,12 +7,12 @@ from operator import eq
 import pytest
 
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.device_counters import DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.measures import difference, distance, pcie_replay_limit, ratio, total
-from pulsed.compute.health.rule import Rule, RuleState, When
+from pulsed.compute.health.measures import pcie_replay_limit
+from pulsed.compute.health.rule import Rule, RuleState, When, difference, distance, ratio, total
 from pulsed.compute.health.rule_kinds import Codes, Duty
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.windows import DutyCounter
 from pulsed.model.canonical_tick import Extras
 from tests.compute.health.sim import Sim, give
 

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator
 from tests.support.samples import SAMPLES, needs_samples

@@ -8,7 +8,7 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.compute.health.xid_rule import XidRule, update_xid_inputs
+from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS, xid_of
 from tests.compute.health.sim import give
 
@@ -28,7 +28,7 @@ def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
 
 def after(rule: XidRule, facts: GpuInputs, now: float) -> RuleState:
     state = RuleState()
-    update_xid_inputs(facts)
+    facts.update_xids()
     rule.evaluate(state, facts, now)
     return state
 

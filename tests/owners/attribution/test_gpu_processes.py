@@ -60,7 +60,6 @@ async def test_a_list_counts_until_the_next_or_for_a_minute(group: tuple[int, in
     source = ProcessOwners(table)
     assert await source.read() is None, "no source lists processes"
     table.update((on(group[0]),))
-    table.update(None)  # of another source
     claims = await source.read()
     assert claims is not None
     assert [owner.id for owner in claims.owners["gpu-aa"]] == [str(group[0])]

@@ -15,8 +15,8 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.gpu import RESERVED_LABELS
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, form_of
+from pulsed.present.exposition.gpu_series import MIN_HOLD_SECONDS
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.published import MIN_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_totals import GROUPS
 from pulsed.reader.demo.source import DemoSource

@@ -9,8 +9,7 @@ from pulsed.compute.workload import BOTTLENECK_STATES
 from pulsed.model.computed_tick import gpu_samples
 from pulsed.model.counters import COUNTERS
 from pulsed.model.vocabulary import WORKLOAD_CLASSES, Reading
-from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
-from pulsed.present.exposition.family_types import Family
+from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES, Family
 from tests.present.boards import OPEN, TIME, gpu, tick
 from tests.present.reference import BOTTLENECKS as CONTRACT_BOTTLENECKS
 from tests.present.reference import CLASSES as CONTRACT_CLASSES

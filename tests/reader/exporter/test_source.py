@@ -25,9 +25,8 @@ from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.exporter.source import ExporterSource, open_sources, phases
+from pulsed.reader.exporter.source import ExporterSource, Scraper, open_sources, phases
 from pulsed.reader.source import Source, SourceRequest
 from tests.support.certificates import Authority, make_authority
 from tests.support.http_servers import QuietHandler, running

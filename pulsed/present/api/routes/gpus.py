@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from pulsed.compute.bounds import media_of
+from pulsed.compute.activity import media_of
 from pulsed.compute.class_table import VARIABLES, ClassRule, Condition, Variable, rules_of
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.health.checks import BY_ID

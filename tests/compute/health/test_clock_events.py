@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pulsed.compute.clock_events import (
+from pulsed.compute.health.windows import (
     REASONS,
     UNNAMED_BIT,
     ClockEvents,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.restarts import RESET_SECONDS, Resets, ResetSign
+from pulsed.compute.health.presence import RESET_SECONDS, Resets, ResetSign
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
+from pulsed.compute.health.windows import CounterIncrease
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import Sim, give

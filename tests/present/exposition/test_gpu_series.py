@@ -8,8 +8,8 @@ from pulsed.model.counters import Distribution
 from pulsed.model.health import Health
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
+from pulsed.present.exposition.gpu_series import Published
 from pulsed.present.exposition.page import Pages, PageSettings
-from pulsed.present.exposition.published import Published
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, target, tick
 from tests.system.end_to_end.series import rows
@@ -137,6 +137,7 @@ def test_the_sum_of_distributions_never_decreases_by_rounding() -> None:
     for number in range(200):
         for gpu_number, share in enumerate((0.1, 0.7)):
             distribution = Distribution((0.5,), (number, number), share * number)
-            published.add_distribution(("node", f"GPU-{gpu_number}", ""), "H100", distribution)
+            gpu = published.gpu(("node", f"GPU-{gpu_number}", ""))
+            published.add_distribution(gpu, ("node", "H100"), distribution)
             sums.append(published.distributions["node", "H100"].sum)
     assert sums == sorted(sums)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.gpu_state import GpuState
-from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.sample import GAP_INTERVALS
-from pulsed.compute.tracker import Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from tests.compute.readings import many

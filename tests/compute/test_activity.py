@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.activity import bounds_of, zero_filled
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import arbitrary, consistent, hidden, hide, many
