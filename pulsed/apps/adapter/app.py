@@ -17,7 +17,7 @@ from pulsed.json_text import json_bytes
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.autoscale import ROUTES
-from pulsed.present.exposition.telemetry import RequestCounts, build_info, task_families
+from pulsed.present.exposition.telemetry import build_info, request_counter, task_families
 from pulsed.present.exposition.text_format import END, choose_format, lines
 from pulsed.printable import clean
 
@@ -32,12 +32,12 @@ class AdapterTelemetry:
     def __init__(self, gpus: ClusterGpus, pods: ResourceWatch[ClusterPod]) -> None:
         self._gpus, self._pods = gpus, pods
         self._build = build_info("pulsed_adapter_build")  # `pulsed_build_info` identifies daemons
-        self._requests = RequestCounts()
+        self._requests = request_counter(None)
         self._process = ProcessCollector(registry=None)
 
     def count_request(self, path: str, code: int) -> None:
-        """Count an answered request, as `RequestCounts.count`."""
-        self._requests.count(path, code)
+        """Count an answered request; `path` is the route's template, never what the client asked for."""
+        self._requests.labels(path, code).inc()
 
     def page(self, *, openmetrics: bool) -> bytes:
         """Return the page."""
@@ -77,7 +77,7 @@ class AdapterTelemetry:
             "Lists and watches of pods that failed and were begun again",
             value=self._pods.restarts,
         )
-        yield self._requests.family()
+        yield from self._requests.collect()
         yield from task_families()
 
 

@@ -7,18 +7,10 @@ here. There are no `_created` series: each would be a family of its own.
 from __future__ import annotations
 
 import platform
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pulsed import __version__
@@ -33,8 +25,6 @@ LAYERS = ("read", "translate", "compute", "present")
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us."""
-
-_BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
 class Telemetry(Collector):
@@ -52,24 +42,29 @@ class Telemetry(Collector):
         is_config_in_force: Callable[[], bool] = lambda: True,
     ) -> None:
         self._families, self._is_config_in_force = families, is_config_in_force
-        self._counts = {layer: [0] * (len(BUCKETS) + 1) for layer in LAYERS}
-        self._seconds = dict.fromkeys(LAYERS, 0.0)
-        self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
         self._store = store
         self._now = 0.0
         self.registry = CollectorRegistry()
         self.registry.register(self)
+        durations = Histogram(
+            "pulsed_tick_duration_seconds",
+            "Time of a layer for one tick of one source",
+            ["layer"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self._durations = {layer: durations.labels(layer) for layer in LAYERS}
+        self._requests = request_counter(self.registry)
         ProcessCollector(registry=self.registry)
 
     def observe(self, layer: str, seconds: float) -> None:
-        """Note how long a layer (one of `LAYERS`) took for a tick. Costs well under a microsecond."""
-        self._counts[layer][bisect_left(BUCKETS, seconds)] += 1
-        self._seconds[layer] += seconds
+        """Note how long a layer (one of `LAYERS`) took for a tick."""
+        self._durations[layer].observe(seconds)
 
     def count_request(self, path: str, code: int) -> None:
-        """Count an answered HTTP request, as `RequestCounts.count`."""
-        self._requests.count(path, code)
+        """Count an answered HTTP request; `path` is the route's template, never what the client asked for."""
+        self._requests.labels(path, code).inc()
 
     def render(self, now: float, *, openmetrics: bool) -> bytes:
         """Return all families, without OpenMetrics' last line; the reference for freshness is `now` (monotonic)."""
@@ -81,19 +76,11 @@ class Telemetry(Collector):
         yield self._build
         yield from _source_families(self._store, self._now)
         yield from self._families(self._now)
-        durations = HistogramMetricFamily(
-            "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
-        )
-        for layer, counts in self._counts.items():
-            buckets = list(zip(_BOUNDS, accumulate(counts), strict=True))
-            durations.add_metric([layer], buckets, self._seconds[layer])
-        yield durations
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
             "1 if the active configuration is that of the file, 0 if the file was rejected",
             value=int(self._is_config_in_force()),
         )
-        yield self._requests.family()
 
 
 def _duplicates(store: TargetStore, now: float) -> Mapping[str, int]:
@@ -156,25 +143,12 @@ def build_info(name: str) -> Metric:
     return InfoMetricFamily(name, "Version and revision of pulsed, and version of Python", value=labels)
 
 
-class RequestCounts:
-    """Counts answered HTTP requests."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], int] = {}
-
-    def count(self, path: str, code: int) -> None:
-        """Count a request; `path` is the route's template, never what the client asked for."""
-        key = (path, str(code))
-        self._counts[key] = self._counts.get(key, 0) + 1
-
-    def family(self) -> Metric:
-        """Return the counts."""
-        family = CounterMetricFamily(
-            "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
-        )
-        for labels, count in self._counts.items():
-            family.add_metric(labels, count)
-        return family
+def request_counter(registry: CollectorRegistry | None) -> Counter:
+    """Return the counter of answered HTTP requests, without a `_created` series, which would be a family of its own."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    return Counter(
+        "pulsed_http_requests", "Answered HTTP requests, by route and status", ["path", "code"], registry=registry
+    )
 
 
 def task_families() -> Iterator[Metric]:
