@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import uvloop
-
 from pulsed import __version__
 from pulsed.apps.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, daemon_page, pod_reader
@@ -66,7 +64,7 @@ def serve_apis(config: Config) -> int:
     namespaces = daemon_namespaces(config)
     with ExitStack() as closing:
         listeners, plain = [_listen(addresses, closing) for addresses in (config.listen, config.adapter.plain_listen)]
-        return uvloop.run(_run(config, access, namespaces, listeners, plain))
+        return asyncio.run(_run(config, access, namespaces, listeners, plain))
 
 
 def _listen(addresses: Sequence[str] | None, closing: ExitStack) -> list[Listener]:
