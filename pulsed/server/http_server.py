@@ -107,7 +107,7 @@ class Server(uvicorn.Server):
                     connection.drop()
             limit_clients(all_connections(self.server_state), now)
             if self._live is not None:
-                self._live.refresh()
+                self._live.poll()
                 self.config.encoded_headers = list(self._live.now.headers)
             await self.on_tick(counter=0)  # the headers of the next second
             with contextlib.suppress(TimeoutError):

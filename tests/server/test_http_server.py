@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pulsed.server import connection, connection_limits
+from pulsed import regular_file
+from pulsed.server import connection, connection_limits, reloader
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
 from pulsed.server.connection_limits import MAX_PER_CLIENT, network_of
 from pulsed.server.http_server import Server
@@ -651,6 +654,34 @@ def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp
             assert b"\r\nx-frame-options: deny\r\n" in await site.ask(request, await site.connect(tls))
 
     on_server(test, live=live)
+
+
+def test_files_that_hang_delay_no_request(
+    live: WebConfigReloader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hung, answers = threading.Event(), threading.Event()
+
+    def stat(*_: object, **__: object) -> os.stat_result:
+        hung.set()
+        answers.wait()
+        raise OSError
+
+    async def test(site: Site) -> None:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+        await eventually(hung.is_set)
+        await eventually(lambda: not live.last_reload_successful)
+        client = await asyncio.open_connection("127.0.0.1", site.port, ssl=tls, server_hostname="localhost")
+        assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
+        answers.set()
+        await eventually(lambda: live.last_reload_successful)
+
+    monkeypatch.setattr(reloader, "HANGING_SECONDS", 0.5)
+    monkeypatch.setattr(regular_file, "_signature", stat)
+    try:
+        on_server(test, live=live)
+    finally:
+        answers.set()
+    assert "does not answer" in caplog.text
 
 
 def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> None:
