@@ -23,8 +23,8 @@ from pulsed.kubernetes.exporter_pods import (
     exporter_pod,
 )
 from pulsed.kubernetes.objects import labels_of, parse_selector
+from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
-from pulsed.kubernetes.shared_watch import WatchReader
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
 from pulsed.owners.attribution.source import EXPORTED
@@ -108,12 +108,11 @@ class ExporterDiscovery:
         # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
         named = () if settings.namespaces in (None, ALL_NAMESPACES) else settings.namespaces
         paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
-        # Without selectors, as workloads of pods are read: both have one watch then.
         query = {"fieldSelector": f"spec.nodeName={self._node}"} if self._node else {}
         self._shard = config.source.exporter.shard
         self._where = f"node {self._node}" if self._node else "any node"
         self._selectors = list(map(parse_selector, settings.selectors))
-        self._watches = [WatchReader(client, path, query, self._read, self._update) for path in paths]
+        self._watches = [ResourceWatch(client, path, query, self._read, self._update) for path in paths]
         self._paths, self._read_at = paths, dict[str, float]()
         self._settings = exporter_settings(config)
         self._claims: dict[str, GpuClaims] = {}

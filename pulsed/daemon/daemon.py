@@ -196,5 +196,5 @@ class Daemon:
         watcher = FileWatcher([self._file] if self._file is not None else [])
         while True:
             await aligned_sleep(WATCH_SECONDS)
-            if watcher.has_changed():
+            if await asyncio.to_thread(watcher.has_changed):  # its file system may hang
                 self.reload()

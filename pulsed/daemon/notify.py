@@ -50,8 +50,6 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 20.0, 600.0
 WAITING = 100
 """What waits for its receiver; the oldest is dropped."""
 
-ANSWER_BYTES = 64 * 2**10
-
 Document = Mapping[str, Any]
 
 
@@ -59,7 +57,7 @@ class NotDelivered(Exception):
     """A receiver has not taken a document; the text has the reason."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Delivery:
     """A document for a receiver, `exec` or `webhook`, due at a monotonic time."""
 
@@ -159,11 +157,12 @@ class Notify(Feature):
             self.results[receiver, "dropped"] += 1
 
     async def _deliver(self) -> None:
-        """Send what is due, one after the other."""
-        now = time.monotonic()
-        due = [each for each in self._waiting if each.due <= now]
-        self._waiting = deque(each for each in self._waiting if each.due > now)
-        for each in due:
+        """Send what is due: to each receiver one after the other, until one fails."""
+        await asyncio.gather(*(self._deliver_to(receiver, time.monotonic()) for receiver in self._send))
+
+    async def _deliver_to(self, receiver: str, now: float) -> None:
+        for each in [each for each in self._waiting if each.receiver == receiver and each.due <= now]:
+            self._waiting.remove(each)
             each.attempts += 1
             try:
                 await self._send[each.receiver](each.document)
@@ -177,10 +176,10 @@ class Notify(Feature):
                 if is_last:
                     self.results[each.receiver, "dropped"] += 1
                 else:
-                    each.due = now + each.backoff.next()
+                    each.due = time.monotonic() + each.backoff.next()
                     self._waiting.append(each)
-            else:
-                self.results[each.receiver, "sent"] += 1
+                return
+            self.results[each.receiver, "sent"] += 1
 
     async def _run_program(self, document: Document) -> None:
         """Run the program; its messages go where those of pulsed go."""
@@ -213,7 +212,7 @@ class Notify(Feature):
             raise NotDelivered(f"{self._settings.exec[0]} ended with {process.returncode}")
 
     async def _post(self, document: Document) -> None:
-        from pulsed.http.client import HttpClient, Request  # takes 9 MB
+        from pulsed.http.client import HttpClient, Request, answer_of  # takes 9 MB
         from pulsed.http.failure import HttpRequestFailed
 
         webhook = self._settings.webhook
@@ -231,9 +230,12 @@ class Notify(Feature):
             )
             client = HttpClient(0.0, uses_proxies=True)
             try:
-                answer = await client.fetch(request, ANSWER_BYTES, RECEIVER_SECONDS)
+                async with asyncio.timeout(RECEIVER_SECONDS), await client.open(request) as response:
+                    answer = answer_of(response)  # what follows the head is not read
             finally:
                 await client.close()
+        except TimeoutError:
+            raise NotDelivered(f"the webhook did not answer in {RECEIVER_SECONDS:g} s") from None
         except (HttpRequestFailed, BadCredentials, BadTlsFiles) as error:
             raise NotDelivered(str(error)) from None
         if not 200 <= answer.status < 300:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import resource
 from pathlib import Path
-
-import uvloop
 
 from pulsed.cli.arguments import config_file, configuration, load_config
 from pulsed.config.configuration import Config, file_of
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         listeners = _listeners(config)
         for listener in listeners:
             stack.callback(listener.close)
-        return uvloop.run(daemon.run(listeners))
+        return asyncio.run(daemon.run(listeners))
 
 
 def _listeners(config: Config) -> list[Listener]:

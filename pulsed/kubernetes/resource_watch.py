@@ -38,7 +38,7 @@ class ResourceWatch(Generic[_T]):
     Args:
         path: of the list, as `/api/v1/pods`.
         query: its selectors.
-        read: takes an object as JSON; its result is kept.
+        read: takes an object as JSON; its result is kept unless it is None.
         changed: called after every change of the objects or the error, and whenever the API server has confirmed them.
         is_paged: whether the first list comes in pages, too: from etcd instead of the memory of the API server, which
             has no pages.
@@ -56,7 +56,7 @@ class ResourceWatch(Generic[_T]):
         client: ApiClient,
         path: str,
         query: Mapping[str, str],
-        read: Callable[[JsonObject], _T],
+        read: Callable[[JsonObject], _T | None],
         changed: Callable[[], None] = lambda: None,
         *,
         is_paged: bool = False,
@@ -101,7 +101,8 @@ class ResourceWatch(Generic[_T]):
         objects: dict[tuple[str, str], _T] = {}
 
         def add(item: JsonObject) -> None:
-            objects[_key(item)] = self._read(item)
+            if (kept := self._read(item)) is not None:
+                objects[_key(item)] = kept
 
         self._version = await self._client.list(self._path, {**self._query, **version}, add)
         self.objects, self._heard = objects, self._clock()
@@ -123,10 +124,12 @@ class ResourceWatch(Generic[_T]):
         self._heard = self._clock()
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
             self._version = version
-        if event.kind == "DELETED":
-            self.objects.pop(_key(event.item), None)
-        elif event.kind != "BOOKMARK":
-            self.objects[_key(event.item)] = self._read(event.item)
+        if event.kind != "BOOKMARK":
+            kept = None if event.kind == "DELETED" else self._read(event.item)
+            if kept is None:
+                self.objects.pop(_key(event.item), None)
+            else:
+                self.objects[_key(event.item)] = kept
         self._changed()
 
     def _worked(self) -> None:

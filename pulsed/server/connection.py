@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 
 from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
 from pulsed.server.connection_limits import ConnectionLimit, Waiting, drop_unread, network_of
+from pulsed.server.fair_queue import QueueFull
 from pulsed.server.reloader import InForce
 from pulsed.server.request_parser import RequestParser
 from pulsed.server.settings import WebServerSettings
@@ -186,6 +187,11 @@ class ServerConnection(H11Protocol):
                 self._unwritten -= len(piece)
 
         try:
+            await self._limit.turns.acquire(self.network, self.transport.is_closing)
+        except QueueFull:  # the client is gone
+            return
+        self.loop.call_soon(self._limit.turns.release)
+        try:
             await self._application(scope, receive, send_pieces)
         finally:
             self._unwritten = 0
@@ -228,10 +234,7 @@ def all_connections(state: ServerState) -> list[ServerConnection]:
 
 
 class TlsProtocol(sslproto.SSLProtocol):
-    """TLS of one connection, which counts from its begin on.
-
-    asyncio's, not uvloop's: the latter has a buffer of 256 KiB for each connection.
-    """
+    """TLS of one connection, which counts from its begin on."""
 
     max_size = PIECE_BYTES
 

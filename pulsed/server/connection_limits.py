@@ -13,7 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from heapq import nsmallest
+from math import inf
 from typing import NamedTuple, Protocol
+
+from pulsed.server.fair_queue import FairQueue
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +80,15 @@ class ConnectionLimit:
 
     Args:
         max_connections: by the configuration.
+
+    Attributes:
+        turns: requests begin one per iteration of the event loop, for the clients in rotation: many small requests that
+            arrive at once do not delay a probe by all of them.
     """
 
     def __init__(self, max_connections: int) -> None:
         self.max_connections = min(max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES)
+        self.turns = FairQueue(self.max_connections, inf)
         self._logged = -LOG_SECONDS
 
     def make_room(self, newest: LimitedConnection, connections: Collection[LimitedConnection]) -> None:

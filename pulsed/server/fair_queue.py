@@ -17,12 +17,12 @@ class QueueFull(Exception):
 
 
 class _Request(NamedTuple):
-    turn: asyncio.Future[None]
+    turn: asyncio.Future[bool]  # not an exception: its traceback would refer to the future, a cycle
     is_gone: Callable[[], bool]
 
     def refuse(self) -> None:
         if not self.turn.done():
-            self.turn.set_exception(QueueFull())
+            self.turn.set_result(False)
 
 
 class FairQueue:
@@ -59,9 +59,10 @@ class FairQueue:
         self._waiting.setdefault(client, deque()).append(request)
         timer = loop.call_later(self._patience, request.refuse)
         try:
-            await request.turn
+            if not await request.turn:
+                raise QueueFull
         except asyncio.CancelledError:
-            if not request.turn.cancelled() and request.turn.exception() is None:
+            if not request.turn.cancelled() and request.turn.result():
                 self.release()  # the turn came at the same time
             raise
         finally:
@@ -78,7 +79,7 @@ class FairQueue:
             if request.turn.done():
                 continue
             if not request.is_gone():
-                request.turn.set_result(None)
+                request.turn.set_result(True)
                 return
             request.refuse()
         self._is_taken = False

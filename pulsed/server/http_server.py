@@ -16,6 +16,7 @@ import uvicorn
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
 from pulsed.server.connection_limits import ConnectionLimit, limit_clients
+from pulsed.server.listeners import BACKLOG
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings
 
@@ -29,6 +30,10 @@ CHECK_SECONDS = 1
 
 RECEIVE_BYTES, SEND_BYTES = 16 * 2**10, 64 * 2**10
 """What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
+
+
+ACCEPTED_AT_ONCE = 32
+"""Connections accepted per iteration of the event loop. uvloop accepts one: a probe waited for 3 s in a flood."""
 
 
 class Server(uvicorn.Server):
@@ -57,6 +62,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=max(1, round(limits.keep_alive)),
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                backlog=ACCEPTED_AT_ONCE,
             )
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
@@ -88,6 +94,8 @@ class Server(uvicorn.Server):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         await super().startup(listening)
+        for each in listening:
+            each.listen(BACKLOG)
         self._on_ready()
 
     async def main_loop(self) -> None:
@@ -99,7 +107,7 @@ class Server(uvicorn.Server):
                     connection.drop()
             limit_clients(all_connections(self.server_state), now)
             if self._live is not None:
-                self._live.refresh()
+                self._live.poll()
                 self.config.encoded_headers = list(self._live.now.headers)
             await self.on_tick(counter=0)  # the headers of the next second
             with contextlib.suppress(TimeoutError):

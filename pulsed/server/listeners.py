@@ -28,6 +28,9 @@ _REMEDIES = {
     errno.EACCES: "Ports below 1024 need CAP_NET_BIND_SERVICE; choose another address with --web.listen-address",
     errno.ENOENT: "Create the folder of the socket, or choose another path with --web.listen-address",
 }
+_UNIX_REMEDY = (
+    "Let pulsed's user write to the folder and replace the socket, or choose another path with --web.listen-address"
+)
 _OTHERWISE = "Choose an address of this host with --web.listen-address"
 
 
@@ -44,7 +47,7 @@ class Listener:
         if self.path is not None:
             path, inode = self.path
             with contextlib.suppress(OSError):
-                if path.stat().st_ino == inode:
+                if path.lstat().st_ino == inode:
                     path.unlink()
 
     def url(self, *, tls: bool) -> str:
@@ -126,7 +129,7 @@ def _unix(address: str) -> Listener:
         finally:
             os.umask(before)
         listening.listen(BACKLOG)
-        return Listener(listening, (path, path.stat().st_ino))
+        return Listener(listening, (path, path.lstat().st_ino))
     except OSError as error:
         listening.close()
         raise _listen_error(address, error) from error
@@ -136,7 +139,9 @@ def _listen_error(address: str, error: OSError) -> ListenError:
     # `create_server` adds the address to the text; names that cannot be resolved have a code of their own.
     number = None if isinstance(error, socket.gaierror) else error.errno
     reason = os.strerror(number) if number else error.strerror or str(error)
-    return ListenError(f"cannot listen on {address}: {reason}", _REMEDIES.get(number or 0, _OTHERWISE))
+    is_denied_path = address.startswith(UNIX) and number in (errno.EACCES, errno.EPERM)
+    remedy = _UNIX_REMEDY if is_denied_path else _REMEDIES.get(number or 0, _OTHERWISE)
+    return ListenError(f"cannot listen on {address}: {reason}", remedy)
 
 
 def _remove_stale(path: Path) -> None:

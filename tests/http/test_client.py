@@ -27,7 +27,7 @@ from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import Scraper
 from tests.support.certificates import make, make_authority
 from tests.support.examples import examples
-from tests.support.loops import LOOPS, NewLoop, on_both_loops, run_on
+from tests.support.loops import leaves_nothing, run_in_loop
 from tests.support.tools import missing
 from tests.support.waiting import SECONDS
 
@@ -193,14 +193,14 @@ TOLERATED = {
 
 
 @pytest.mark.parametrize("answer", [*FORMS.values(), *TOLERATED.values()], ids=[*FORMS, *TOLERATED])
-@on_both_loops
+@leaves_nothing
 async def test_a_page_in_all_its_forms(answer: bytes) -> None:
     async with serving(answering(answer)) as site, scraping() as scraper:
         for _ in range(2):
             assert await scraper.fetch(site.url) == PAGE
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_server_that_does_not_wait_for_the_request() -> None:
     async def handle(peer: Peer) -> None:
         peer.send(WHOLE)
@@ -210,7 +210,7 @@ async def test_a_server_that_does_not_wait_for_the_request() -> None:
         assert await fetch_once(site.url) == PAGE
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_server_that_closes_its_side_after_the_answer() -> None:
     async def handle(peer: Peer) -> None:
         await peer.request()
@@ -223,7 +223,7 @@ async def test_a_server_that_closes_its_side_after_the_answer() -> None:
 
 
 @pytest.mark.parametrize("status", [204, 304, 503, 101])
-@on_both_loops
+@leaves_nothing
 async def test_a_status_is_told_without_waiting_for_its_body(status: int) -> None:
     answer = b"HTTP/1.1 %d Some\x1b Reason\r\nContent-Length: 100\r\n\r\n" % status
     async with serving(stalling(answer)) as site:
@@ -254,21 +254,21 @@ async def refused(url: str, seconds: float = 10.0) -> Answer:
 
 
 @pytest.mark.parametrize(("rest", "page"), REFUSALS.values(), ids=REFUSALS)
-@on_both_loops
+@leaves_nothing
 async def test_the_body_of_a_refusal_is_read_if_wanted(rest: bytes, page: bytes) -> None:
     async with serving(answering(b"HTTP/1.1 403 Forbidden\r\n" + rest)) as site:
         answer = await refused(site.url)
         assert (answer.status, answer.reason, answer.body) == (403, "Forbidden", page)
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_refusal_whose_body_stalls_is_still_a_refusal() -> None:
     async with serving(stalling(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{")) as site:
         answer = await refused(site.url, 0.2)
         assert (answer.status, answer.body) == (403, b"")
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_connection_serves_again_after_a_refusal_that_was_read() -> None:
     refusal = b"HTTP/1.1 403 Forbidden\r\n" + REFUSALS["length"][0]
     async with serving(answering(refusal, WHOLE)) as site:
@@ -282,7 +282,7 @@ async def test_a_connection_serves_again_after_a_refusal_that_was_read() -> None
 # --- connections that are kept
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_connection_serves_many_scrapes_and_is_closed_at_the_end() -> None:
     async with serving(answering(*[WHOLE] * 9)) as site:
         async with scraping() as scraper:
@@ -292,7 +292,7 @@ async def test_a_connection_serves_many_scrapes_and_is_closed_at_the_end() -> No
         assert len(site.peers) == 1
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_kept_connection_keeps_no_page() -> None:
     async with serving(answering(WHOLE, WHOLE)) as site, scraping() as scraper:
         page = await scraper.fetch(site.url)
@@ -301,7 +301,7 @@ async def test_a_kept_connection_keeps_no_page() -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"Connection: close\r\n"])
-@on_both_loops
+@leaves_nothing
 async def test_a_connection_that_the_server_closed_meanwhile(end: bytes) -> None:
     async with serving(answering(WHOLE.replace(b"\r\n\r\n", b"\r\n" + end + b"\r\n"))) as site:
         async with scraping() as scraper:
@@ -312,7 +312,7 @@ async def test_a_connection_that_the_server_closed_meanwhile(end: bytes) -> None
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-@on_both_loops
+@leaves_nothing
 async def test_a_request_that_met_a_closing_connection_is_sent_once_more(how: str) -> None:
     asked: list[bytes] = []
 
@@ -338,7 +338,7 @@ async def test_a_request_that_met_a_closing_connection_is_sent_once_more(how: st
         assert (len(asked), len(site.peers)) == (3, 2)  # and not again
 
 
-@on_both_loops
+@leaves_nothing
 async def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
     async with serving(answering(WHOLE, WHOLE[:-5])) as site, scraping() as scraper:
         await scraper.fetch(site.url)
@@ -347,7 +347,7 @@ async def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
         assert len(site.peers) == 1
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
     async with serving(answering(WHOLE, WHOLE, WHOLE)) as site:
         client = HttpClient(idle_seconds=0.05)
@@ -360,7 +360,7 @@ async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
         await client.close()
 
 
-@on_both_loops
+@leaves_nothing
 async def test_the_time_of_one_scrape_does_not_end_the_next() -> None:
     async with serving(answering(WHOLE, WHOLE)) as site:
         client = HttpClient(idle_seconds=60)
@@ -371,7 +371,7 @@ async def test_the_time_of_one_scrape_does_not_end_the_next() -> None:
         assert len(site.peers) == 1
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_kept_connection_has_keepalive() -> None:
     """A machine that is gone is noticed also while nothing is sent."""
     async with serving(answering(WHOLE, WHOLE)) as site:
@@ -391,7 +391,7 @@ def timers_to(port: int) -> list[str]:
     return [row[5] for row in rows if (row[2], row[3]) == (f"0100007F:{port:04X}", "01")]
 
 
-@on_both_loops
+@leaves_nothing
 async def test_last_words_on_an_idle_connection_end_it() -> None:
     late = asyncio.Event()
 
@@ -418,7 +418,7 @@ async def cancel_scrape(scraper: Scraper, url: str, begun: asyncio.Event) -> Non
         await scrape
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_cancelled_scrape_closes_its_connection() -> None:
     asked = asyncio.Event()
     async with serving(stalling(WHOLE[:30], asked)) as site, scraping() as scraper:
@@ -426,7 +426,7 @@ async def test_a_cancelled_scrape_closes_its_connection() -> None:
         await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
 
 
-@on_both_loops
+@leaves_nothing
 async def test_scrapes_on_their_way_fail_when_all_is_closed() -> None:
     asked = asyncio.Event()
     async with serving(stalling(asked=asked)) as site:
@@ -459,7 +459,7 @@ async def test_scrapes_on_their_way_fail_when_all_is_closed() -> None:
         WHOLE[:-1],
     ],
 )
-@on_both_loops
+@leaves_nothing
 async def test_an_answer_that_is_none(answer: bytes) -> None:
     async def reset(peer: Peer) -> None:
         await answering(answer)(peer)
@@ -484,14 +484,14 @@ async def test_an_answer_that_is_none(answer: bytes) -> None:
     ],
     ids=["reason", "header", "headers", "interim", "extension", "trailer", "trailers"],
 )
-@on_both_loops
+@leaves_nothing
 async def test_a_head_without_an_end_is_cut_off(begin: bytes, rest: bytes) -> None:
     async with serving(endless(begin, rest)) as site:
         assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
 
 
 @pytest.mark.parametrize("begin", [b"http://127.0.0.1:1/?", b"ftp://127.0.0.1/", b"https://127.0.0.1:1/"])
-@on_both_loops
+@leaves_nothing
 async def test_a_long_redirect_is_cut_in_the_error(begin: bytes) -> None:
     async with serving(answering(b"HTTP/1.1 302 Found\r\nLocation: %b\r\n\r\n" % (begin + b"a" * 60_000))) as site:
         error = await failure(site.url)
@@ -502,14 +502,14 @@ async def test_a_long_redirect_is_cut_in_the_error(begin: bytes) -> None:
 @pytest.mark.parametrize(
     "headers", [b"X: 1\r\n" * 300, b"X: %b\r\n" % (b"a" * 70_000), (b"X: %b\r\n" % (b"a" * 999)) * 99]
 )
-@on_both_loops
+@leaves_nothing
 async def test_a_large_head_is_cut_off_whatever_follows(headers: bytes) -> None:
     async with serving(answering(WHOLE.replace(b"\r\n", b"\r\n" + headers, 1) + b"a" * 100_000)) as site:
         assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
 
 
 @pytest.mark.parametrize("encoding", [b"identity", b"gzip"])
-@on_both_loops
+@leaves_nothing
 async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
     piece = b"# padding\n" * 100
     if encoding == b"gzip":
@@ -524,14 +524,14 @@ async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
     "begin",
     [b"", b"HTTP/1.1 200 OK\r\nConte", WHOLE[:-1], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab"],
 )
-@on_both_loops
+@leaves_nothing
 async def test_a_server_that_stalls(begin: bytes) -> None:
     async with serving(stalling(begin)) as site:
         assert f"{site.url} did not answer in 0.2 s" in await failure(site.url, SHORT)
         await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
 
 
-@on_both_loops
+@leaves_nothing
 async def test_one_deadline_for_all_redirects() -> None:
     async def handle(peer: Peer) -> None:
         while True:
@@ -545,7 +545,7 @@ async def test_one_deadline_for_all_redirects() -> None:
 
 
 @pytest.mark.parametrize("location", [b"http://host:99999/", b"http://[::1/", b"http://a b/", b"//\xff/"])
-@on_both_loops
+@leaves_nothing
 async def test_a_redirect_to_no_address(location: bytes) -> None:
     answer = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % location
     async with serving(answering(answer)) as site:
@@ -555,7 +555,7 @@ async def test_a_redirect_to_no_address(location: bytes) -> None:
 # --- TLS
 
 
-@on_both_loops
+@leaves_nothing
 async def test_https_is_kept_alive_and_ends(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     context = authority.server_context()
@@ -578,7 +578,7 @@ async def test_https_is_kept_alive_and_ends(tmp_path: Path) -> None:
         ("server", 30, "localhost", "Hostname mismatch", "set source.exporter.server_name"),
     ],
 )
-@on_both_loops
+@leaves_nothing
 async def test_a_certificate_of_another_time_or_host(
     tmp_path: Path, name: str, days: int, host: str, text: str, remedy: str
 ) -> None:
@@ -593,7 +593,7 @@ async def test_a_certificate_of_another_time_or_host(
         assert remedy in error
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_server_that_requires_a_certificate(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     async with serving(answering(WHOLE), context=authority.server_context(ask_client=True)) as site:
@@ -605,7 +605,7 @@ async def test_a_server_that_requires_a_certificate(tmp_path: Path) -> None:
         assert await fetch_once(url, other) == PAGE
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
     begun = asyncio.Event()
 
@@ -624,14 +624,14 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
 # --- addresses
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_host_name() -> None:
     async with serving(answering(WHOLE)) as site:
         assert await fetch_once(f"http://localhost:{site.port}/metrics") == PAGE
         assert f"Host: localhost:{site.port}\r\n".encode() in site.peers[0].asked[0]
 
 
-@on_both_loops
+@leaves_nothing
 async def test_an_ipv6_address() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -652,7 +652,7 @@ def link_local_address() -> tuple[str, str]:
     return addresses[0]
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_link_local_address_has_a_zone_that_is_not_sent() -> None:
     address, zone = link_local_address()
     async with serving(answering(WHOLE), "::") as site:
@@ -660,7 +660,7 @@ async def test_a_link_local_address_has_a_zone_that_is_not_sent() -> None:
         assert f"Host: [{address}]:{site.port}\r\n".encode() in site.peers[0].asked[0]
 
 
-@on_both_loops
+@leaves_nothing
 async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with serving(answering(WHOLE)) as site:
@@ -670,7 +670,7 @@ async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- fuzz
 
 
-@on_both_loops
+@leaves_nothing
 async def test_only_an_orderly_end_ends_a_page() -> None:
     async def handle(peer: Peer) -> None:
         await peer.request()
@@ -719,7 +719,7 @@ def test_an_answer_may_come_in_any_pieces(data: st.DataObject) -> None:
         async with serving(handle) as site:
             assert await fetch_once(site.url) == PAGE
 
-    run_on(asyncio.new_event_loop, test())
+    run_in_loop(test())
 
 
 GOOD = [
@@ -739,10 +739,9 @@ def damaged(draw: st.DrawFn) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
 @given(answers=st.lists(st.one_of(damaged(), st.binary(max_size=300)), min_size=1, max_size=8))
 @examples(40)
-def test_garbage_gives_a_page_or_the_typed_error(new_loop: NewLoop, answers: list[bytes]) -> None:
+def test_garbage_gives_a_page_or_the_typed_error(answers: list[bytes]) -> None:
     left = list(answers)
 
     async def handle(peer: Peer) -> None:
@@ -757,4 +756,4 @@ def test_garbage_gives_a_page_or_the_typed_error(new_loop: NewLoop, answers: lis
                 with contextlib.suppress(ScrapeFailed):
                     assert isinstance(await scraper.fetch(site.url), bytes)
 
-    run_on(new_loop, test())
+    run_in_loop(test())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import REQUEST_LIMITS, ApiClient, JsonObject, RateLimit, server_of_pod
+from pulsed.kubernetes.objects import labels_of
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from tests.support.clocks import ManualClock
 from tests.support.kubernetes.exchanges import access_to
@@ -44,9 +45,11 @@ async def watching(
     *,
     is_paged: bool = False,
     limits: Sequence[RateLimit] | None = None,
+    query: Mapping[str, str] = QUERY,
+    read: Callable[[JsonObject], str | None] = address,
 ) -> AsyncIterator[ResourceWatch[str]]:
     client = ApiClient(access_to(server), timeout=2, limits=limits, sleep=sleep)
-    watch = ResourceWatch(client, path, QUERY, address, sleep=sleep, is_paged=is_paged)
+    watch = ResourceWatch(client, path, query, read, sleep=sleep, is_paged=is_paged)
     task = asyncio.create_task(watch.run())
     try:
         yield watch
@@ -82,6 +85,21 @@ async def test_pods_come_and_go(server: FakeApiServer) -> None:
         await eventually(lambda: names(watch) == set())
         assert watch.error == ""
     assert {request.query["fieldSelector"] for request in server.requests} == {"spec.nodeName=node-a"}
+
+
+def address_of_web(item: JsonObject) -> str | None:
+    return address(item) if labels_of(item).get("app") == "web" else None
+
+
+async def test_objects_that_are_read_as_none_are_not_kept(server: FakeApiServer) -> None:
+    server.put(pod("web", labels={"app": "web"}))
+    server.put(pod("db", labels={"app": "db"}))
+    async with watching(server, query={}, read=address_of_web) as watch:
+        await eventually(lambda: names(watch) == {"web"})
+        server.put(pod("db", labels={"app": "web"}))
+        await eventually(lambda: names(watch) == {"web", "db"})
+        server.put(pod("web", labels={"app": "db"}))
+        await eventually(lambda: names(watch) == {"db"})
 
 
 async def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,23 @@
-"""The server with a small application, over real sockets; on the loop that the daemon runs on."""
+"""The server with a small application, over real sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
-from pulsed.server import connection, connection_limits
+from pulsed import regular_file
+from pulsed.server import connection, connection_limits, reloader
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
 from pulsed.server.connection_limits import MAX_PER_CLIENT, network_of
 from pulsed.server.http_server import Server
@@ -101,7 +103,7 @@ async def serving(limits: WebServerSettings, live: WebConfigReloader | None = No
             await task
 
 
-def on_uvloop(
+def on_server(
     test: Callable[[Site], Awaitable[None]],
     limits: WebServerSettings | None = None,
     live: WebConfigReloader | None = None,
@@ -111,7 +113,7 @@ def on_uvloop(
             await test(site)
 
     coroutine: Coroutine[Any, Any, None] = run()
-    uvloop.run(coroutine)
+    asyncio.run(coroutine)
 
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
@@ -134,7 +136,7 @@ def test_headers_up_to_the_limit_and_no_byte_more() -> None:
         assert (await site.ask(many + b"\r\n")).startswith(b"HTTP/1.1 431")
         assert site.reached == ["/metrics"]
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_a_request_has_at_most_100_header_lines() -> None:
@@ -147,7 +149,7 @@ def test_a_request_has_at_most_100_header_lines() -> None:
         assert (await site.ask(unfinished)).startswith(b"HTTP/1.1 431")
         assert site.reached == ["/metrics"]
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
@@ -162,7 +164,7 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request() -> None:
         kept = [connection.headers, connection.scope, connection.cycle.scope, connection.cycle.body]
         assert not any(kept)
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_a_header_without_end_is_cut_off() -> None:
@@ -178,7 +180,7 @@ def test_a_header_without_end_is_cut_off() -> None:
         assert (await _until_end(reader)).startswith(b"HTTP/1.1 431")
         assert site.reached == []
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"PATCH"])
@@ -189,7 +191,7 @@ def test_a_body_that_is_announced_too_large_is_refused_at_once(method: bytes) ->
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert site.reached == []
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_a_body_in_chunks_is_cut_off() -> None:
@@ -208,7 +210,7 @@ def test_a_body_in_chunks_is_cut_off() -> None:
             # An application that reads no body may have answered before it was too large.
             assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 200")[: 1 + (path == b"/metrics")])
 
-    on_uvloop(test)
+    on_server(test)
 
 
 CHUNKED = b"POST /reads HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -241,7 +243,7 @@ def test_what_follows_the_headers_has_a_limit_whatever_it_is(begin: bytes, piece
                 await asyncio.sleep(0)
         assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_trailers_are_no_headers() -> None:
@@ -250,7 +252,7 @@ def test_trailers_are_no_headers() -> None:
         assert answer.count(b"HTTP/1.1 200") == 2
         assert site.headers[0] == [(b"host", b"a"), (b"transfer-encoding", b"chunked")]
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_a_request_has_one_host(request_: bytes, status: int) -> None:
         assert (await site.ask(request_)).startswith(b"HTTP/1.1 %d " % status)
         assert len(site.reached) == (status == 200)
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 50, 10_000])
@@ -286,7 +288,7 @@ def test_pipelined_requests_are_answered_in_their_order_however_they_are_cut(ste
         assert answer.count(b"HTTP/1.1 200 OK") == 41
         assert site.reached == [path for at in range(20) for path in (f"/a{at}", f"/b{at}")] + ["/metrics"]
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait() -> None:
@@ -304,7 +306,7 @@ def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait
         site.release.set()
         assert (await _until_end(patient[0])).count(b"HTTP/1.1 200") == 101
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_a_wish_to_upgrade_is_ignored() -> None:
@@ -313,7 +315,7 @@ def test_a_wish_to_upgrade_is_ignored() -> None:
         assert (await site.ask(head + b"ab" + ONCE)).count(b"HTTP/1.1 200") == 2
         assert site.reached == ["/reads", "/metrics"]
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -334,7 +336,7 @@ def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplo
         site.release.set()
         await eventually(lambda: site.answered == 1)
 
-    on_uvloop(test)
+    on_server(test)
     assert not caplog.records
 
 
@@ -347,7 +349,7 @@ def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
         assert (await client[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.slow
@@ -358,7 +360,7 @@ def test_a_wrong_request_behind_a_slow_one_mixes_no_answers() -> None:
         assert (await client[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert await site.ask(b"nonsense\r\n\r\n", client) == b""
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +386,7 @@ def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
         assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebServerSettings(request_timeout=1))
+    on_server(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
@@ -408,7 +410,7 @@ def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
         kept[1].write(ONCE)
         assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
 
-    on_uvloop(test, WebServerSettings(request_timeout=1))
+    on_server(test, WebServerSettings(request_timeout=1))
 
 
 def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,7 +422,7 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
             await eventually(lambda: site.open == 1)
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, WebServerSettings(keep_alive=1))
+    on_server(test, WebServerSettings(keep_alive=1))
 
 
 def test_who_does_not_say_goodbye_goes_too(
@@ -442,7 +444,7 @@ def test_who_does_not_say_goodbye_goes_too(
             assert site.open == 1
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, WebServerSettings(keep_alive=1), live)
+    on_server(test, WebServerSettings(keep_alive=1), live)
 
 
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
@@ -461,7 +463,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         del crowd
 
-    on_uvloop(test, WebServerSettings(max_connections=32))
+    on_server(test, WebServerSettings(max_connections=32))
 
 
 def test_an_address_has_32_connections_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,7 +484,7 @@ def test_an_address_has_32_connections_that_wait(monkeypatch: pytest.MonkeyPatch
         for client in (scraper, *newest, other):
             assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.slow
@@ -500,7 +502,7 @@ def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
         assert (await other[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await crowd[-1][0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebServerSettings(max_connections=16))
+    on_server(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
@@ -517,7 +519,7 @@ def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
             assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebServerSettings(max_connections=16))
+    on_server(test, WebServerSettings(max_connections=16))
 
 
 def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,7 +534,7 @@ def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -
         await eventually(lambda: site.open <= 4)
         assert (await site.ask(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).endswith(b"x" * 1000)
 
-    on_uvloop(test)
+    on_server(test)
 
 
 def test_who_takes_drops_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +553,7 @@ def test_who_takes_drops_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> 
         assert taken < 20_000_000
         assert site.open == 0
 
-    on_uvloop(test)
+    on_server(test)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +582,23 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
             assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, WebServerSettings(max_connections=4))
+    on_server(test, WebServerSettings(max_connections=4))
+
+
+def test_many_requests_at_once_do_not_delay_those_of_another_client() -> None:
+    async def test(site: Site) -> None:
+        crowd = [await site.connect(source="127.0.0.2") for _ in range(30)]
+        probe = await site.connect()
+        await eventually(lambda: site.open == 31)
+        for _, writer in crowd:
+            writer.write(b"GET /crowd HTTP/1.1\r\nHost: a\r\n\r\n")
+        probe[1].write(b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n")
+        await probe[0].readuntil(b"yes")
+        for reader, _ in crowd:
+            await reader.readuntil(b"yes")
+        assert site.reached.index("/-/healthy") <= 2
+
+    on_server(test)
 
 
 @pytest.fixture
@@ -606,7 +624,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.server is not None
         assert site.open == 0
 
-    on_uvloop(test, WebServerSettings(max_connections=16, request_timeout=1), live)
+    on_server(test, WebServerSettings(max_connections=16, request_timeout=1), live)
 
 
 def test_a_failed_handshake_leaves_nothing_to_the_garbage_collector(live: WebConfigReloader) -> None:
@@ -626,7 +644,7 @@ def test_a_failed_handshake_leaves_nothing_to_the_garbage_collector(live: WebCon
         finally:
             gc.enable()
 
-    on_uvloop(test, live=live)
+    on_server(test, live=live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:
@@ -635,7 +653,35 @@ def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp
         for request in (ONCE, b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"):
             assert b"\r\nx-frame-options: deny\r\n" in await site.ask(request, await site.connect(tls))
 
-    on_uvloop(test, live=live)
+    on_server(test, live=live)
+
+
+def test_files_that_hang_delay_no_request(
+    live: WebConfigReloader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hung, answers = threading.Event(), threading.Event()
+
+    def stat(*_: object, **__: object) -> os.stat_result:
+        hung.set()
+        answers.wait()
+        raise OSError
+
+    async def test(site: Site) -> None:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+        await eventually(hung.is_set)
+        await eventually(lambda: not live.last_reload_successful)
+        client = await asyncio.open_connection("127.0.0.1", site.port, ssl=tls, server_hostname="localhost")
+        assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
+        answers.set()
+        await eventually(lambda: live.last_reload_successful)
+
+    monkeypatch.setattr(reloader, "HANGING_SECONDS", 0.5)
+    monkeypatch.setattr(regular_file, "_signature", stat)
+    try:
+        on_server(test, live=live)
+    finally:
+        answers.set()
+    assert "does not answer" in caplog.text
 
 
 def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> None:
@@ -643,4 +689,4 @@ def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> 
         assert not (await site.ask(ONCE)).startswith(b"HTTP")
         assert site.reached == []
 
-    on_uvloop(test, live=live)
+    on_server(test, live=live)

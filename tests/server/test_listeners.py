@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,59 @@ def test_what_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
     path.write_text("theirs")
     old.close()
     assert path.read_text() == "theirs"
+
+
+def test_a_link_at_its_path_is_not_followed(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(tmp_path / "theirs"))
+    (tmp_path / "pulsed.sock").symlink_to(tmp_path / "theirs")
+    (tmp_path / "dangling.sock").symlink_to(tmp_path / "nothing")
+    for name in ("pulsed.sock", "dangling.sock"):
+        with pytest.raises(ListenError, match="Address already in use"):
+            listen([f"unix:{tmp_path / name}"])
+        assert (tmp_path / name).is_symlink()
+    assert (tmp_path / "theirs").is_socket()
+    assert not (tmp_path / "nothing").exists()
+
+
+LISTEN_AS_NOBODY = """
+import os, sys
+from pulsed.server.listeners import listen
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        for listener in listen([f"unix:{path}"]):
+            print(oct(os.lstat(path).st_mode & 0o777))
+            listener.close()
+            print(os.path.lexists(path))
+    except Exception as error:
+        print(repr(error) if type(error).__name__ != "ListenError" else error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
+def test_another_user_cannot_replace_a_socket_that_is_not_theirs() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        shared, own = Path(name), Path(name) / "own"
+        shared.chmod(0o1777)
+        for mode in (0o600, 0o777):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+                left.bind(f"{shared}/{mode:o}.sock")
+            (shared / f"{mode:o}.sock").chmod(mode)
+        own.mkdir(mode=0o700)
+        paths = [shared / "600.sock", shared / "777.sock", own / "pulsed.sock", shared / "pulsed.sock"]
+        child = subprocess.run(
+            [sys.executable, "-c", LISTEN_AS_NOBODY, *map(str, paths)], capture_output=True, text=True, check=True
+        )
+        remedy = "Let pulsed's user write to the folder and replace the socket"
+        denied, not_permitted, closed_folder, *new = child.stdout.splitlines()
+        assert f"600.sock: Permission denied. {remedy}" in denied
+        assert f"777.sock: Operation not permitted. {remedy}" in not_permitted
+        assert f"pulsed.sock: Permission denied. {remedy}" in closed_folder
+        assert new == ["0o660", "False"]
+        assert all(path.is_socket() for path in paths[:2])
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from ipaddress import IPv4Address
 from itertools import count
 from typing import cast
 
-import uvloop
-
 from tests.support.streams import StreamName
 from tools.bench.pages import exporter_page
 from tools.bench.ticks import FIELDS, GPUS
@@ -59,4 +57,4 @@ async def _serve(port: int, nodes: int, stream: StreamName) -> None:
 
 if __name__ == "__main__":
     stream = cast("StreamName", sys.argv[3] if len(sys.argv) > 3 else "steady")
-    uvloop.run(_serve(int(sys.argv[1]), int(sys.argv[2]), stream))
+    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2]), stream))

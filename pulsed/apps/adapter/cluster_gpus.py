@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject, KubernetesError
@@ -60,8 +60,15 @@ log = logging.getLogger(__name__)
 MAX_CONCURRENT = 16
 """Daemons that are read at a time."""
 
-_Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False), **POD_GPU_FIELDS)
-_Page = create_model("_Page", node=(str, ...), gpus=(list[_Row], ...))  # type: ignore[valid-type] # made at run time
+MAX_PAGE_BYTES = 2 * 2**20
+"""Size limit of a daemon's answer, which takes 15 times its bytes while it is read. A row has some 300."""
+
+MAX_ROWS, MAX_TEXT = 4096, 512
+"""Rows of a daemon, and characters of a text in them: a pod with a daemon's labels must not fill the memory."""
+
+_Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False, str_max_length=MAX_TEXT), **POD_GPU_FIELDS)
+_Rows = Annotated[list[_Row], Field(max_length=MAX_ROWS)]  # type: ignore[valid-type] # made at run time
+_Page = create_model("_Page", __config__=ConfigDict(str_max_length=MAX_TEXT), node=(str, ...), gpus=(_Rows, ...))
 """What is used of a daemon's answer; a newer daemon may have more keys."""
 
 
@@ -291,7 +298,7 @@ class ClusterGpus:
         except ScrapeFailed as error:
             return str(error.args[0])
         except ValidationError:
-            return f"{url} is not served by this version of pulsed"
+            return f"{url} is not served by this version of pulsed, or has more than {MAX_ROWS} rows"
         if page.node != pod.node and page.node in nodes:
             return (
                 f"{url} gives {page.node} as its node, but its pod runs on {pod.node}, and another daemon on "

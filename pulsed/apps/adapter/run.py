@@ -11,11 +11,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import uvloop
-
 from pulsed import __version__
 from pulsed.apps.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
-from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, daemon_page, pod_reader
+from pulsed.apps.adapter.cluster_gpus import MAX_PAGE_BYTES, ClusterGpus, PodNames, daemon_page, pod_reader
 from pulsed.apps.adapter.documents import scale_metrics
 from pulsed.apps.adapter.metrics_api import MetricsApi
 from pulsed.apps.adapter.serving_certificate import ServingCertificate
@@ -66,7 +64,7 @@ def serve_apis(config: Config) -> int:
     namespaces = daemon_namespaces(config)
     with ExitStack() as closing:
         listeners, plain = [_listen(addresses, closing) for addresses in (config.listen, config.adapter.plain_listen)]
-        return uvloop.run(_run(config, access, namespaces, listeners, plain))
+        return asyncio.run(_run(config, access, namespaces, listeners, plain))
 
 
 def _listen(addresses: Sequence[str] | None, closing: ExitStack) -> list[Listener]:
@@ -145,7 +143,10 @@ async def _run(
     if serving is not None:
         await serving.wait()
     web = web_configuration(config)
-    scraper = Scraper(replace(exporter_settings(config), interval=adapter_settings.interval))
+    settings_of_pages = replace(
+        exporter_settings(config), interval=adapter_settings.interval, max_page_bytes=MAX_PAGE_BYTES
+    )
+    scraper = Scraper(settings_of_pages)
     scraper.retain()
     listed = asyncio.Event()
 

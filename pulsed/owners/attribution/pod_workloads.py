@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pulsed.background_tasks import FAILURES
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
-from pulsed.kubernetes.shared_watch import WatchReader
+from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import (
     MISSING_SECONDS,
     KnownController,
@@ -136,7 +136,7 @@ class PodWorkloads:
         self.settings = settings
         self._changed, self._clock, self._wall = changed, clock, wall
         self._resolver = WorkloadResolver(client, settings.kinds, clock)
-        self._watch = WatchReader(
+        self._watch = ResourceWatch(
             client,
             "/api/v1/pods",
             settings.query,

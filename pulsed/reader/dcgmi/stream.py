@@ -137,8 +137,6 @@ class DmonStream:
         self._news = news = self._loop.create_future()
         try:
             await asyncio.wait({news}, timeout=seconds)
-            if not news.done():
-                await asyncio.sleep(0)  # uvloop's timers come before what waits in the pipe
             return news.done()
         finally:
             self._news = None

@@ -329,7 +329,9 @@ async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
     cluster.pages["10.0.0.1"] = text
     await cluster.gpus.read()
     assert cluster.stale() == {}
-    assert list(cluster.gpus.daemons.values()) == [f"{cluster.urls[0]} is not served by this version of pulsed"]
+    assert list(cluster.gpus.daemons.values()) == [
+        f"{cluster.urls[0]} is not served by this version of pulsed, or has more than 4096 rows"
+    ]
 
 
 @pytest.mark.parametrize(

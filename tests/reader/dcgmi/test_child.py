@@ -13,7 +13,7 @@ from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
 from tests.reader.dcgmi.processes import children, script, until_gone, wait_until_dead
-from tests.support.loops import on_both_loops
+from tests.support.loops import leaves_nothing
 from tests.support.waiting import SECONDS, eventually
 
 
@@ -50,7 +50,7 @@ async def running(text: str) -> Child:
 FOR_EVER = "echo up; while :; do sleep 0.01; done"
 
 
-@on_both_loops
+@leaves_nothing
 async def test_it_has_its_own_group_and_session_and_no_descriptors_of_ours() -> None:
     listener = Listener()
     child = await listener.start("/bin/sh", "-c", "ls /proc/$$/fd; echo done; sleep 60")
@@ -90,7 +90,7 @@ async def test_a_closed_pipe_kills_it_as_if_python_had_not_been_there() -> None:
     await child.end_now()
 
 
-@on_both_loops
+@leaves_nothing
 async def test_an_end_in_order_is_sigint() -> None:
     child = await running(f"trap 'exit 7' INT; {FOR_EVER}")
     await child.end(orderly=SECONDS)
@@ -99,7 +99,7 @@ async def test_an_end_in_order_is_sigint() -> None:
 
 
 @pytest.mark.parametrize(("ignored", "signal_number"), [("INT", signal.SIGTERM), ("INT TERM", signal.SIGKILL)])
-@on_both_loops
+@leaves_nothing
 async def test_who_ignores_a_signal_gets_a_harder_one(ignored: str, signal_number: signal.Signals) -> None:
     child = await running(f"trap '' {ignored}; {FOR_EVER}")
     await child.end(orderly=0.05)
@@ -107,7 +107,7 @@ async def test_who_ignores_a_signal_gets_a_harder_one(ignored: str, signal_numbe
     assert children() == []
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_stopped_one_ends_too() -> None:
     child = await running("echo up; sleep 60")
     os.kill(child.pid, signal.SIGSTOP)
@@ -115,7 +115,7 @@ async def test_a_stopped_one_ends_too() -> None:
     assert child.status == -signal.SIGKILL
 
 
-@on_both_loops
+@leaves_nothing
 async def test_an_end_that_is_given_up_still_leaves_nothing() -> None:
     for turns in range(4):
         child = await running(f"trap '' INT TERM; {FOR_EVER}")
@@ -127,7 +127,7 @@ async def test_an_end_that_is_given_up_still_leaves_nothing() -> None:
         assert child.pid not in children()
 
 
-@on_both_loops
+@leaves_nothing
 async def test_what_it_started_goes_with_it() -> None:
     listener = Listener()
     child = await listener.start("/bin/sh", "-c", "sleep 60 & echo $!; trap 'exit 0' INT; wait")
@@ -137,7 +137,7 @@ async def test_what_it_started_goes_with_it() -> None:
     wait_until_dead(grandchild)
 
 
-@on_both_loops
+@leaves_nothing
 async def test_a_closed_output_is_an_end_though_it_lives() -> None:
     listener = Listener()
     child = await listener.start("/bin/sh", "-c", "echo up; exec >&-; sleep 60")
@@ -147,7 +147,7 @@ async def test_a_closed_output_is_an_end_though_it_lives() -> None:
     await until_gone(child.pid)
 
 
-@on_both_loops
+@leaves_nothing
 async def test_an_exit_is_an_end_though_another_process_holds_the_output() -> None:
     listener = Listener()
     child = await listener.start("/bin/sh", "-c", "setsid sleep 3 & echo up; exit 5")
@@ -157,7 +157,7 @@ async def test_an_exit_is_an_end_though_another_process_holds_the_output() -> No
     await child.end_now()
 
 
-@on_both_loops
+@leaves_nothing
 async def test_stderr_is_drained_and_its_last_lines_are_kept() -> None:
     listener = Listener()
     flood = "i=0; while [ $i -lt 20000 ]; do echo flood flood flood >&2; i=$((i+1)); done; echo last >&2; echo done"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +37,7 @@ class Seen:
     """
 
     peak_megabytes: float = 0.0
-    slowest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PROBES, 0.0))
+    slowest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     longest_work: float = 0.0
     failed: list[str] = field(default_factory=list)
     probes: int = 0
@@ -59,7 +60,13 @@ def cpu_seconds(daemon: Daemon) -> float:
     return float(times.user + times.system)
 
 
-def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] | None = None) -> Seen:
+def attacked(
+    daemon: Daemon,
+    name: str,
+    seconds: float,
+    login: tuple[str, str] | None = None,
+    probes: Sequence[str] = PROBES,
+) -> Seen:
     """Run an attack for some seconds and probe the daemon all the while, with a login where it needs one.
 
     The attackers have another address than the probes: of one with more than 32 connections, those that wait longest
@@ -74,7 +81,7 @@ def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] |
     )
     try:
         while process.poll() is None:
-            for path in PROBES:
+            for path in probes:
                 begun, work = time.perf_counter(), cpu_seconds(daemon)
                 try:
                     status = daemon.get(path, headers).status

@@ -144,6 +144,8 @@ class Adapter:
     log_path: Path
     context: ssl.SSLContext
     authority: Pair
+    process: subprocess.Popen[str]
+    server_ca: Path
 
     def request(self, path: str, method: str = "GET", context: ssl.SSLContext | None = None) -> tuple[int, Any]:
         """Return status and document."""
@@ -216,6 +218,7 @@ def adapter(
     name: str = "adapter",
     client_auth: str = "VerifyClientCertIfGiven",
     web_settings: str = "",
+    within: Sequence[str] = (),
 ) -> Iterator[Adapter]:
     """Run the adapter with TLS and the check of the API server's client certificate, as in a pod.
 
@@ -223,6 +226,7 @@ def adapter(
         front_proxy: the authority of that certificate; None: one of its own.
         name: the host name that the adapter's certificate is for.
         web_settings: lines of the web configuration after those of TLS.
+        within: the beginning of a command that runs the adapter.
     """
     folder, port, plain_port = cluster.folder, free_port(), free_port()
     front_proxy = front_proxy or make("front-proxy-ca", authority=True)
@@ -244,15 +248,16 @@ def adapter(
     with log_path.open("w") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "pulsed", "adapter", f"--web.listen-address=127.0.0.1:{port}"),
+                *(*within, sys.executable, "-m", "pulsed", "adapter", f"--web.listen-address=127.0.0.1:{port}"),
                 *(*files, *(f"--set={each}" for each in given)),
             ],
             stderr=log,
             stdout=log,
+            text=True,
             env=environment(PULSED_KUBERNETES__NAMESPACE_FILE=str(namespace), **api_variables(cluster.api)),
         )
     context = client_context(folder, front_proxy, "front-proxy-client", server_ca)
-    made = Adapter(port, plain_port, log_path, context, front_proxy)
+    made = Adapter(port, plain_port, log_path, context, front_proxy, process, server_ca)
 
     def answers() -> bool:
         assert process.poll() is None, made.log()

@@ -163,7 +163,7 @@ def test_the_default_values_read_a_stock_installation(installation: str, tmp_pat
             until(lambda: 'pulsed_workload_pods{namespace="ml",workload="web"' in daemon.get("/metrics").text)
             assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
         watched = {(each.path, str(selectors(each.query))) for each in fake.requests if "watch" in each.query}
-        assert watched == {("/api/v1/pods", str({"fieldSelector": "spec.nodeName=node-a"}))}, "one watch for all"
+        assert watched == {("/api/v1/pods", str({"fieldSelector": "spec.nodeName=node-a"}))}
 
 
 def selectors(query: dict[str, str]) -> dict[str, str]:
