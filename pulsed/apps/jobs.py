@@ -15,11 +15,10 @@ from pulsed.apps.daemon_client import (
     DaemonClient,
     DaemonUnreachable,
     RequestRefused,
-    all_since,
+    all_jobs,
     client_settings,
     clients_of,
     is_url,
-    with_all_running,
 )
 from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
@@ -107,8 +106,9 @@ def run_report(options: argparse.Namespace) -> int:
 def _print_jobs(clients: Clients, format: str, filters: str = "", *, with_findings: bool = False) -> None:
     """Print the jobs of some daemons, running ones first; with `since` in the filters, all that match are read."""
     query = f"&{filters}" if filters else ""
-    read = all_since if "since=" in query else with_all_running
-    answers = _all_answers(clients, lambda get: read(get, query), has="jobs").checked()
+    answers = _all_answers(
+        clients, lambda get: all_jobs(get, query, with_ended="since=" in query), has="jobs"
+    ).checked()
     accounts = [account for answer in answers.documents.values() for account in answer["jobs"]]
     accounts.sort(key=lambda account: account["begin"], reverse=True)
     accounts.sort(key=lambda account: account["end"] or "~", reverse=True)
