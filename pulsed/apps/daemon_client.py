@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -119,16 +119,7 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
     for file in filter(None, (options.user_file, options.password_file, options.bearer_token_file, options.key_file)):
         if is_readable_by_all(file):
             sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
-    return ClientSettings(
-        options.timeout,
-        options.username,
-        options.user_file,
-        options.password_file,
-        options.bearer_token_file,
-        options.ca_file,
-        options.cert_file,
-        options.key_file,
-    )
+    return ClientSettings(**{each.name: getattr(options, each.name) for each in fields(ClientSettings)})
 
 
 class DaemonClient:
@@ -255,30 +246,18 @@ PAGE = 1000
 """The most that a daemon gives in one answer."""
 
 
-def with_all_running(get: Callable[[str], Document], query: str = "") -> Document:
+def all_jobs(get: Callable[[str], Document], query: str = "", *, with_ended: bool = False) -> Document:
     """Return an answer of `/jobs` that has every running owner; ended ones follow as far as the last page has them.
 
     Args:
         get: returns the document of a path.
         query: further parameters, each with a leading `&`.
-    """
-    answer = get(f"/jobs?limit={PAGE}{query}")
-    while len(answer["jobs"]) < answer.get("running", 0):  # daemons of old have no `running`
-        following = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
-        if not following["jobs"]:
-            break  # owners have ended meanwhile
-        answer = {**following, "jobs": [*answer["jobs"], *following["jobs"]]}
-    return answer
-
-
-def all_since(get: Callable[[str], Document], query: str) -> Document:
-    """Return an answer of `/jobs` that has every owner that matches, also ended ones.
-
-    Args:
-        get, query: as for `with_all_running`; the query has `since`.
+        with_ended: whether it has every owner that matches, also ended ones; the query then has `since`.
     """
     answer = page = get(f"/jobs?limit={PAGE}{query}")
-    while len(page["jobs"]) == PAGE:
+    while len(page["jobs"]) == PAGE if with_ended else len(answer["jobs"]) < answer.get("running", 0):  # absent of old
         page = get(f"/jobs?limit={PAGE}{query}&offset={len(answer['jobs'])}")
+        if not page["jobs"]:
+            break  # owners have ended meanwhile
         answer = {**page, "jobs": [*answer["jobs"], *page["jobs"]]}
     return answer

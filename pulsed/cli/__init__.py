@@ -70,16 +70,16 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "job": Command(
         "list the jobs and pods of a running daemon, or report how one used its GPUs", options.JOB,
-        "apps.job:run",
+        "apps.jobs:run_job",
         "Lists the owners of GPUs of a running pulsed, or reports one of them.",
     ),
     "jobs": Command(
         "show current and recent jobs and pods of running daemons in a table, with their problems",
-        options.JOBS, "apps.jobs:run",
+        options.JOBS, "apps.jobs:run_jobs",
     ),
     "report": Command(
         "show GPU hours by user, with the share of work, idle time, energy and cost", options.REPORT,
-        "apps.report:run",
+        "apps.jobs:run_report",
         "Sums the whole accounts of all owners that ran in this time, over all given daemons.",
     ),
     "top": Command(

@@ -28,7 +28,7 @@ from pulsed.owners.accounting.settings import AccountsSettings
 from pulsed.owners.attribution.settings import AttributionSettings
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
-from pulsed.present.notify_settings import NotifySettings
+from pulsed.present.notification import NotifySettings
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
 from pulsed.reader.settings import SourceSettings
 from pulsed.regular_file import why_not_writable

@@ -29,8 +29,7 @@ from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
 from pulsed.pauses import Backoff, aligned_sleep
-from pulsed.present.notification import OwnerFinding, notification, owner_findings, slack_message
-from pulsed.present.notify_settings import NotifySettings
+from pulsed.present.notification import NotifySettings, OwnerFinding, notification, owner_findings, slack_message
 
 log = logging.getLogger(__name__)
 

@@ -103,7 +103,7 @@ class OtlpPush(Feature):
         self._refused += samples
 
     def _data(self, page: str) -> MetricsData:
-        from pulsed.present.otlp.metrics_data import metrics_data
+        from pulsed.present.otlp.exporter import metrics_data
 
         hardware = hardware_points(self._store, time.monotonic(), self._device_counters)
         return metrics_data(page, hardware, self._store.node, self._settings.attributes, time.time_ns())

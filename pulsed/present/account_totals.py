@@ -8,8 +8,7 @@ from typing import Any
 
 from pulsed.json_text import moment_of
 from pulsed.owners.accounting.activity import Timeline
-from pulsed.present.job_advice import advice_of
-from pulsed.present.job_findings import unjudged
+from pulsed.present.job_advice import advice_of, unjudged
 from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
 from pulsed.present.job_statistics import timeline_numbers, total_statistics
 

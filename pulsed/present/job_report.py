@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pulsed.json_text import duration_text
 from pulsed.present.demo_notice import demo_lines
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
-from pulsed.present.job_balance import balance_rows, cpu_joules, shared_ratio
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
     MAX_UNKNOWN_RATIO,
@@ -26,7 +25,7 @@ from pulsed.present.job_numbers import (
     seconds,
     without_energy,
 )
-from pulsed.present.job_statistics import JOB_QUANTITIES, known_ratio, sparkline
+from pulsed.present.job_statistics import JOB_QUANTITIES, balance_rows, cpu_joules, known_ratio, shared_ratio, sparkline
 from pulsed.present.job_table import aligned
 from pulsed.printable import clean
 

@@ -23,8 +23,7 @@ from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerCondition
 from pulsed.owners.accounting.settings import AccountsSettings
-from pulsed.present.notification import slack_message
-from pulsed.present.notify_settings import NotifySettings, WebhookSettings
+from pulsed.present.notification import NotifySettings, WebhookSettings, slack_message
 from tests.compute.streams import BUSY, IDLE
 from tests.daemon.parts import features_before_restore
 from tests.owners.accounting.streams import Node

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import pytest
 
-from pulsed.present.mean_noise import (
+from pulsed.present.job_comparison import (
     Course,
     MeanError,
     error_over_gpus,

@@ -6,7 +6,7 @@ With 100,000 GPUs a query that reads a series of each takes 0.3 s, and over a ra
 from __future__ import annotations
 
 from pulsed.model.health import SEVERITY
-from pulsed.present.promql.levels import BOARDS, UTILIZATION
+from pulsed.present.promql.rule_set import BOARDS, UTILIZATION
 from tools.dashboards.model import Annotation, Dashboard, Found, Panel, Query, Row
 from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from pulsed.compute.products import BY_MODEL, TemperatureLimits
-from pulsed.present.promql.levels import CLASS_RATES, RATES, LevelRate, of_node
+from pulsed.present.promql.rule_set import CLASS_RATES, RATES, LevelRate, of_node
 from tools.dashboards.model import Found, State
 
 SCOPE = 'cluster=~"$cluster",job=~"$job"'

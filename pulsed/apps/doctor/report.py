@@ -8,11 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pulsed import __version__
-from pulsed.apps.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
 from pulsed.apps.doctor.machine import advice, inspect_machine
 from pulsed.apps.doctor.remedies import is_accepted, outdated, steps, supply
 from pulsed.apps.doctor.shards_check import check_shards
-from pulsed.apps.doctor.source_check import SourceCheck, choose, probe_all
+from pulsed.apps.doctor.source_check import (
+    AttributionCheck,
+    SourceCheck,
+    check_attribution,
+    check_workloads,
+    choose,
+    probe_all,
+)
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.this_host import kernel_log_of
 from pulsed.compute.declaration import Alternatives

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.console import Group
@@ -16,7 +17,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.coordinate import Coordinate
 from textual.filter import LineFilter
 from textual.geometry import Region
@@ -24,13 +25,11 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from pulsed.apps.top.session import TopSession, WrongCommand
-from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_columns, has_cards
+from pulsed.present.terminal.fleet import CARD_HEIGHT, below_gpus, card_columns, gpu_table, has_cards
 from pulsed.present.terminal.focus import MINI_FLEET_WIDTH, gpu_lines, has_mini_fleet
 from pulsed.present.terminal.frame import MIN_HEIGHT, MIN_WIDTH, VIEWS, body, header, shown_gpus
 from pulsed.present.terminal.lists import selected_job
-from pulsed.present.terminal.model import GpuRow, Model
-from pulsed.present.terminal.numbers import duration
-from pulsed.present.terminal.text import Part, TableColumn, Theme, ascii_text, line, styles, titles
+from pulsed.present.terminal.text import Theme, ascii_text, line, styles
 from pulsed.present.terminal.view_state import LAYOUTS, SORTS
 
 MIN_PAUSE_SECONDS = 0.25
@@ -73,34 +72,23 @@ class Lines(Static):
             self.shown = lines
 
 
-class FleetTable(DataTable[Text], can_focus=False):
-    """A row for each GPU."""
+class RowTable(DataTable[Text], can_focus=False):
+    """Rows below a line of titles that stays."""
 
-    _names: tuple[list[tuple[str, int]], list[str]] = ([], [])
-    _parts: Sequence[Sequence[Part]] = ()
+    _lines: Sequence[Text] = ()
 
-    def show(self, columns: Sequence[TableColumn[GpuRow]], gpus: Sequence[GpuRow], selected: int) -> None:
-        """Show GPUs; of the same GPUs and columns only the cells that changed."""
-        names = [(each.title, each.width) for each in columns], [gpu.key for gpu in gpus]
-        parts = [[each.cell(gpu) for each in columns] for gpu in gpus]
-        if names != self._names:
+    def show(self, lines: Sequence[Text], selected: int) -> None:
+        """Show a line of titles and rows; of as many rows below the same titles only those that changed."""
+        before, self._lines = self._lines, lines
+        if before[:1] != lines[:1] or len(before) != len(lines):
             self.clear(columns=True)
-            for each, title in zip(columns, titles(columns), strict=True):
-                self.add_column(title, width=each.width + 1)
-            self.add_rows([self._cell(each, gpu) for each in columns] for gpu in gpus)
+            self.add_column(lines[0], width=lines[0].cell_len)
+            self.add_rows([row] for row in lines[1:])
         else:
-            for row, (old, new) in enumerate(zip(self._parts, parts, strict=True)):
-                for at, each in enumerate(columns):
-                    if old[at] != new[at]:
-                        self.update_cell_at(Coordinate(row, at), self._cell(each, gpus[row]))
-        if names != self._names or self.cursor_row != selected:
-            self.move_cursor(row=selected, animate=False)
-        self._names, self._parts = names, parts
-
-    def _cell(self, column: TableColumn[GpuRow], gpu: GpuRow) -> Text:
-        cell = column.fitted(gpu)
-        cell.apply_meta({"gpu": gpu.key})
-        return cell
+            for at, (old, new) in enumerate(zip(before[1:], lines[1:], strict=True)):
+                if old != new:
+                    self.update_cell_at(Coordinate(at, 0), new)
+        self.move_cursor(row=selected, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         """Leave the click to the program."""
@@ -123,11 +111,12 @@ class TopApp(App[None]):
     Tabs { height: 1; }
     Tabs Underline { display: none; }
     Tab.-active { text-style: reverse; }
-    Horizontal { height: 1fr; }
-    FleetTable { height: 1fr; background: ansi_default; scrollbar-size-vertical: 1; }
-    FleetTable > .datatable--header { background: ansi_default; color: ansi_default; text-style: bold; }
-    FleetTable > .datatable--cursor { background: ansi_default; color: ansi_default; text-style: reverse; }
-    FleetTable > .datatable--even-row, FleetTable > .datatable--odd-row { background: ansi_default; }
+    #main { height: 1fr; layout: horizontal; }
+    #main.rows { layout: vertical; }
+    RowTable { background: ansi_default; scrollbar-size-vertical: 1; }
+    RowTable > .datatable--header { background: ansi_default; color: ansi_default; text-style: bold; }
+    RowTable > .datatable--cursor { background: ansi_default; color: ansi_default; text-style: reverse; }
+    RowTable > .datatable--even-row, RowTable > .datatable--odd-row { background: ansi_default; }
     VerticalScroll { scrollbar-size-vertical: 1; }
     Input { display: none; background: ansi_default; }
     """
@@ -164,13 +153,9 @@ class TopApp(App[None]):
         self.theme = "ansi-light" if theme == "light" else "ansi-dark"
         self.console.push_theme(styles(theme))
         self._session, self._view, self._interval, self._ascii = session, session.view, interval, ascii
-        self._header, self._body, self._table = (
-            Lines(id="header"),
-            Lines(),
-            FleetTable(cell_padding=0, cursor_type="row"),
-        )
-        self._scroll, self._prompt = VerticalScroll(can_focus=False), Input(compact=True, select_on_focus=False)
-        self._below = Lines()
+        self._header, self._body = Lines(id="header"), Lines()
+        self._table, self._scroll = RowTable(cell_padding=0, cursor_type="row"), VerticalScroll(can_focus=False)
+        self._main, self._prompt = Container(id="main"), Input(compact=True, select_on_focus=False)
         self._tabs = Tabs(*(Tab(f"{number} {name}", id=name) for number, name in enumerate(VIEWS, 1)))
         self._tabs.can_focus = False
         self._drawn, self._is_changed, self._selected = 0.0, False, ""
@@ -179,11 +164,10 @@ class TopApp(App[None]):
         """Yield the widgets."""
         yield self._header
         yield self._tabs
-        with Horizontal():
+        with self._main:
             yield self._table
             with self._scroll:
                 yield self._body
-        yield self._below
         yield self._prompt
         yield Footer(compact=True)
 
@@ -221,26 +205,25 @@ class TopApp(App[None]):
         if width < MIN_WIDTH or height < MIN_HEIGHT:
             self._header.show([line(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells")])
             return
-        gpus = shown_gpus(model, view)
-        current = None if VIEWS[view.view].is_list else view.current(gpus)
-        self._header.show(body(lambda: header(model, view, gpus, width, _more(model, current)), width))
+        gpus, room = shown_gpus(model, view), height - BARS
+        self._header.show(body(lambda: header(model, view, gpus, width), width))
         self._tabs.active = view.view
-        has_rows = view.view == "fleet" and not has_cards(view, gpus, width, height - BARS)
+        has_rows = view.view == "fleet" and not has_cards(view, gpus, width, room)
         is_beside = view.view == "focus" and has_mini_fleet(gpus, width)
+        self._main.set_class(has_rows, "rows")
         self._table.display = has_rows or is_beside
-        self._scroll.display, self._below.display = not has_rows, has_rows
         if self._table.display:
-            columns = gpu_columns(model, MINI_FLEET_WIDTH if is_beside else width - 2)
+            self._table.show(gpu_table(model, gpus, MINI_FLEET_WIDTH if is_beside else width - 2), view.place(gpus))
             self._table.styles.width = MINI_FLEET_WIDTH + 3 if is_beside else "1fr"
-            self._table.show(columns, gpus, view.place(gpus))
+            self._table.styles.height = "1fr" if is_beside else min(len(gpus) + 1, room)
         if has_rows:
-            room = height - BARS - len(gpus) - 1
-            self._below.show(body(lambda: below_gpus(model, view, gpus, width, room), width))
-        if is_beside and current is not None:
-            self._body.show(body(lambda: gpu_lines(current, width - MINI_FLEET_WIDTH - 4), width))
-        elif not has_rows:
-            room = width if view.view in ("fleet", "plot") else width - 1  # for the scroll bar
-            self._body.show(body(lambda: VIEWS[view.view].draw(model, view, gpus, room, height - BARS), width))
+            draw = partial(below_gpus, model, view, gpus, width, room - len(gpus) - 1)
+        elif is_beside:
+            draw = partial(gpu_lines, gpus[view.place(gpus)], width - MINI_FLEET_WIDTH - 4)
+        else:
+            inner = width if view.view in ("fleet", "plot") else width - 1  # for the scroll bar
+            draw = partial(VIEWS[view.view].draw, model, view, gpus, inner, room)
+        self._body.show(body(draw, width))
         if view.view == "fleet" and view.selected != self._selected:
             self._selected, row = view.selected, view.place(gpus) // card_columns(gpus, width)
             self._scroll.scroll_to_region(Region(0, row * CARD_HEIGHT, width, CARD_HEIGHT), animate=False)
@@ -307,12 +290,11 @@ class TopApp(App[None]):
 
     def action_page(self, pages: int) -> None:
         """Scroll by pages."""
-        if self._view.view in ("fleet", "plot"):
-            self.action_step(pages * max(self.size.height // 4, 1))
-        elif self._view.view == "focus":
-            self._scroll.scroll_relative(y=pages * (self.size.height - BARS - 1), animate=False)
+        lines = pages * max(self.size.height - BARS - 1, 1)
+        if self._view.view == "focus":
+            self._scroll.scroll_relative(y=lines, animate=False)
         else:
-            self.action_move(pages * max(self.size.height - BARS - 1, 1))
+            self.action_move(pages * (self.size.height // 4) if self._view.view in ("fleet", "plot") else lines)
 
     def action_prompt(self, kind: str) -> None:
         """Show the prompt for a command or a filter."""
@@ -366,14 +348,3 @@ class ReportScreen(ModalScreen[None]):
             lines = Lines()
             lines.show(body(lambda: [Text(each) for each in job_report(self._job).splitlines()], self.app.size.width))
             yield lines
-
-
-def _more(model: Model, selected: GpuRow | None) -> list[tuple[int, Text]]:
-    """Return what the header of the program has in addition to that of one frame, with importances."""
-    sources = [source for daemon in model.daemons for source in daemon.sources]
-    kinds = dict.fromkeys(f"{source['kind']} {duration(source['interval_seconds'])}" for source in sources)
-    return [
-        (3, line((", ".join(kinds), "dim"))),
-        (4, line((time.strftime("%H:%M:%S", time.localtime(model.time)), "dim"))),
-        *([] if selected is None else [(9, line((f"[GPU {selected.name}]", "key")))]),
-    ]

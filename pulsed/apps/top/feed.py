@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from pulsed.apps.daemon_client import RequestRefused, with_all_running
+from pulsed.apps.daemon_client import RequestRefused, all_jobs
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Answers, Gpu
 from pulsed.printable import clean, cleaned
@@ -147,7 +147,7 @@ class Feed:
             document = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(document["changes"]))
         if requests.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            document = with_all_running(lambda path: _read(client, path), "&state=running")
+            document = all_jobs(lambda path: _read(client, path), "&state=running")
             processes = _read(client, "/processes")
             shown = tuple(processes["processes"]) if processes["published"] else None
             self.answers = replace(self.answers, jobs=tuple(document["jobs"]), processes=shown)

@@ -1,10 +1,14 @@
-"""The rules of `pulsed rules`."""
+"""The rules of `pulsed rules`, with recording rules of sums by node, model and cluster, from the series of GPUs.
+
+A board counts once: one that is split by MIG is one GPU. Only classes, bottlenecks and limiting resources are those of
+MIG instances, too. The Fleet dashboard reads the sums by node instead of the series of all GPUs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
@@ -12,23 +16,164 @@ from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_totals import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.health_alerts import alerts_of_each_check, health_alerts
-from pulsed.present.promql.levels import INTERVAL, LEVEL_RECORDING, level_rules
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
-from pulsed.present.promql.owners import OWNER_RECORDING, owner_alerts, owner_rules, workload_rules
 from pulsed.present.promql.rule_types import (
+    GPU_KEY,
     Alert,
     Group,
     KubernetesObject,
+    Recording,
     prometheus_rule,
     rule_file,
 )
 from pulsed.present.promql.use_alerts import (
+    OWNER_RECORDING,
     PERIOD,
     USE_RECORDING,
     finding_alerts,
+    owner_alerts,
+    owner_rules,
     use_alerts,
     use_rules,
+    workload_rules,
 )
+
+INTERVAL, RATE = "1m", "5m"
+
+LEVELS: Mapping[str, tuple[str, ...]] = {
+    "node": ("cluster", "node"),
+    "model": ("cluster", "model"),
+    "cluster": ("cluster",),
+}
+"""By level, the labels of its series, of which Prometheus may add `cluster`. A cluster's are sums of its nodes'."""
+
+BOARDS = 'mig_id=""'
+"""Selects the series of boards."""
+
+MODEL_OF = f"on ({GPU_KEY}) group_left (model) group by ({GPU_KEY}, model) (pulsed_gpu_info)"
+"""Multiplied by this, a series of a GPU has the label `model`, too."""
+
+
+class LevelRate(NamedTuple):
+    """A recorded rate.
+
+    Attributes:
+        metric: its name.
+        counter: of GPUs, without `pulsed_gpu_` and `_total`.
+        label: one that is kept.
+        selects: the series that count: those of boards, or all.
+    """
+
+    metric: str
+    counter: str
+    label: str = ""
+    selects: str = BOARDS
+
+    @property
+    def expr(self) -> str:
+        """The rate of each series."""
+        return f"rate(pulsed_gpu_{self.counter}_total{{{self.selects}}}[{RATE}])"
+
+
+RATES = (
+    LevelRate("gpu_seconds", "observed_seconds"),
+    LevelRate("real_utilization_seconds", "real_utilization_seconds"),
+    LevelRate("real_utilization_unknown_seconds", "real_utilization_unknown_seconds"),
+    LevelRate("idle_seconds", "idle_seconds", "kind"),
+    LevelRate("energy_joules", "class_energy_joules"),
+    LevelRate("idle_energy_joules", "idle_energy_joules", "kind"),
+)
+"""Of all levels."""
+
+CLASS_RATES = (
+    LevelRate("workload_class_seconds", "workload_class_seconds", "class", ""),
+    LevelRate("class_energy_joules", "class_energy_joules", "class"),
+)
+"""By node and model."""
+
+STATES: Mapping[str, str] = {"bottleneck": "bottleneck", "limiting_resource": "resource"}
+"""State sets of GPUs, with their label."""
+
+UTILIZATION = "gpu_utilization_ratio"
+COVERAGES = ("health_coverage_ratio", "real_utilization_coverage_ratio")
+"""Every GPU has them."""
+
+MEMORY = ("memory_used_bytes", "memory_bytes")
+
+_SAMPLE = f"pulsed_gpu_last_sample_timestamp_seconds{{{BOARDS}}}"
+
+
+def of_node(metric: str, operation: str = f"rate{RATE}") -> str:
+    """Return the name of a series by node.
+
+    >>> of_node("gpus", "count"), of_node("gpu_seconds")
+    ('node:pulsed_gpus:count', 'node:pulsed_gpu_seconds:rate5m')
+    """
+    return f"node:pulsed_{metric}:{operation}"
+
+
+def level_rules(*, flat: bool) -> Iterator[Recording]:
+    """Yield the rules for nodes, models and clusters; if `flat`, no rule uses the result of another one."""
+    for level, labels in LEVELS.items():
+        yield from _of_level(level, labels, is_summed=level == "cluster" and not flat)
+    yield from _of_nodes()
+    yield Recording("cluster:pulsed_health_checks:sum", "sum by (cluster, check, state) (pulsed_health_checks)")
+
+
+def _of_level(level: str, labels: tuple[str, ...], *, is_summed: bool) -> Iterator[Recording]:
+    """Yield the rules of a level; `is_summed` is whether they are sums of what is recorded by node."""
+    model = f" * {MODEL_OF}" if level == "model" else ""
+
+    def rule(metric: str, operation: str, function: str, expr: str, label: str = "") -> Recording:
+        source = of_node(metric, operation) if is_summed else expr
+        return Recording(f"{level}:pulsed_{metric}:{operation}", f"{_by(function, labels, label)} ({source})")
+
+    yield rule("gpus", "count", "sum" if is_summed else "count", f"pulsed_gpu_info{{{BOARDS}}}")
+    for rate in (*RATES, *(() if level == "cluster" else CLASS_RATES)):
+        yield rule(rate.metric, f"rate{RATE}", "sum", rate.expr + model, rate.label)
+    yield rule("health_severity", "max", "max", "pulsed_gpu_health_severity" + model)
+
+
+def _by(function: str, labels: tuple[str, ...], label: str = "") -> str:
+    return f"{function} by ({', '.join((*labels, label) if label else labels)})"
+
+
+def _of_nodes() -> Iterator[Recording]:
+    """Yield the rules by node alone; of a mean the sum over GPUs, and their number if some can lack it."""
+    labels = LEVELS["node"]
+
+    def rule(metric: str, operation: str, expr: str, function: str = "", label: str = "") -> Recording:
+        return Recording(of_node(metric, operation), f"{_by(function or operation, labels, label)} ({expr})")
+
+    severity = f'"severity", pulsed_gpu_health_severity{{{BOARDS}}}'
+    yield rule("health_gpus", "count", severity, "count_values")
+    for state, label in STATES.items():
+        yield rule(f"{state}_gpus", "count", f"pulsed_gpu_{state} == 1", label=label)
+    for metric, other in (MEMORY, MEMORY[::-1]):
+        yield rule(metric, "sum", f"{_of_boards(metric)} and {_of_boards(other)}")
+    for metric in (UTILIZATION, *COVERAGES):
+        yield rule(metric, "sum", _of_boards(metric))
+    yield rule(UTILIZATION, "count", _of_boards(UTILIZATION))
+    for metric in COVERAGES:
+        yield rule(metric, "min", _of_boards(metric))
+    for function in ("max", "min", "sum"):
+        yield rule("sample_age_seconds", function, f"timestamp({_SAMPLE}) - {_SAMPLE}")
+    yield rule("temperature_celsius", "max", "pulsed_gpu_temperature_celsius")
+    yield rule("power_limit_ratio", "max", "pulsed_gpu_power_watts / (pulsed_gpu_power_limit_watts > 0)")
+
+
+def _of_boards(metric: str) -> str:
+    return f"pulsed_gpu_{metric}{{{BOARDS}}}"
+
+
+LEVEL_RECORDING = "\n".join(
+    (
+        "GPUs, real utilization, idle time, power and worst health by node, model, and cluster if Prometheus adds that",
+        "label. The formulas of pulsed-recording-owners apply; idle time has the label kind: held or free. What is by",
+        "node only is for the Fleet dashboard.",
+    )
+)
+
 
 SLOW_INTERVAL = "5m"
 """Interval of the rules that look back for half an hour and more."""

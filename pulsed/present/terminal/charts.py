@@ -130,35 +130,27 @@ def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
 
 
 def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return nine charts with a shared legend."""
-    chart_height = max((height - 2) // COLUMNS - 1, 1)
-    rows = [PLOTS[at : at + COLUMNS] for at in range(0, len(PLOTS), COLUMNS)]
-    lines = [each for row in rows for each in _side_by_side(row, view, gpus, width, chart_height)]
-    axis = _time_axis(view, (width - COLUMNS + 1) // COLUMNS)
-    return [*lines[: height - 2], axis, _legend(model, gpus, view.current(gpus), width)]
+    """Return nine charts in `height` lines, with a time axis and a legend."""
+    return _charts(PLOTS, model, view, gpus, width, height)
 
 
 def small_plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return the three charts of `SMALL_PLOTS` with a time axis and a legend."""
-    axis = _time_axis(view, (width - COLUMNS + 1) // COLUMNS)
-    charts = _side_by_side(SMALL_PLOTS, view, gpus, width, height - 3)
-    return [*charts, axis, _legend(model, gpus, view.current(gpus), width)]
+    """Return the three charts of `SMALL_PLOTS` in `height` lines, with a time axis and a legend."""
+    return _charts(SMALL_PLOTS, model, view, gpus, width, height)
 
 
-def _side_by_side(
-    plots: Sequence[Plot], view: ViewState, gpus: Sequence[GpuRow], width: int, height: int
+def _charts(
+    plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int
 ) -> list[Text]:
-    """Return charts of `height` lines and a title."""
     selected, chart_width = view.current(gpus), (width - COLUMNS + 1) // COLUMNS
-    charts = [_chart(each, gpus, selected, chart_width, height) for each in plots]
-    return [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
-
-
-def _time_axis(view: ViewState, width: int) -> Text:
-    """Return the line below charts: the window, whatever part of it has samples."""
-    begin = f"-{duration(view.window)} "
-    axis = line((f"{begin}{'─' * max(width - len(begin) - 4, 0)} now", "dim"))
-    return line(Text(" ").join([fixed(axis, width)] * COLUMNS))
+    chart_height = max((height - 2) // (len(plots) // COLUMNS) - 1, 1)
+    lines: list[Text] = []
+    for at in range(0, len(plots), COLUMNS):
+        charts = [_chart(each, gpus, selected, chart_width, chart_height) for each in plots[at : at + COLUMNS]]
+        lines += [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
+    begin = f"-{duration(view.window)} "  # whatever part of it has samples
+    axis = fixed((f"{begin}{'─' * max(chart_width - len(begin) - 4, 0)} now", "dim"), chart_width)
+    return [*lines[: height - 2], line(Text(" ").join([axis] * COLUMNS)), _legend(model, gpus, selected, width)]
 
 
 def _chart(each: Plot, gpus: Sequence[GpuRow], selected: GpuRow | None, width: int, height: int) -> list[Text]:

@@ -9,17 +9,7 @@ from rich.text import Text
 from pulsed.present.terminal.charts import bar, small_plot
 from pulsed.present.terminal.model import GpuRow, Model
 from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
-from pulsed.present.terminal.text import (
-    Part,
-    TableColumn,
-    fitting,
-    fitting_columns,
-    fixed,
-    line,
-    row_line,
-    titles,
-    wrapped,
-)
+from pulsed.present.terminal.text import Part, TableColumn, fitting, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (
     ABBREVIATIONS,
@@ -65,11 +55,19 @@ def gpu_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, 
         return _without_gpus(model, width)
     if has_cards(view, gpus, width, height):
         return _cards(model, view, gpus, width)
-    columns = gpu_columns(model, width)
-    rows = [row_line(each.fitted(gpu) for each in columns) for gpu in gpus]
-    current = view.place(gpus)
-    rows[current] = fixed((rows[current].plain, "select"), width)
-    return [row_line(titles(columns)), *rows]
+    lines = gpu_table(model, gpus, width)
+    current = view.place(gpus) + 1
+    lines[current] = fixed((lines[current].plain, "select"), width)
+    return lines
+
+
+def gpu_table(model: Model, gpus: Sequence[GpuRow], width: int) -> list[Text]:
+    """Return the titles of columns and a row for each GPU. Names are shortened alike whichever GPUs are shown."""
+    columns = [each for each in COLUMNS if model.has_several_nodes or each is not _NODE]
+    titles, *rows = table(columns, gpus, width, among=model.gpus)
+    for gpu, row in zip(gpus, rows, strict=True):
+        row.apply_meta({"gpu": gpu.key})
+    return [titles, *rows]
 
 
 def has_cards(view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> bool:
@@ -214,9 +212,3 @@ COLUMNS: tuple[TableColumn[GpuRow], ...] = (
     _field("SM MHz", 6, 24, "sm_clock_hertz"),
     TableColumn("OWNER", 10, 78, _owner, "left", 40, is_name=True),
 )
-
-
-def gpu_columns(model: Model, width: int) -> list[TableColumn[GpuRow]]:
-    """Return the columns of rows of GPUs that fit."""
-    columns = [each for each in COLUMNS if model.has_several_nodes or each is not _NODE]
-    return fitting_columns(columns, model.gpus, width)

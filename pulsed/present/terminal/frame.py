@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import localtime, strftime
 from typing import NamedTuple
 
 from rich.console import Console, Group
@@ -89,14 +90,12 @@ def printed(
     return ascii_text(text) if ascii else text
 
 
-def header(
-    model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, more: Sequence[tuple[int, Text]] = ()
-) -> list[Text]:
-    """Return the two lines above a view; `more` is added to the first, with importances."""
-    return [fitting([*_place(model, view), *more], width), fitting(_sums(model, gpus), width, " | ")]
+def header(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int) -> list[Text]:
+    """Return the two lines above a view."""
+    return [fitting(_place(model, view, gpus), width), fitting(_sums(model, gpus), width, " | ")]
 
 
-def _place(model: Model, view: ViewState) -> Iterator[tuple[int, Text]]:
+def _place(model: Model, view: ViewState, gpus: Sequence[GpuRow]) -> Iterator[tuple[int, Text]]:
     """Yield where the data is from, with importances."""
     yield 10, line(("pulsed", "title"))
     if len(model.daemons) == 1:
@@ -108,12 +107,18 @@ def _place(model: Model, view: ViewState) -> Iterator[tuple[int, Text]]:
         lost = sum(map(model.is_lost, model.daemons))
         yield 9, line((f"{len(model.daemons) - lost}/{len(model.daemons)} daemons", "crit" if lost else "bold"))
     yield 8, line(_freshness(model, view))
-    if any(source.get("demo") for daemon in model.daemons for source in daemon.sources):
+    sources = [source for daemon in model.daemons for source in daemon.sources]
+    if any(source.get("demo") for source in sources):
         yield 7, line(("DEMO", "warn"))
     if view.filter:
         yield 6, line((f"filter: {view.filter}", "key"))
     if view.sort != "index" or view.reverse:
         yield 5, line((f"by {view.sort}{' reversed' if view.reverse else ''}", "key"))
+    kinds = dict.fromkeys(f"{source['kind']} {duration(source['interval_seconds'])}" for source in sources)
+    yield 3, line((", ".join(kinds), "dim"))
+    yield 4, line((strftime("%H:%M:%S", localtime(model.time)), "dim"))
+    if not VIEWS[view.view].is_list and (selected := view.current(gpus)) is not None:
+        yield 9, line((f"[GPU {selected.name}]", "key"))
 
 
 def _freshness(model: Model, view: ViewState) -> tuple[str, str]:

@@ -5,27 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from textwrap import fill
 from typing import NamedTuple
 
 from rich.text import Text
 
 from pulsed.present.terminal.model import Answers, Document, GpuRow, Model, gpu_name, ratio, seconds_of
-from pulsed.present.terminal.numbers import ELLIPSIS, duration, gibibytes, left, metric, percent
-from pulsed.present.terminal.text import (
-    TableColumn,
-    distinguished,
-    fitting_columns,
-    fixed,
-    line,
-    row_line,
-    titles,
-    wrapped,
-)
+from pulsed.present.terminal.numbers import ELLIPSIS, MISSING, duration, gibibytes, left, metric, percent
+from pulsed.present.terminal.text import TableColumn, distinguished, fixed, line, table, wrapped
 from pulsed.present.terminal.view_state import NUMBERS, SORTS, TEXTS, ViewState
 from pulsed.present.terminal.words import ABBREVIATIONS, HEALTH_MARKS, bottleneck_style, real_words, words
 
 NODE_CELLS = 6
 """Cells of the name of a node, of several, before that of its GPU."""
+
+MAX_COLUMNS = 400
+"""Width at which no row is cut, so that a filter finds what a narrow terminal does not show."""
 
 
 class JobGpu(NamedTuple):
@@ -38,47 +33,44 @@ class JobGpu(NamedTuple):
 
     def text(self, name: str) -> str:
         """Return a number of the GPU as text."""
-        return "--" if self.gpu is None else self.gpu.text(name)
+        return MISSING if self.gpu is None else self.gpu.text(name)
+
+    @property
+    def idle_seconds(self) -> float:
+        """Time that the owner had the GPU without using it."""
+        by_kind: Mapping[str, float] = self.part["counters"]["idle_seconds"] or {}
+        return sum(by_kind.values())
 
 
 def _status(row: JobGpu) -> str:
     if row.gpu is None:
-        return "--"
+        return MISSING
     return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
 
 
-def _idle_seconds(row: JobGpu) -> float:
-    by_kind: Mapping[str, float] = row.part["counters"]["idle_seconds"] or {}
-    return sum(by_kind.values())
-
-
 def _idle(row: JobGpu) -> str:
-    share = ratio(_idle_seconds(row), row.part["counters"]["observed_seconds"])
-    return "--" if share is None else f"{percent(share)} %"
+    share = ratio(row.idle_seconds, row.part["counters"]["observed_seconds"])
+    return MISSING if share is None else f"{percent(share)} %"
 
 
 def _energy(row: JobGpu) -> str:
     energy = row.part["counters"]["class_energy_joules"]
-    return metric(sum(energy.values()) / 3600, "Wh") if energy else "--"
+    return metric(sum(energy.values()) / 3600, "Wh") if energy else MISSING
+
+
+def _owner_name(row: JobGpu) -> str:
+    return f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}"
 
 
 COLUMNS: tuple[TableColumn[JobGpu], ...] = (
-    TableColumn(
-        "OWNER",
-        16,
-        12,
-        lambda row: f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}",
-        "left",
-        40,
-        is_name=True,
-    ),
-    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or "--", "left"),
+    TableColumn("OWNER", 16, 12, _owner_name, "left", 40, is_name=True),
+    TableColumn("USER", 7, 7, lambda row: row.owner["user"] or MISSING, "left"),
     TableColumn("GPU", 7, 13, lambda row: row.label, most=14, is_name=True),
     TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
     TableColumn("*STATUS", 22, 8, _status, "left"),
     TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
     TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
-    TableColumn("*RU %", 9, 10, lambda row: "--" if row.gpu is None else real_words(row.gpu).replace(" %", "")),
+    TableColumn("*RU %", 9, 10, lambda row: MISSING if row.gpu is None else real_words(row.gpu).replace(" %", "")),
     TableColumn("*TENSOR", 7, 3, lambda row: row.text("tensor_active_ratio")),
     TableColumn("TIME", 6, 5, lambda row: duration(row.part["held_seconds"])),
     TableColumn("IDLE", 6, 6, _idle),
@@ -87,11 +79,8 @@ COLUMNS: tuple[TableColumn[JobGpu], ...] = (
 
 
 def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return owners that have a GPU from the selected one on, those with the most idle GPU time first; `view.filter` is
-    looked for in rows."""
-    held = _held(model)
-    columns = fitting_columns(COLUMNS, [row for rows in held.values() for row in rows], width)
-    groups = [rows for _, rows in _shown_groups(model, view, columns, width)]
+    """Return owners that have a GPU from the selected one on, those with the most idle GPU time first."""
+    titles, groups = _groups(model, view, width)
     count = sum(len(daemon.jobs) for daemon in model.daemons)
     owners = "1 owner" if count == 1 else f"{count} owners"
     note = f"{owners}, most idle time first. * of the GPU, for all its owners. TIME: with the GPU; IDLE, ENERGY: in it."
@@ -99,66 +88,58 @@ def jobs(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, heig
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(daemon.processes for daemon in model.daemons):
         note += " Processes: attribution.processes.enabled of the daemon."
-    shown = groups[min(view.event, len(groups) - 1) :] if groups else []
-    rows = [row for group in shown for row in group]
+    rows = [row for _, group in groups[max(min(view.event, len(groups) - 1), 0) :] for row in group]
     if rows and view.event:
         rows[0] = fixed((rows[0].plain, "select"), width)
-    return [row_line(titles(columns)), *rows, line((note, "dim"))]
+    return [titles, *rows, line((note, "dim"))]
 
 
 def selected_job(model: Model, view: ViewState) -> Document | None:
     """Return the document of the first owner that `jobs` shows; None without owners."""
-    groups = list(_shown_groups(model, view, COLUMNS, MAX_COLUMNS))
+    _, groups = _groups(model, view, MAX_COLUMNS)
     return groups[min(view.event, len(groups) - 1)][0] if groups else None
 
 
-MAX_COLUMNS = 400
-"""Width at which no row is cut, so that a filter finds what a narrow terminal does not show."""
+def _groups(model: Model, view: ViewState, width: int) -> tuple[Text, list[tuple[Document | None, list[Text]]]]:
+    """Return the titles, and each owner with its rows that have the text of the filter; the last have no owner."""
+    held = _held(model)
+    parts = [part for _, _, parts in held for part in parts]
+    titles, *rows = table(COLUMNS, parts, width)
+    in_full = iter(table(COLUMNS, parts, MAX_COLUMNS)[1:])
+    groups: list[tuple[Document | None, list[tuple[Text, Text]]]] = []
+    for daemon, job, parts in held:
+        lines = [(line((rows.pop(0).plain, _style(part.gpu))), next(in_full)) for part in parts]
+        notes = [note for each in job.get("advice", ())[:1]
+                 for note in wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")]  # fmt: skip
+        missing = job.get("not_judged", ())  # absent in answers of older daemons
+        notes += [line((f"  {each['finding']} not evaluated: {each['missing']}", "dim")) for each in missing]
+        notes += [_process(each) for each in daemon.processes or () if _is_of(each, job["owner"])]
+        groups.append((job, [*lines, *zip(notes, notes, strict=True)]))
+    for daemon in model.daemons:
+        processes = [each for each in daemon.processes or () if each["gpus"]]
+        others = [each for each in processes if not any(_is_of(each, job["owner"]) for job in daemon.jobs)]
+        notes = [line(("processes without a known owner", "title")), *map(_process, others)] if others else []
+        groups.append((None, [*zip(notes, notes, strict=True)]))
+    text = view.filter.lower()
+    matching = [(job, [row for row, full in lines if text in full.plain.lower()]) for job, lines in groups]
+    return titles, [(job, lines) for job, lines in matching if lines]
 
 
-def _shown_groups(
-    model: Model, view: ViewState, columns: Sequence[TableColumn[JobGpu]], width: int
-) -> Iterator[tuple[Document | None, list[Text]]]:
-    """Yield each owner with its rows that have the text of the filter, and what has no owner."""
-    for job, rows in _groups(model, columns, width):
-        if matching := [row for row in rows if view.filter.lower() in row.plain.lower()]:
-            yield job, matching
-
-
-def _held(model: Model) -> dict[tuple[int, int], list[JobGpu]]:
-    """Return the GPUs of owners by the positions of daemon and owner, the most idle GPU time first."""
+def _held(model: Model) -> list[tuple[Answers, Document, list[JobGpu]]]:
+    """Return each owner with its daemon and its GPUs, the most idle GPU time first."""
     gpus = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
     nodes = distinguished((gpu.node for gpu in model.gpus), NODE_CELLS) if model.has_several_nodes else {}
-    held: dict[tuple[int, int], list[JobGpu]] = {}
+    held = []
     for source, daemon in enumerate(model.daemons):
-        for number, job in enumerate(daemon.jobs):
-            rows = held[source, number] = []
+        for job in daemon.jobs:
+            parts = []
             for part in job["gpus"]:
                 gpu = gpus.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
                 name = part["gpu"] if gpu is None else gpu.name
                 node = nodes.get(part["node"])
-                rows.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
-    return dict(sorted(held.items(), key=lambda item: -sum(map(_idle_seconds, item[1]))))
-
-
-def _groups(
-    model: Model, columns: Sequence[TableColumn[JobGpu]], width: int
-) -> Iterator[tuple[Document | None, list[Text]]]:
-    """Yield each owner with its rows, and the processes without a known owner."""
-    for (source, number), rows in _held(model).items():
-        daemon = model.daemons[source]
-        job = daemon.jobs[number]
-        lines = [line((row_line(each.fitted(row) for each in columns).plain, _style(row.gpu))) for row in rows]
-        for each in job.get("advice", ())[:1]:
-            lines += wrapped(f"{each['evidence']}: {each['text']}", width, "  ", "warn")
-        for each in job.get("not_judged", ()):  # absent in answers of older daemons
-            lines.append(line((f"  {each['finding']} not evaluated: {each['missing']}", "dim")))
-        yield job, [*lines, *(_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))]
-    for daemon in model.daemons:
-        owners = [job["owner"] for job in daemon.jobs]
-        processes = [each for each in daemon.processes or () if each["gpus"]]
-        if others := [each for each in processes if not any(_is_of(each, owner) for owner in owners)]:
-            yield None, [line(("processes without a known owner", "title")), *map(_process, others)]
+                parts.append(JobGpu(job["owner"], part, gpu, f"{node.lstrip(ELLIPSIS)}/{name}" if node else name))
+            held.append((daemon, job, parts))
+    return sorted(held, key=lambda group: -sum(part.idle_seconds for part in group[2]))
 
 
 def _style(gpu: GpuRow | None) -> str:
@@ -185,12 +166,7 @@ def _process(process: Document) -> Text:
     return line(("  " + "  ".join(parts), "dim"))
 
 
-def _abbreviations() -> str:
-    text = ", ".join(f"{name} {meaning}" for name, meaning in ABBREVIATIONS)
-    return "\n".join(row.plain for row in wrapped(text, HELP_WIDTH, "  "))
-
-
-HELP_WIDTH = 116
+_MEANINGS = ", ".join(f"{name} {meaning}" for name, meaning in ABBREVIATIONS)
 
 _HELP = f"""\
 Views
@@ -206,7 +182,7 @@ Filter
   texts: {" ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health>=warn | stale=yes    tensor=-- (no reading)
 Cards and columns
-{_abbreviations()}
+{fill(_MEANINGS, 116, initial_indent="  ", subsequent_indent="  ")}
   percentages of SM are active/occupancy, temperatures GPU|memory, clocks SM|memory, PCIe received/sent
 Marks
   [████··|··]  a known value; | is what the driver calls GPU utilization

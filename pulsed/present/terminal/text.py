@@ -6,9 +6,8 @@ Texts must be clean: no control characters. Styles have the colours of the web p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from textwrap import TextWrapper
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -113,8 +112,7 @@ def _without_middle(text: str, width: int) -> str:
     return text[:head] + ELLIPSIS + text[len(text) - (width - 1 - head) :]
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn(Generic[Row]):
+class TableColumn(NamedTuple, Generic[Row]):
     """A column of a table.
 
     Attributes:
@@ -132,41 +130,37 @@ class TableColumn(Generic[Row]):
     most: int = 0
     is_name: bool = False
 
-    def fitted(self, row: Row) -> Text:
-        """Return the cell of a row with exactly the width of the column."""
-        return fixed(self.cell(row), self.width, self.align)
 
+def table(
+    columns: Sequence[TableColumn[Row]], rows: Sequence[Row], width: int, among: Sequence[Row] | None = None
+) -> list[Text]:
+    """Return the line of titles and a line for each row, with the columns that fit.
 
-def fitting_columns(columns: Sequence[TableColumn[Row]], rows: Sequence[Row], width: int) -> list[TableColumn[Row]]:
-    """Return the columns that fit; those that can grow share what is left, the most important first."""
-    fitting = _chosen([(each.importance, each.width, each) for each in columns], width, 1)
-    unused = width - sum(each.width + 1 for each in fitting) + 1
-    for at, each in sorted(enumerate(fitting), key=lambda pair: -pair[1].importance):
+    Those that can grow share what is left, the most important first. Names are shortened to what distinguishes them
+    `among` these rows; None: among the shown ones.
+    """
+    chosen = _chosen([(each.importance, each.width, each) for each in columns], width, 1)
+    unused = width - sum(each.width + 1 for each in chosen) + 1
+    widths = {each.title: each.width for each in chosen}
+    for each in sorted(chosen, key=lambda each: -each.importance):
         more = max(min(each.most - each.width, unused), 0)
-        fitting[at] = replace(each, width=each.width + more)
+        widths[each.title] += more
         unused -= more
-    return [_named(each, rows) if each.is_name else each for each in fitting]
+    named = rows if among is None else among
+    lines = zip(*(_column(each, rows, named, widths[each.title]) for each in chosen), strict=True)
+    return [line(Text(" ").join(cells)) for cells in lines]
 
 
-def _named(column: TableColumn[Row], rows: Sequence[Row]) -> TableColumn[Row]:
-    names = distinguished((line(column.cell(row)).plain for row in rows), column.width)
-
-    def cell(row: Row) -> Text:
-        text = line(column.cell(row))
-        text.plain = names[text.plain]
-        return text
-
-    return replace(column, cell=cell)
-
-
-def titles(columns: Sequence[TableColumn[Row]]) -> list[Text]:
-    """Return the titles of columns."""
-    return [fixed((each.title, "title"), each.width, each.align) for each in columns]
-
-
-def row_line(cells: Iterable[Text]) -> Text:
-    """Return the cells of a row as a line."""
-    return line(Text(" ").join(cells))
+def _column(column: TableColumn[Row], rows: Sequence[Row], named: Sequence[Row], width: int) -> list[Text]:
+    cells = [line(column.cell(row)) for row in rows]
+    if column.is_name:
+        names = distinguished((line(column.cell(row)).plain for row in named), width)
+        for cell in cells:
+            cell.plain = names[cell.plain]
+    cells.insert(0, line((column.title, "title")))
+    for cell in cells:
+        cell.align(column.align, width)
+    return cells
 
 
 Theme = Literal["dark", "light", "16", "none"]

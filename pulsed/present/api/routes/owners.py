@@ -25,16 +25,18 @@ from pulsed.present.api.account_lookup import (
     running_accounts,
 )
 from pulsed.present.api.event_documents import finite
-from pulsed.present.api.job_documents import (
+from pulsed.present.api.json_response import ApiError, json_response
+from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
+from pulsed.present.api.schema import Document, DocumentModel
+from pulsed.present.api.usage_documents import (
+    USAGE_ROW,
+    USED_JOB,
     NewestAccountShape,
     comparison_document,
     newest_document,
     report_document,
+    usage,
 )
-from pulsed.present.api.json_response import ApiError, json_response
-from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
-from pulsed.present.api.schema import Document, DocumentModel
-from pulsed.present.api.usage_documents import USAGE_ROW, USED_JOB, usage
 from pulsed.present.owner_totals import (
     FAMILIES,
     GROUPS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.jobstats_blob import NotJobstatsSummary, with_gpus
+from pulsed.present.job_line import NotJobstatsSummary, with_gpus
 from tests.present.accounts import document, gpu_account
 
 CPU = {"total_memory": 2**36, "used_memory": 2**35, "total_time": 100.5, "cpus": 8}

@@ -10,8 +10,8 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, ResourceMetrics
 
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.otlp.exporter import head_of, metrics_data
 from pulsed.present.otlp.hardware_metrics import HardwarePoint, MetricHead
-from pulsed.present.otlp.metrics_data import head_of, metrics_data
 from pulsed.present.otlp.settings import OtlpSettings
 
 PAGE = """\
