@@ -13,7 +13,7 @@ import pytest
 
 from pulsed.daemon import notify
 from pulsed.model.owner import Owner
-from pulsed.present.notify_settings import WebhookSettings
+from pulsed.present.notification import WebhookSettings
 from tests.daemon.test_notify import HOOK, Told
 
 TOKEN = "geheim"
