@@ -33,12 +33,12 @@ SPARK = Reading(
 )
 
 
-def last_tick(model: str, readings: Sequence[Reading]) -> ComputedTick:
-    """The result of the last of some samples, each 30 s after the one before."""
+def last_tick(model: str, readings: Sequence[Reading], interval: float = 30.0) -> ComputedTick:
+    """The result of the last of some samples, some seconds apart."""
     layer, device = ComputeLayer(), Device(Entity("gpu", "0", "GPU-0"), model)
     for number, reading in enumerate(readings):
         changing = reading._replace(energy_joules_total=1e6 + 1e3 * number)
-        tick = layer.compute(sample(30.0 * number, changing, devices=(device,), interval=30.0))
+        tick = layer.compute(sample(interval * number, changing, devices=(device,), interval=interval))
     return tick
 
 
@@ -49,6 +49,12 @@ def test_traffic_of_a_working_gpu_that_was_never_counted_is_unknown() -> None:
     assert dead.anomalies == {0: ("pcie_dead",)}
     assert dead.results[0].workload == expected.workload
     assert dead.results[0].workload.raw_class == "unknown"
+
+
+def test_traffic_is_unknown_after_ten_seconds_and_three_samples() -> None:
+    assert last_tick("NVIDIA L40S", [CARD] * 2, 5.0).anomalies == {}
+    assert last_tick("NVIDIA L40S", [CARD] * 3, 5.0).anomalies == {0: ("pcie_dead",)}
+    assert last_tick("NVIDIA L40S", [CARD] * 3, 4.9).anomalies == {}
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,16 @@ def test_a_stuck_profiler_is_found_after_ten_seconds_and_three_samples(interval:
     assert set(said[clean:]) == {("profiling_stuck_at_zero",)}
 
 
+def test_a_profiler_without_the_engine_that_works_now_and_then_is_not_stuck() -> None:
+    stuck = STUCK._replace(graphics_engine_active_ratio=None)
+    working = stuck._replace(sm_active_ratio=0.4)
+    plausible = begun(stuck)
+    for number in range(6):
+        assert reasons(plausible, stream(stuck, 5, 6 * number)) == [()] * 5
+        assert reasons(plausible, stream(working, 1, 6 * number + 5)) == [()]
+    assert reasons(plausible, stream(stuck, 15, 40))[-1] == ("profiling_stuck_at_zero",)
+
+
 def test_a_stuck_profiler_removes_its_zeros_only() -> None:
     plausible = begun(STUCK)
     reading = STUCK._replace(pcie_receive_bytes_per_second=5e6)  # from the driver: it moves

@@ -143,6 +143,15 @@ def test_a_step_of_the_wall_clock_moves_an_event_from_half_a_second_on(shift: fl
     assert follower.check.state.last_event == DAY + 2.0 + (shift if is_moved else 0.0)
 
 
+def test_a_step_of_the_wall_clock_moves_the_event_of_a_check_that_is_ok_again() -> None:
+    follower = Follower(replace(CHECK, rules=(step("ecc_dbe_aggregate_total", "crit", "errors", 60.0),)))
+    for now, value in ((0.0, 1.0), (1.0, 1.0), (2.0, 2.0), (100.0, 2.0), (101.0, 2.0)):
+        ok = follower.state(now, ecc_dbe_aggregate_total=value)
+    assert (ok.state, ok.last_event) == ("ok", DAY + 2.0)
+    follower.check.evaluate(follower.inputs, DAY + 107.0, 102.0)
+    assert follower.check.state.last_event == DAY + 7.0
+
+
 @pytest.mark.parametrize(
     ("code", "check_id", "advice"),
     [

@@ -201,6 +201,16 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     assert check(first.look(), 1).state == "crit"
 
 
+def test_the_clocks_of_two_nodes_may_have_begun_hours_apart() -> None:
+    table = GpuTable()
+    first, second = Node("n1", table), Node("n2", table)
+    second.clock += 7200.0
+    for node in (first, second):
+        node.look()
+    first.look((1, 149, DOWN))
+    assert check(second.look((0, 145, SOURCE)), 0).state == "info"
+
+
 @pytest.mark.parametrize(("model", "state"), [("NVIDIA GB200", "info"), ("NVIDIA B200", "crit")])
 def test_links_of_a_rack_leave_their_nodes_and_those_of_a_board_do_not(model: str, state: str) -> None:
     table = GpuTable()

@@ -92,6 +92,13 @@ def test_messages_count_from_the_first_sample_on(moment: float, happened: list[i
     assert list(started().add_kernel_events([event], (), now=20.0, time=120.0)) == happened
 
 
+@pytest.mark.parametrize(("moment", "action"), [(320.0, 1), (319.9, None)])
+def test_details_of_a_message_from_before_the_newest_burst_do_not_count(moment: float, action: int | None) -> None:
+    record = XidRecord(last=320.0 + BURST_GAP, dated=True)
+    record.describe(KernelEvent("xid", 154, 0.0, "00000000:01:00.0", action=1), moment)
+    assert record.action == action
+
+
 def test_45_replaces_no_other_code() -> None:
     log = started()
     log.update(45.0, None, (), 1.0)
