@@ -201,12 +201,13 @@ def test_one_gpu_of_all_nodes_is_critical_and_named_by_the_others_also_after_a_r
     assert check(first.look(), 1).state == "crit"
 
 
-def test_the_clocks_of_two_nodes_may_have_begun_hours_apart() -> None:
+def test_a_node_that_is_read_for_hours_and_a_new_one_have_the_same_time() -> None:
     table = GpuTable()
     first, second = Node("n1", table), Node("n2", table)
-    second.clock += 7200.0
-    for node in (first, second):
-        node.look()
+    first.look()
+    first.tick({"temperature_celsius": 40.0}, {"temperature_celsius": 40.0}, after=7200.0)
+    second.time = first.time
+    second.look()
     first.look((1, 149, DOWN))
     assert check(second.look((0, 145, SOURCE)), 0).state == "info"
 
