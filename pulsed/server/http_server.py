@@ -31,9 +31,9 @@ CHECK_SECONDS = 1
 RECEIVE_BYTES, SEND_BYTES = 16 * 2**10, 64 * 2**10
 """What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
 
-
-ACCEPTED_AT_ONCE = 32
-"""Connections accepted per iteration of the event loop. uvloop accepts one: a probe waited for 3 s in a flood."""
+ACCEPTED_AT_ONCE = 8
+"""At most this fraction (1/N) of all connections is accepted per iteration of the event loop, before those that have to
+make room are closed. Were it one connection, a probe would wait for 3 s in a flood."""
 
 
 class Server(uvicorn.Server):
@@ -49,6 +49,7 @@ class Server(uvicorn.Server):
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
+        self._limit = ConnectionLimit(limits.max_connections)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -62,11 +63,10 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=max(1, round(limits.keep_alive)),
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-                backlog=ACCEPTED_AT_ONCE,
+                backlog=max(1, self._limit.max_connections // ACCEPTED_AT_ONCE),
             )
         )
         self._limits, self._live, self._on_ready = limits, live, on_ready
-        self._limit = ConnectionLimit(limits.max_connections)
         self._stopped = asyncio.Event()
 
     @property
