@@ -176,7 +176,7 @@ class Pipeline:
             self._attribution.gpu_processes.update(raw.processes)
         start = time.perf_counter()
         listed = self._translator.translate(raw, kernel_events)
-        canonical = self._owners.add_owners(listed if self._chosen.is_everything else self._chosen.apply(listed))
+        canonical = self._owners.add_owners(self._chosen.apply(listed))
         translated = time.perf_counter()
         if canonical.devices != self._devices:
             self._devices = canonical.devices
@@ -321,7 +321,7 @@ class DeviceFilter:
     """A selection, applied to the ticks of one source."""
 
     def __init__(self, selection: GpuSelection) -> None:
-        self._selection, self.is_everything = selection, selection.everything
+        self._selection = selection
         self._all: tuple[Device, ...] = ()
         self._mask: tuple[bool, ...] = ()
         self._devices: tuple[Device, ...] = ()
@@ -333,10 +333,12 @@ class DeviceFilter:
 
     def selects(self, device: Device) -> bool:
         """Return whether a device would be selected."""
-        return self.is_everything or self._selection.among([_candidate(device)])[0]
+        return self._selection.everything or self._selection.among([_candidate(device)])[0]
 
     def apply(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the chosen devices only."""
+        if self._selection.everything:
+            return tick
         if tick.devices != self._all:
             self._all = tick.devices
             self._mask = self._selection.among([_candidate(device) for device in tick.devices])

@@ -164,7 +164,7 @@ class Notify(Feature):
             self._waiting.remove(each)
             each.attempts += 1
             try:
-                await self._send[each.receiver](each.document)
+                await self._send[receiver](each.document)
             except NotDelivered as error:
                 self.results[each.receiver, "failed"] += 1
                 is_last = each.attempts >= ATTEMPTS
