@@ -22,6 +22,7 @@ from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.feature_set import FeatureSet
 from pulsed.daemon.features import FEATURES
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
+from pulsed.daemon.service_manager import Notifier
 from pulsed.daemon.stop_deadline import StopDeadline
 from pulsed.errors import PulsedError
 from pulsed.log import setup
@@ -35,7 +36,7 @@ from pulsed.present.exposition.telemetry import Telemetry, task_families
 from pulsed.regular_file import WATCH_SECONDS, FileWatcher
 from pulsed.server.auth import protected
 from pulsed.server.http_server import Server
-from pulsed.server.listeners import Listener, Notifier
+from pulsed.server.listeners import Listener
 from pulsed.server.reloader import WebConfigReloader
 
 log = logging.getLogger(__name__)

@@ -188,7 +188,8 @@ class ServerConnection(H11Protocol):
 
         try:
             await self._limit.turns.acquire(self.network, self.transport.is_closing)
-        except QueueFull:  # the client is gone
+        except QueueFull:  # the client is gone, though the connection may not have ended yet
+            self.drop()
             return
         self.loop.call_soon(self._limit.turns.release)
         try:

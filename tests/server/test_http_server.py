@@ -647,6 +647,30 @@ def test_a_failed_handshake_leaves_nothing_to_the_garbage_collector(live: WebCon
     on_server(test, live=live)
 
 
+def test_a_client_of_tls_that_leaves_before_its_turn_is_no_error(
+    live: WebConfigReloader, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(site: Site) -> None:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=tls, server_hostname="localhost")
+        assert site.server is not None
+        await eventually(lambda: site.open == 1)
+        (waiting,) = all_connections(site.server.server_state)
+        turns = waiting._limit.turns
+        await turns.acquire("another client")
+        writer.write(GET + b"\r\n")
+        await eventually(lambda: waiting.is_running)
+        waiting.transport.close()  # as after its close_notify; the connection ends with that of the client
+        turns.release()
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        await eventually(lambda: site.open == 0)
+        assert site.reached == []
+
+    on_server(test, live=live)
+    assert not caplog.records
+
+
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:
     async def test(site: Site) -> None:
         tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))

@@ -17,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from pulsed.daemon_thread import SharedCall
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import (
     BadCredentials,
@@ -100,6 +101,7 @@ class ExporterSource(Source):
         self._path, self._url, self._login = _resolve(target)
         self.target = masked(self._url) or self._path
         self.interval, self._timeout = self._settings.interval, self._settings.scrape_timeout
+        self._file: SharedCall[bytes] = SharedCall("saved page")  # its file system may hang
         self._scraper: Scraper | None = scraper or Scraper(self._settings)
         self._scraper.retain()
         self._parser, self._epoch = PageParser(limits_for(self._settings.max_gpus)), UNKNOWN_EPOCH
@@ -121,7 +123,7 @@ class ExporterSource(Source):
         if self._url:
             page = await scraper.fetch(self._url, self._login, self._timeout)
         else:
-            page = await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
+            page = await self._file.call(lambda: _read_file(self._path, self._settings.max_page_bytes))
         self.answered = clock = self._clock()
         arrival = self._wall()
         if not page or page.isspace():
@@ -133,6 +135,7 @@ class ExporterSource(Source):
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""
+        self._file.close()
         scraper, self._scraper = self._scraper, None
         if scraper is not None:
             await scraper.release()

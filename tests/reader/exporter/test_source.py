@@ -25,9 +25,11 @@ from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.exporter import source as exporter_source
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource, Scraper, open_sources, phases
 from pulsed.reader.source import Source, SourceRequest
+from pulsed.regular_file import read_regular
 from tests.support.certificates import Authority, make_authority
 from tests.support.http_servers import QuietHandler, running
 from tests.support.sources import FakeClock, arrivals, cancel_read
@@ -488,6 +490,30 @@ async def test_a_file_is_read_again_at_every_interval(tmp_path: Path) -> None:
     page.write_bytes(PAGE)
     assert utils(await source.read()) == {"0": 37.0, "1": 99.0}
     await source.close()
+
+
+async def test_files_that_hang_leave_the_threads_of_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, answers = tmp_path / "page.prom", threading.Event()
+    page.write_bytes(PAGE)
+
+    def read(path: str, limit: int) -> bytes:
+        assert answers.wait(SECONDS)
+        return read_regular(path, limit)
+
+    monkeypatch.setattr(exporter_source, "read_regular", read)
+    sources = [ExporterSource(str(page)) for _ in range(40)]
+    reads = [asyncio.create_task(source.read()) for source in sources]
+    try:
+        async with asyncio.timeout(SECONDS / 2):
+            await asyncio.sleep(0.1)
+            assert await asyncio.to_thread(lambda: "done") == "done"
+    finally:
+        answers.set()
+    assert [utils(tick) for tick in await asyncio.gather(*reads)] == [{"0": 37.0, "1": 99.0}] * 40
+    for source in sources:
+        await source.close()
 
 
 async def test_a_file_url(tmp_path: Path) -> None:

@@ -50,14 +50,16 @@ class FileLists:
 
     def __init__(self, settings: FileListSettings) -> None:
         self._patterns = settings.files
+        self._thread: SharedCall[ReadLists] = SharedCall("target lists")  # their file system may hang
         self._known: dict[str, tuple[tuple[int, int, int], Sequence[TargetGroup] | TargetListError]] = {}
 
     async def read(self) -> ReadLists:
         """Return the lists by file. A pattern without a `*` whose file is missing is an error."""
-        return await asyncio.to_thread(self._read)
+        return await self._thread.call(self._read)
 
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """End the thread."""
+        self._thread.close()
 
     def _read(self) -> ReadLists:
         names = dict.fromkeys(

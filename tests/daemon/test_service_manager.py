@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.server.listeners import Notifier
+from pulsed.daemon.service_manager import Notifier
 
 
 @pytest.fixture
