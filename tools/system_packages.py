@@ -13,6 +13,7 @@ import filecmp
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,16 +96,28 @@ def unpack_wheels(architecture: Architecture, target: Path) -> None:
         raise PackageFailed("eu-strip is not installed; apt-get install elfutils")
     tags = [f"manylinux_{glibc}_{architecture.machine}" for glibc in _GLIBC]
     platforms = [f"--platform={tag}" for tag in (*tags, f"manylinux2014_{architecture.machine}")]
+    requirements = CONSTRAINTS.read_text()
     for python in PYTHONS:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "constraints.txt").write_text(requirements)
             _run(
-                *(sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "--no-compile", "--no-deps"),
-                *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}", *platforms),
-                *("--require-hashes", "--requirement", CONSTRAINTS),
+                *(sys.executable, "-m", "pip", "install", "--quiet", "--target", folder / "site", "--no-compile"),
+                *("--no-deps", "--only-binary=:all:", "--implementation=cp", f"--python-version={python}", *platforms),
+                *("--require-hashes", "--requirement", folder / "constraints.txt"),
             )
-            _merge(Path(folder), target)
+            requirements = _not_pure(requirements, folder / "site")
+            _merge(folder / "site", target)
     for path in target.rglob("*.so"):
         _run(strip, "--strip-debug", path)
+
+
+def _not_pure(requirements: str, site: Path) -> str:
+    """Return the requirements whose wheels, as they are unpacked here, are not those of all Pythons."""
+    wheels = [path for path in site.glob("*.dist-info/WHEEL") if "Root-Is-Purelib: false" in path.read_text()]
+    names = {path.parent.name.partition("-")[0].lower() for path in wheels}
+    each = re.split(r"\n(?=[a-z])", requirements)
+    return "\n".join(one for one in each if re.sub(r"[-.]", "_", one.partition("==")[0]) in names)
 
 
 def _merge(source: Path, target: Path) -> None:
