@@ -74,7 +74,7 @@ def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
             f"http://{daemon.address}/openapi.json",
             "--checks=all",
             "--phases=examples,coverage,fuzzing",
-            "--max-examples=20",
+            "--max-examples=10",
             "--continue-on-failure",
             "--exclude-path=/events",  # it has no end
         ],
