@@ -13,7 +13,7 @@ from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.background_tasks import FAILURES
 from pulsed.daemon.collection import attribution_families, discovery_families
-from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FeatureSet
 from pulsed.daemon.node_conditions import report_family
 from pulsed.daemon.notify import notification_family
 from pulsed.daemon.otlp_push import PUSHED, push_families

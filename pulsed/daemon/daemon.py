@@ -19,8 +19,7 @@ from pulsed.collector.this_host import node_name
 from pulsed.config.configuration import Config
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
-from pulsed.daemon.feature_set import FeatureSet
-from pulsed.daemon.features import FEATURES
+from pulsed.daemon.features import FEATURES, FeatureSet
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.daemon.service_manager import Notifier
 from pulsed.daemon.stop_deadline import StopDeadline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FeatureSet
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.attribution import Attribution
 
