@@ -221,7 +221,9 @@ def _adapter() -> Iterator[str]:
     client = ApiClient(ClusterAccess("https://127.0.0.1"))
     watch = ResourceWatch(client, "", {}, pod_reader([], []))
     names = PodNames(WorkloadResolver(client), PodSettings(""))
-    telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, names, PageAddress(), 0.0), watch)
+    telemetry = AdapterTelemetry(
+        ClusterGpus(Scraper(ExporterSettings()).fetch, watch, names, PageAddress(), 0.0), watch
+    )
     yield from table(_rows(each for each in telemetry.families() if each.name.startswith("pulsed_adapter_")))
 
 
