@@ -46,17 +46,18 @@ def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str
     Args:
         kernel_log: path of the kernel log to read; empty for none.
     """
+    gpus_on_bus = sum(
+        _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
+    files = sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name))
+    programs = {_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")}
     return Machine(
-        sum(
-            _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
-            for device in (root / "sys/bus/pci/devices").glob("*")
-        ),
+        gpus_on_bus,
         driver_version(root),
-        tuple(sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name))),
+        tuple(files),
         _is_loadable(library),
-        tuple(
-            sorted(_DCGM.intersection(_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")))
-        ),
+        tuple(sorted(_DCGM & programs)),
         kernel_log,
         _kernel_log_error(root / kernel_log.lstrip("/")) if kernel_log else "",
     )
