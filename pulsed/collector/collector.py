@@ -198,21 +198,15 @@ class Pipeline:
     def _kernel_events(kernel_log: KernelLog, since: float) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it cannot be read.
 
-        Errors of NVSwitches since a time in Unix seconds are logged.
+        Errors of NVSwitches since a time in Unix seconds are logged: they belong to no single GPU.
         """
         events = kernel_log.poll()
-        _log_switch_errors(events or (), since)
+        for event in events or ():
+            if event.kind == "sxid" and event.time >= since:
+                level = logging.ERROR if event.is_fatal else logging.WARNING
+                extra = {"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}
+                log.log(level, "NVSwitch error", extra=extra)
         return events
-
-
-def _log_switch_errors(events: Sequence[KernelEvent], since: float) -> None:
-    """Log errors of NVSwitches, which belong to no single GPU; not those from before the start."""
-    for event in events:
-        if event.kind == "sxid" and event.time >= since:
-            level = logging.ERROR if event.is_fatal else logging.WARNING
-            log.log(
-                level, "NVSwitch error", extra={"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}
-            )
 
 
 class Collector:

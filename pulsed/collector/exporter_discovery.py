@@ -156,7 +156,10 @@ class ExporterDiscovery(Discovery):
         page = PageAddress(self._pod_settings.container_port, self._pod_settings.scheme, self._pod_settings.path)
         against = {key: self._requirements.reason_against(pod) for key, pod in pods.items()}
         exporters = [pods[key] for key, reason in against.items() if not reason]
-        self._refuse([f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason])
+        refused = [f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason]
+        if refused and refused != self._refused:
+            log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(refused)})
+        self._refused = refused
         if not self._node:
             exporters = [pod for pod in exporters if self._shard.has(pod.node)]
         new_endpoints, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
@@ -181,11 +184,6 @@ class ExporterDiscovery(Discovery):
 
     def _claims_of(self, node: str) -> GpuClaims:
         return self._claims.setdefault(node, GpuClaims(self._settings.scrape_timeout))
-
-    def _refuse(self, reasons: Sequence[str]) -> None:
-        if reasons and reasons != self._refused:
-            log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(reasons)})
-        self._refused = reasons
 
     def _set_sources(self, before: Sequence[Source]) -> None:
         same = {source.endpoint: source for source in before if isinstance(source, DiscoveredExporter)}

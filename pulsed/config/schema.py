@@ -236,12 +236,9 @@ def _keys_within(key: Key, document: LocatedValue, path: KeyPath) -> Iterator[Ke
 def _together(problems: Iterable[Problem], document: LocatedValue, path: KeyPath) -> Iterator[str]:
     """Yield a line for each problem of a section."""
     for name, message in problems:
-        yield _line(document, _parts(name), message, _dotted((*path, name)))
-
-
-def _parts(name: str) -> KeyPath:
-    """Return the path of a key that a problem names, such as `exporter.timeout` or `targets[0]`."""
-    return tuple(int(part) if part.isdecimal() else part for part in re.findall(r"\w+", name))
+        parts = re.findall(r"\w+", name)  # of `exporter.timeout` or `targets[0]`
+        place = tuple(int(part) if part.isdecimal() else part for part in parts)
+        yield _line(document, place, message, _dotted((*path, name)))
 
 
 class _UnreadError(Exception):

@@ -46,15 +46,6 @@ class LocatedValue:
                 break
         return closest
 
-    def has(self, path: Sequence[str | int]) -> bool:
-        """Return whether something is given at a path."""
-        if not path:
-            return self.value is not None
-        inner = self.value
-        if isinstance(inner, list) and isinstance(path[0], int):
-            return inner[path[0]].has(path[1:])
-        return isinstance(inner, dict) and path[0] in inner and inner[str(path[0])].has(path[1:])
-
 
 class BadYaml(Exception):
     """A text is not valid YAML, or is too large for a configuration."""
