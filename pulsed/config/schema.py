@@ -196,12 +196,8 @@ _NAME_OF_ENTRY = "[key]"
 
 def _plain(section: type[Settings] | None, document: LocatedValue) -> Any:
     """Return what is given as plain values, by field, without unknown keys and those that are given nothing."""
-    if isinstance(document.value, list):
-        return [_plain(None, item) for item in document.value]
-    if not isinstance(document.value, dict):
-        return document.value
-    if section is None:
-        return {name: _plain(None, inner) for name, inner in document.value.items()}
+    if section is None or not isinstance(document.value, dict):
+        return document.plain
     return {
         key.attribute: _plain(key.section, inner)
         for name, key in keys_of(section).items()

@@ -33,6 +33,13 @@ class LocatedValue:
     value: Value
     origin: str
 
+    @property
+    def plain(self) -> object:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {name: item.plain for name, item in self.value.items()}
+        return [item.plain for item in self.value] if isinstance(self.value, list) else self.value
+
     def at(self, path: Sequence[str | int]) -> LocatedValue:
         """Return what was given at a path, or for the closest section around it."""
         closest = self
