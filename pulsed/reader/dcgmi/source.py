@@ -240,8 +240,7 @@ class DcgmiSource(Source):
         return tuple(chosen)
 
     async def _discover(self) -> Topology:
-        topology = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
-        return self._topology if topology == self._topology else topology
+        return await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
