@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
-from pulsed.background_tasks import BackgroundTasks
 from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.events import EventsFeature
@@ -28,12 +27,12 @@ from pulsed.daemon.node_conditions import NodeConditions
 from pulsed.daemon.notify import Notify
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.daemon.state_folder import StateFolder
-from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.present.exposition.telemetry import failure_family
 from pulsed.reader.source import REMIND_SECONDS
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -90,11 +89,6 @@ class FeatureSet:
             with self._logged_errors("a consumer of ticks", feature, target=tick.target):
                 feature.take_tick(tick)
 
-    def forget(self, removal: Removal) -> None:
-        """Forget an absent GPU on request."""
-        for feature in self:
-            feature.forget(removal)
-
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of all features at monotonic seconds; errors are logged as by `take_tick`."""
         for feature in self:
@@ -110,16 +104,6 @@ class FeatureSet:
                 self.failures,
             )
 
-    def routes(self) -> Iterator[APIRouter]:
-        """Yield the routes of all features."""
-        for feature in self:
-            yield from feature.routes()
-
-    def start(self, tasks: BackgroundTasks) -> None:
-        """Start the background work of all features."""
-        for feature in self:
-            tasks.start(feature.name, feature.run)
-
     def restore(self) -> None:
         """Load what an earlier run has kept."""
         for feature in self:
@@ -130,11 +114,6 @@ class FeatureSet:
         for feature in self:
             with self._logged_errors("the state of a feature", feature):
                 feature.save()
-
-    def stop(self) -> None:
-        """End what would keep the server from ending."""
-        for feature in self:
-            feature.stop()
 
     @contextlib.contextmanager
     def _logged_errors(self, part: str, feature: Feature, **fields: str) -> Iterator[None]:
