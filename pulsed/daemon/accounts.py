@@ -153,10 +153,8 @@ class AccountsFeature(Feature):
 
     def sections(self) -> Iterator[Section]:
         """Yield the accounts of owners that have not ended, and those of ended ones that are in no file yet."""
-        yield Section("accounts", self._mark, self._dump, self._load)
-
-    def _mark(self) -> int:
-        return self.ended_files.added if self.ended_files is not None else 0
+        files = self.ended_files
+        yield Section("accounts", lambda: files.added if files is not None else 0, self._dump, self._load)
 
     def _dump(self) -> object:
         """Return the accounts. One that ended just now may also be in the file of the day."""
