@@ -13,7 +13,7 @@ from pulsed.apps.adapter.app import AdapterTelemetry
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, PodNames, pod_reader
 from pulsed.background_tasks import FAILURES
 from pulsed.daemon.collection import attribution_families, discovery_families
-from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FeatureSet
 from pulsed.daemon.node_conditions import report_family
 from pulsed.daemon.notify import notification_family
 from pulsed.daemon.otlp_push import PUSHED, push_families
@@ -221,7 +221,9 @@ def _adapter() -> Iterator[str]:
     client = ApiClient(ClusterAccess("https://127.0.0.1"))
     watch = ResourceWatch(client, "", {}, pod_reader([], []))
     names = PodNames(WorkloadResolver(client), PodSettings(""))
-    telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, names, PageAddress(), 0.0), watch)
+    telemetry = AdapterTelemetry(
+        ClusterGpus(Scraper(ExporterSettings()).fetch, watch, names, PageAddress(), 0.0), watch
+    )
     yield from table(_rows(each for each in telemetry.families() if each.name.startswith("pulsed_adapter_")))
 
 

@@ -128,11 +128,6 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
-    @property
-    def has_kernel_log(self) -> bool:
-        """Whether a kernel log is read with the samples."""
-        return self._kernel_log is not None
-
     def process_kernel_log(self, target: str, interval: float, *, is_shown: bool) -> ComputedTick | None:
         """Return a tick without samples for a source that delivers none: with the GPUs that the kernel log names.
 
@@ -198,21 +193,15 @@ class Pipeline:
     def _kernel_events(kernel_log: KernelLog, since: float) -> tuple[KernelEvent, ...] | None:
         """Return what the kernel log has had since the last tick; None where it cannot be read.
 
-        Errors of NVSwitches since a time in Unix seconds are logged.
+        Errors of NVSwitches since a time in Unix seconds are logged: they belong to no single GPU.
         """
         events = kernel_log.poll()
-        _log_switch_errors(events or (), since)
+        for event in events or ():
+            if event.kind == "sxid" and event.time >= since:
+                level = logging.ERROR if event.is_fatal else logging.WARNING
+                extra = {"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}
+                log.log(level, "NVSwitch error", extra=extra)
         return events
-
-
-def _log_switch_errors(events: Sequence[KernelEvent], since: float) -> None:
-    """Log errors of NVSwitches, which belong to no single GPU; not those from before the start."""
-    for event in events:
-        if event.kind == "sxid" and event.time >= since:
-            level = logging.ERROR if event.is_fatal else logging.WARNING
-            log.log(
-                level, "NVSwitch error", extra={"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}
-            )
 
 
 class Collector:
@@ -258,11 +247,9 @@ class Collector:
     async def _follow_kernel_log(self) -> None:
         """Read the kernel log, where there is one, also while the source delivers nothing: it is the machine's."""
         while True:
-            has_log = self._pipeline.has_kernel_log
+            has_log = self._pipeline.kernel_log_error is not None
             await asyncio.sleep(max(self._target.interval, MIN_LOG_SECONDS if has_log else NO_LOG_SECONDS))
-            if not has_log:
-                continue
-            if not self._target.delivers(time.monotonic()):
+            if has_log and not self._target.delivers(time.monotonic()):
                 self._take_kernel_log()
 
     def _take_kernel_log(self) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 
-from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, gpus_of
-from pulsed.collector.target_discovery import MissingExporter
+from pulsed.collector.target_discovery import Discovery, MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.config.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
@@ -28,8 +26,7 @@ from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
 from pulsed.owners.attribution.source import EXPORTED
-from pulsed.reader.exporter.discovery.target_groups import ListedTarget
-from pulsed.reader.exporter.source import ExporterSource, Scraper
+from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 
@@ -77,12 +74,11 @@ def found_by(config: Config) -> str:
     return repr((boot, discovery_node(config), exporter.kubernetes, exporter.shard, pod_requirements(config)))
 
 
-class ExporterDiscovery:
+class ExporterDiscovery(Discovery):
     """Watches the exporter pods of this node, or of all nodes of its shard. An API server that fails changes nothing.
 
     Args:
         client: of the API server, which the caller closes.
-        changed: called when `sources` are others than before.
         endpoints_before: exporters that were found before, until the first list.
 
     Attributes:
@@ -103,30 +99,23 @@ class ExporterDiscovery:
         endpoints_before: Sequence[ExporterEndpoint] = (),
     ) -> None:
         settings = config.source.exporter.kubernetes
-        self._node, self._pod_settings, self._changed = discovery_node(config), settings, changed
+        self._node, self._pod_settings = discovery_node(config), settings
+        super().__init__(config, changed)
         self._requirements = pod_requirements(config)
         # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
         named = () if settings.namespaces in (None, ALL_NAMESPACES) else settings.namespaces
         paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
         query = {"fieldSelector": f"spec.nodeName={self._node}"} if self._node else {}
-        self._shard = config.source.exporter.shard
         self._where = f"node {self._node}" if self._node else "any node"
         self._selectors = list(map(parse_selector, settings.selectors))
         self._watches = [ResourceWatch(client, path, query, self._read, self._update) for path in paths]
-        self._paths, self._read_at = paths, dict[str, float]()
-        self._settings = exporter_settings(config)
+        self._paths = paths
         self._claims: dict[str, GpuClaims] = {}
-        self._scraper = Scraper(self._settings)
-        self._scraper.retain()
         self._reasons: Sequence[str] = ()
         self._refused: Sequence[str] = ()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._settled = asyncio.Event()
         self.found_by = found_by(config)
         self.endpoints = tuple(endpoints_before)
-        self.targets: Mapping[str, ListedTarget] = {}
         self._expect(endpoints_before, {endpoint.target: endpoint.node for endpoint in endpoints_before})
-        self.sources: tuple[Source, ...] = ()
         self._set_sources(())
 
     def start(self) -> None:
@@ -135,26 +124,9 @@ class ExporterDiscovery:
 
     @property
     def lists(self) -> Sequence[DiscoveryList]:
-        """See `Discovery`: a watch that works is current."""
-        states = {
-            path: watch.is_listed and not watch.error for path, watch in zip(self._paths, self._watches, strict=True)
-        }
-        self._read_at |= {path: time.time() for path, is_up in states.items() if is_up}
-        return [DiscoveryList("kubernetes", path, is_up, self._read_at.get(path)) for path, is_up in states.items()]
-
-    async def settle(self) -> None:
-        """Wait until the API server has answered, or failed to."""
-        await self._settled.wait()
-
-    def reload(self) -> None:
-        """Do nothing: pods that are gone are gone."""
-
-    async def stop(self) -> None:
-        """End watching; `sources` can still be read."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._scraper.release()
+        """The watches; one that works is current."""
+        states = zip(self._paths, self._watches, strict=True)
+        return self._with_times("kubernetes", {path: watch.is_listed and not watch.error for path, watch in states})
 
     def problem(self) -> ExporterNotFound:
         """Return why there is no exporter."""
@@ -184,7 +156,10 @@ class ExporterDiscovery:
         page = PageAddress(self._pod_settings.container_port, self._pod_settings.scheme, self._pod_settings.path)
         against = {key: self._requirements.reason_against(pod) for key, pod in pods.items()}
         exporters = [pods[key] for key, reason in against.items() if not reason]
-        self._refuse([f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason])
+        refused = [f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason]
+        if refused and refused != self._refused:
+            log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(refused)})
+        self._refused = refused
         if not self._node:
             exporters = [pod for pod in exporters if self._shard.has(pod.node)]
         new_endpoints, self._reasons = endpoints(exporters, page, names_nodes=not self._node)
@@ -209,11 +184,6 @@ class ExporterDiscovery:
 
     def _claims_of(self, node: str) -> GpuClaims:
         return self._claims.setdefault(node, GpuClaims(self._settings.scrape_timeout))
-
-    def _refuse(self, reasons: Sequence[str]) -> None:
-        if reasons and reasons != self._refused:
-            log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(reasons)})
-        self._refused = reasons
 
     def _set_sources(self, before: Sequence[Source]) -> None:
         same = {source.endpoint: source for source in before if isinstance(source, DiscoveredExporter)}

@@ -172,7 +172,11 @@ class GpuClaims:
                 waiting.cancel()
         for other, claim in self._others(target).items():
             if shared := _shared(gpus, claim.gpus):
-                raise DuplicateGpu(_message(shared, sorted([(target, pod), (other, claim.pod)])), _REMEDY)
+                (_, one), (_, another) = sorted([(target, pod), (other, claim.pod)])
+                more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+                raise DuplicateGpu(
+                    f"the pods {one} and {another} both show {shared[0]}{more}: none of their GPUs is read", _REMEDY
+                )
 
     def _others(self, target: str) -> Mapping[str, _Claim]:
         """Return the claims of other exporters, without those whose pods have been gone for long."""
@@ -197,9 +201,3 @@ def _shared(gpus: frozenset[GpuName], others: frozenset[GpuName]) -> list[str]:
         for each in gpus
         if (each.uuid.casefold() in uuids if each.uuid else each.number in numbers) or each.number in without_uuid
     )
-
-
-def _message(shared: list[str], exporters: list[tuple[str, str]]) -> str:
-    (_, one), (_, other) = exporters
-    more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
-    return f"the pods {one} and {other} both show {shared[0]}{more}: none of their GPUs is read"

@@ -6,15 +6,12 @@ The API server may be out of reach when pulsed starts; until it answers, this is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
 
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 from pulsed.owners.attribution.pod_workloads import KnownPods
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 _YEAR_10000 = 253402300800.0
 
@@ -33,24 +30,20 @@ class KnownCluster:
     pods: KnownPods = field(default_factory=KnownPods)
 
 
+_ADAPTER = TypeAdapter(KnownCluster)
+
+
 def dump(cluster: KnownCluster) -> object:
     """Return what is known of a cluster as JSON."""
-    return _adapter().dump_python(cluster, mode="json")
+    return _ADAPTER.dump_python(cluster, mode="json")
 
 
 def load(saved: object) -> KnownCluster:
     """Return what `dump` has returned in an earlier run. Raises `ValueError` if it is something else."""
-    loaded = _adapter().validate_python(saved)  # its error is a ValueError
+    loaded = _ADAPTER.validate_python(saved)  # its error is a ValueError
     if loaded.pods.time is not None and not 0.0 <= loaded.pods.time < _YEAR_10000:
         raise ValueError(f"{loaded.pods.time!r} is not a time")
     for exporter in loaded.exporters:
         if not urlsplit(exporter.url).hostname:
             raise ValueError(f"{exporter.url!r:.80} is not a URL")
     return loaded
-
-
-@cache
-def _adapter() -> TypeAdapter[KnownCluster]:
-    from pydantic import TypeAdapter  # most hosts have no cluster
-
-    return TypeAdapter(KnownCluster)

@@ -63,7 +63,10 @@ class OwnerLookup:
         return passing_owners
 
     def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:
-        all_owners = [self._find(device) for device in devices]
+        all_owners = [  # a part without owners of its own has those of its board
+            self._attribution.find(self._keys(device), device.owners, is_local=self._is_local(device))
+            for device in devices
+        ]
         of_parts: dict[tuple[str, str], dict[tuple[str, str], Owner]] = {}
         for device, owners in zip(devices, all_owners, strict=True):
             if device.entity.kind != "gpu":
@@ -73,16 +76,13 @@ class OwnerLookup:
                 owners = tuple(({owner.key: owner for owner in owners or ()} | parts).values())
             yield device if owners == device.owners else replace(device, owners=owners)
 
-    def _find(self, device: Device) -> Owners | None:
-        """Return the owners of a device; a part without owners of its own has those of its board."""
-        is_local = device.entity.node in ("", self._node)
-        return self._attribution.find(self._keys(device), device.owners, is_local=is_local)
+    def _is_local(self, device: Device) -> bool:
+        return device.entity.node in ("", self._node)
 
     def _keys(self, device: Device) -> tuple[str, ...]:
         """Return the keys of a device, the most certain first."""
         entity = device.entity
-        is_local = entity.node in ("", self._node)
-        keys = board_keys(entity.uuid, device.pci_bus_id, device.device, entity.gpu, is_local=is_local)
+        keys = board_keys(entity.uuid, device.pci_bus_id, device.device, entity.gpu, is_local=self._is_local(device))
         if entity.kind == "vgpu":
             keys = ()
         elif entity.kind == "mig":

@@ -169,7 +169,11 @@ class CollectorPool:
         self._table.reconfigure(settings)
         if is_new:
             self._replace(config, sources)
-            self._set_discovery(discovery)
+            if self._discovery is not None:
+                self._close(self._discovery.stop())
+            self._discovery = discovery
+            if discovery is not None:
+                discovery.start()
         elif self._discovery is not None:
             self._discovery.reload()
         for running in self._running.values():
@@ -272,13 +276,6 @@ class CollectorPool:
         elif self._discovery and self._config and self._config.source.exporter.kubernetes == exporter.kubernetes:
             endpoints = self._discovery.endpoints
         return ExporterDiscovery(config, client, self._discovered, endpoints)
-
-    def _set_discovery(self, discovery: Discovery | None) -> None:
-        if self._discovery is not None:
-            self._close(self._discovery.stop())
-        self._discovery = discovery
-        if discovery is not None:
-            discovery.start()
 
     def _discovered(self) -> None:
         """Read the exporters that were found, and no others."""

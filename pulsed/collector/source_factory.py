@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_name, reads_lists
@@ -13,7 +13,7 @@ from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
 from pulsed.reader.settings import CANDIDATES, MIN_STALE_SECONDS, STALE_INTERVALS
-from pulsed.reader.source import Source, SourceRequest, SourceSection
+from pulsed.reader.source import Source, SourceRequest
 
 if TYPE_CHECKING:
     from pulsed.collector.target_discovery import Discovery
@@ -38,21 +38,14 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
 
         return [AutoSource([partial(_first_source, config, candidate, hurried) for candidate in CANDIDATES])]
     request = SourceRequest(node_name(config), hurried, [link.pattern for link in C2C_LINKS])
-    sources = _opener(section)(section.completed(config.source.interval, config.source.max_gpus), request)
+    module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")  # at the first use: some are heavy
+    completed = section.completed(config.source.interval, config.source.max_gpus)
+    sources: Sequence[Source] = module.open_sources(completed, request)
     if kind == "exporter" and config.source.exporter.own_node:
         from pulsed.collector.exporter_pages import OwnNodeExporter
 
         return [OwnNodeExporter(source, request.node) for source in sources]
     return sources
-
-
-def _opener(section: SourceSection) -> Callable[[SourceSection, SourceRequest], Sequence[Source]]:
-    """Return `open_sources` of the module `source` in the package of a section.
-
-    The module is imported at the first use: some are heavy.
-    """
-    module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")
-    return cast("Callable[[SourceSection, SourceRequest], Sequence[Source]]", module.open_sources)
 
 
 def _first_source(config: Config, kind: str, hurried: bool) -> Source:

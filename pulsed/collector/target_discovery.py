@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pulsed.background_tasks import keep_running
 from pulsed.collector.connections import exporter_settings
@@ -32,8 +33,11 @@ MAX_TARGETS = 1024
 """Targets that a process reads, 25 kB of memory each. With more, targets of the same list are left out."""
 
 
-class Discovery(Protocol):
+class Discovery:
     """Finds targets while pulsed runs.
+
+    Args:
+        changed: called when `sources` are others than before.
 
     Attributes:
         sources: one per target, the same object as long as its address is; one that fails with the reason if there is
@@ -43,29 +47,51 @@ class Discovery(Protocol):
         endpoints: the pods.
     """
 
-    sources: tuple[Source, ...]
-    targets: Mapping[str, ListedTarget]
-    found_by: str
-    endpoints: tuple[ExporterEndpoint, ...]
+    sources: tuple[Source, ...] = ()
+    targets: Mapping[str, ListedTarget] = {}
+    found_by = ""
+    endpoints: tuple[ExporterEndpoint, ...] = ()
+
+    def __init__(self, config: Config, changed: Callable[[], None]) -> None:
+        self._changed, self._shard = changed, config.source.exporter.shard
+        self._settings = exporter_settings(config)
+        self._scraper = Scraper(self._settings)
+        self._scraper.retain()
+        self._read_at: dict[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._settled = asyncio.Event()
 
     @property
+    @abstractmethod
     def lists(self) -> Sequence[DiscoveryList]:
         """How reading the lists goes."""
 
+    @abstractmethod
     def start(self) -> None:
         """Begin to look."""
 
     async def settle(self) -> None:
-        """Wait until the first look has ended."""
+        """Wait until the first look has ended, successfully or not."""
+        await self._settled.wait()
 
     async def stop(self) -> None:
         """End looking; `sources` can still be read."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._scraper.release()
 
     def reload(self) -> None:
         """Use what is found as it is, also if much is missing."""
 
+    @abstractmethod
     def problem(self) -> ExporterNotFound:
         """Return why there is no target."""
+
+    def _with_times(self, kind: str, states: Mapping[str, bool]) -> Sequence[DiscoveryList]:
+        """Return lists of a kind, given whether they can be read now, by name."""
+        self._read_at |= {name: time.time() for name, is_up in states.items() if is_up}
+        return [DiscoveryList(kind, name, is_up, self._read_at.get(name)) for name, is_up in states.items()]
 
 
 class MissingExporter(Source):
@@ -90,21 +116,18 @@ class MissingExporter(Source):
         raise self._discovery.problem()
 
 
-class TargetDiscovery:
+class TargetDiscovery(Discovery):
     """Reads the lists of the configuration regularly. A list that cannot be read changes nothing.
 
     Args:
-        changed: called when `sources` are others than before.
         targets: targets that were found before, until the first look.
 
     Attributes:
-        sources: see `Discovery`; those of this process's shard.
+        sources: those of this process's shard.
         targets: all targets by URL, also of other shards.
-        lists: see `Discovery`.
     """
 
-    found_by = ""
-    endpoints: tuple[ExporterEndpoint, ...] = ()
+    lists: Sequence[DiscoveryList] = ()
 
     def __init__(
         self,
@@ -114,41 +137,26 @@ class TargetDiscovery:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lists, self._changed, self._clock = _lists(config), changed, clock
-        self._kind, self._shard = config.source.exporter.discovery, config.source.exporter.shard
-        self._settings = exporter_settings(config)
-        self._scraper = Scraper(self._settings)
-        self._scraper.retain()
+        super().__init__(config, changed)
+        self._lists, self._kind, self._clock = _lists(config), config.source.exporter.discovery, clock
         self._groups: dict[str, Sequence[TargetGroup]] = {}
         self._errors: tuple[str, ...] = ()
-        self._read_at: dict[str, float] = {}
-        self.lists: Sequence[DiscoveryList] = ()
         self._problems: tuple[str, ...] = ()
         self._listed: Mapping[str, ListedTarget] = targets or {}
         self._missing: dict[str, tuple[ListedTarget, float]] = {}
         self._is_reloaded = False
         self._sources: dict[str, tuple[ListedTarget, ExporterSource]] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()
-        self.targets: Mapping[str, ListedTarget] = self._listed
-        self.sources: tuple[Source, ...] = ()
+        self.targets = self._listed
         self._set_sources()
 
     def start(self) -> None:
         """Begin to read the lists."""
-        self._task = asyncio.create_task(keep_running("discovery", self._run, self._fail))
-
-    async def settle(self) -> None:
-        """Wait until the lists have been read, or could not be."""
-        await self._settled.wait()
+        self._tasks = [asyncio.create_task(keep_running("discovery", self._run, self._fail))]
 
     async def stop(self) -> None:
         """End reading; `sources` can still be read."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().stop()
         await self._lists.close()
-        await self._scraper.release()
 
     def reload(self) -> None:
         """Use the lists as they are, also if half of the targets are missing."""
@@ -180,10 +188,7 @@ class TargetDiscovery:
                 name: self._groups.get(name, ()) if isinstance(each, TargetListError) else each
                 for name, each in results.items()
             }
-            self._read_at |= {name: time.time() for name in results.keys() - failed.keys()}
-            self.lists = [
-                DiscoveryList(self._kind, name, name not in failed, self._read_at.get(name)) for name in results
-            ]
+            self.lists = self._with_times(self._kind, {name: name not in failed for name in results})
             errors = tuple(map(str, failed.values()))
             if errors != self._errors:
                 self._errors = errors

@@ -115,7 +115,9 @@ def host_epoch_of(config: Config, target: str) -> HostEpoch | None:
 
 def is_of_this_host(config: Config, target: str) -> bool:
     """Return whether the GPUs of a target are those of this host, according to the configuration."""
-    is_here = _is_exporter_here(target) if _reads_exporters(config) else config.source.reads_this_host
+    source = config.source
+    reads_exporters = source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
+    is_here = _is_exporter_here(target) if reads_exporters else source.reads_this_host
     return not discovers_fleet(config) and (is_here or discovers_exporters(config))
 
 
@@ -143,11 +145,6 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
     if config.source.reads_this_host:
         return from_environment(environment)
     return EVERYTHING
-
-
-def _reads_exporters(config: Config) -> bool:
-    source = config.source
-    return source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
 
 
 def _is_exporter_here(target: str) -> bool:

@@ -184,8 +184,7 @@ def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
     return Path(named) if file is None and named else file
 
 
-def _environment(environment: Mapping[str, str], problems: list[str]) -> list[LocatedValue]:
-    layers: list[LocatedValue] = []
+def _environment(environment: Mapping[str, str], problems: list[str]) -> Iterator[LocatedValue]:
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
@@ -194,36 +193,31 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Lo
             secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = LocatedValue(text, origin) if secret else _value(text, origin, key, problems)
-            layers += _layer(key, value)
+            yield from _layer(key, value)
         elif not _is_service_link(name, text):
             near = nearest(key, list(_SCHEMA.keys))
             hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see docs/configuration.md"
             problems.append(f"{origin}: no key has this name; {hint}")
-    return layers
 
 
-def _overrides(overrides: Sequence[str], problems: list[str]) -> list[LocatedValue]:
-    layers: list[LocatedValue] = []
+def _overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[LocatedValue]:
     for number, override in enumerate(overrides, start=1):
         key, equals, text = override.partition("=")
         key = key.strip()
         if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):  # the text may be a secret: it is not repeated
             problems.append(f"--set number {number}: must be key.path=value, as in --set source.interval=15s")
             continue
-        layers += _layer(key, _value(text, "--set", key, problems))
-    return layers
+        yield from _layer(key, _value(text, "--set", key, problems))
 
 
-def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[LocatedValue]:
-    layers: list[LocatedValue] = []
+def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> Iterator[LocatedValue]:
     for key, (origin, value) in flags.items():
         if isinstance(value, str):
-            layers += _layer(key, _value(value, origin, key, problems))
+            yield from _layer(key, _value(value, origin, key, problems))
         elif isinstance(value, (list, tuple)):
-            layers += _layer(key, LocatedValue([LocatedValue(str(item), origin) for item in value], origin))
+            yield from _layer(key, LocatedValue([LocatedValue(str(item), origin) for item in value], origin))
         elif isinstance(value, (bool, int, float)):
-            layers += _layer(key, LocatedValue(value, origin))
-    return layers
+            yield from _layer(key, LocatedValue(value, origin))
 
 
 def _value(text: str, origin: str, key: str, problems: list[str]) -> LocatedValue | None:
@@ -240,13 +234,12 @@ def _value(text: str, origin: str, key: str, problems: list[str]) -> LocatedValu
     return value
 
 
-def _layer(key: str, value: LocatedValue | None) -> list[LocatedValue]:
-    """Return the value wrapped into the sections of its key; nothing for a value that could not be read."""
-    if value is None:
-        return []
-    for name in reversed(key.split(".")):
-        value = LocatedValue({name: value}, value.origin)
-    return [value]
+def _layer(key: str, value: LocatedValue | None) -> Iterator[LocatedValue]:
+    """Yield the value wrapped into the sections of its key; nothing for a value that could not be read."""
+    if value is not None:
+        for name in reversed(key.split(".")):
+            value = LocatedValue({name: value}, value.origin)
+        yield value
 
 
 def _over(lower: LocatedValue, upper: LocatedValue) -> LocatedValue:

@@ -196,12 +196,8 @@ _NAME_OF_ENTRY = "[key]"
 
 def _plain(section: type[Settings] | None, document: LocatedValue) -> Any:
     """Return what is given as plain values, by field, without unknown keys and those that are given nothing."""
-    if isinstance(document.value, list):
-        return [_plain(None, item) for item in document.value]
-    if not isinstance(document.value, dict):
-        return document.value
-    if section is None:
-        return {name: _plain(None, inner) for name, inner in document.value.items()}
+    if section is None or not isinstance(document.value, dict):
+        return document.plain
     return {
         key.attribute: _plain(key.section, inner)
         for name, key in keys_of(section).items()
@@ -236,12 +232,9 @@ def _keys_within(key: Key, document: LocatedValue, path: KeyPath) -> Iterator[Ke
 def _together(problems: Iterable[Problem], document: LocatedValue, path: KeyPath) -> Iterator[str]:
     """Yield a line for each problem of a section."""
     for name, message in problems:
-        yield _line(document, _parts(name), message, _dotted((*path, name)))
-
-
-def _parts(name: str) -> KeyPath:
-    """Return the path of a key that a problem names, such as `exporter.timeout` or `targets[0]`."""
-    return tuple(int(part) if part.isdecimal() else part for part in re.findall(r"\w+", name))
+        parts = re.findall(r"\w+", name)  # of `exporter.timeout` or `targets[0]`
+        place = tuple(int(part) if part.isdecimal() else part for part in parts)
+        yield _line(document, place, message, _dotted((*path, name)))
 
 
 class _UnreadError(Exception):

@@ -33,6 +33,13 @@ class LocatedValue:
     value: Value
     origin: str
 
+    @property
+    def plain(self) -> object:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {name: item.plain for name, item in self.value.items()}
+        return [item.plain for item in self.value] if isinstance(self.value, list) else self.value
+
     def at(self, path: Sequence[str | int]) -> LocatedValue:
         """Return what was given at a path, or for the closest section around it."""
         closest = self
@@ -45,15 +52,6 @@ class LocatedValue:
             else:
                 break
         return closest
-
-    def has(self, path: Sequence[str | int]) -> bool:
-        """Return whether something is given at a path."""
-        if not path:
-            return self.value is not None
-        inner = self.value
-        if isinstance(inner, list) and isinstance(path[0], int):
-            return inner[path[0]].has(path[1:])
-        return isinstance(inner, dict) and path[0] in inner and inner[str(path[0])].has(path[1:])
 
 
 class BadYaml(Exception):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pulsed.config.configuration import Config
-from pulsed.daemon.ended_accounts import EndedFiles
+from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.model.computed_tick import ComputedTick
@@ -19,10 +21,12 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
+from pulsed.owners.accounting.settings import AccountsSettings
 from pulsed.pauses import aligned_sleep
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import owner_change
 from pulsed.present.owner_totals import WorkloadTotals
+from pulsed.regular_file import lines_from_end
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -39,6 +43,35 @@ RETRY_SECONDS = 60.0
 
 SWEEP_SECONDS = 60.0
 """Seconds between two looks for owners that were on no tick for long."""
+
+
+READ_BYTES = 16 * 2**20
+"""Bytes that are read at start, of the newest accounts."""
+
+
+class EndedFiles(DayFiles):
+    """`jobs-DAY.ndjson`: the accounts of ended owners, one per line, within the limits of the settings."""
+
+    def __init__(self, folder: Path, settings: AccountsSettings) -> None:
+        super().__init__(folder, "jobs", "accounts of ended owners", settings.keep, settings.max_bytes)
+
+    def last_lines(self, most: int) -> list[bytes]:
+        """Return at most this number of the newest accounts, the oldest first."""
+        lines, room = list[bytes](), READ_BYTES
+        for line in islice(self.lines(-math.inf), most):
+            room -= len(line) + 1
+            if room <= 0:
+                break
+            lines.append(line)
+        return lines[::-1]
+
+    def lines(self, since: float) -> Iterator[bytes]:
+        """Yield the accounts that have ended since a Unix time, and some older ones, the newest first."""
+        for path in reversed(self.paths(since)):
+            try:
+                yield from filter(None, lines_from_end(path))
+            except OSError as error:
+                log.warning("accounts of ended owners cannot be read", extra={"path": str(path), "error": str(error)})
 
 
 class AccountsFeature(Feature):
@@ -65,7 +98,7 @@ class AccountsFeature(Feature):
         """Show prices and scale hints, and keep accounts, by a configuration."""
         self._config = config
         if self.ended_files is not None:
-            self.ended_files.settings = config.accounts
+            self.ended_files.keep, self.ended_files.max_bytes = config.accounts.keep, config.accounts.max_bytes
 
     def take_tick(self, tick: ComputedTick) -> None:
         """Account for a tick."""
@@ -120,10 +153,8 @@ class AccountsFeature(Feature):
 
     def sections(self) -> Iterator[Section]:
         """Yield the accounts of owners that have not ended, and those of ended ones that are in no file yet."""
-        yield Section("accounts", self._mark, self._dump, self._load)
-
-    def _mark(self) -> int:
-        return self.ended_files.added if self.ended_files is not None else 0
+        files = self.ended_files
+        yield Section("accounts", lambda: files.added if files is not None else 0, self._dump, self._load)
 
     def _dump(self) -> object:
         """Return the accounts. One that ended just now may also be in the file of the day."""

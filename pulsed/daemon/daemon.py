@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,8 +18,7 @@ from pulsed.collector.this_host import node_name
 from pulsed.config.configuration import Config
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
-from pulsed.daemon.feature_set import FeatureSet
-from pulsed.daemon.features import FEATURES
+from pulsed.daemon.features import FEATURES, FeatureSet
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.daemon.service_manager import Notifier
 from pulsed.daemon.stop_deadline import StopDeadline
@@ -70,7 +68,7 @@ class Daemon:
         self._collection = Collection(config, self._store, self._telemetry.observe, self._features.take_tick)
         self._features.add(self._collection)
         attribution = self._collection.pool.attribution
-        parts = FeatureParts(config, self._store, attribution, self._read_page, self._features.by_class)
+        parts = FeatureParts(config, self._store, attribution, self._pages, self._features.by_class)
         for feature in FEATURES:
             self._features.add(feature(parts))
         self._features.check(config)
@@ -90,8 +88,8 @@ class Daemon:
             config.telemetry_path,
             config.web.external_path if config.web.external_url else None,
         )
-        application = api(self._shown, self._features.routes(), self._front.routes())
-        without_turn = (*self._front.paths, EVENTS)
+        routes = (route for feature in self._features for route in feature.routes())
+        application, without_turn = api(self._shown, routes, self._front.routes()), (*self._front.paths, EVENTS)
         self._app = DaemonApp(application, self._telemetry.count_request, config.web.prefix, without_turn)
 
     async def run(self, listeners: Sequence[Listener]) -> int:
@@ -109,7 +107,8 @@ class Daemon:
         for target in self._store.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
         self._tasks.start("watchdog", self._notifier.keep_alive)
-        self._features.start(self._tasks)
+        for feature in self._features:
+            self._tasks.start(feature.name, feature.run)
         if self._file is not None:
             self._tasks.start("config_file", self._watch)
         gc.freeze()  # what the start-up made lives as long as the process
@@ -152,7 +151,8 @@ class Daemon:
         """Forget an absent GPU everywhere; return a line about it. Raises as `CollectorPool.forget`."""
         removals = await self._collection.pool.forget(gpu, node)
         for removal in removals:
-            self._features.forget(removal)
+            for feature in self._features:
+                feature.forget(removal)
         entity = removals[0].device.entity
         return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
 
@@ -177,9 +177,6 @@ class Daemon:
         yield from self._features.metrics(now)
         yield from task_families()
 
-    async def _read_page(self) -> bytes:
-        return await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
-
     def _server(self) -> Server:
         web = self._config.web
         app: App = self._app
@@ -189,7 +186,8 @@ class Daemon:
 
     def _stop(self, server: Server, number: signal.Signals) -> None:
         self._deadline.start()
-        self._features.stop()
+        for feature in self._features:
+            feature.stop()
         server.stop(number)
 
     async def _watch(self) -> None:

@@ -1,60 +1,136 @@
-"""Files of the days (UTC) in `state_dir`: lines are added to that of today, and old days are removed."""
+"""Files of the days (UTC) in `state_dir`: lines are added to that of today, and old days are removed.
+
+Lines that wait to be written take bounded memory.
+"""
 
 from __future__ import annotations
 
 import calendar
 import logging
 import math
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY
 from pulsed.regular_file import FOLDER_MODE, append_lines
 
 log = logging.getLogger(__name__)
 
+WAITING_BYTES = 8 * 2**20
+"""Lines that wait are dropped, the oldest first, beyond this size: some 2,500 accounts of one GPU."""
+
 
 class DayFiles:
-    """`NAME-DAY.ndjson`, a line of JSON for each entry.
+    """`NAME-DAY.ndjson`: lines of JSON, written on a day (UTC). Safe in several threads.
+
+    Files are removed, the oldest first, beyond an age or size; the newest is kept.
+
+    Args:
+        content: what the lines have, for the log.
 
     Attributes:
-        pattern: their path, for messages.
+        keep: seconds that a file is kept.
+        max_bytes: of all files.
+        status: whether lines are written.
+        added: lines that were ever added.
+        dropped: lines that were not written because too many waited.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, name
+    def __init__(self, folder: Path, name: str, content: str, keep: float, max_bytes: float = math.inf) -> None:
+        self._folder, self._name, self._content = folder, name, content
+        self.keep, self.max_bytes = keep, max_bytes
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._being_written: Sequence[bytes] = ()
+        self._waiting_bytes = self._logged_drops = 0
         self._unremovable: set[Path] = set()
-        self.pattern = folder / f"{name}-DAY.ndjson"
+        self.status = WriteStatus(folder / f"{name}-DAY.ndjson", content)
+        self.added = self.dropped = 0
 
-    def append(self, lines: Sequence[bytes]) -> None:
+    @property
+    def unwritten(self) -> Sequence[bytes]:
+        """The lines that are not known to be written, the oldest first."""
+        with self._lock:
+            return (*self._being_written, *self._waiting)
+
+    def add(self, line: bytes) -> None:
+        """Let a line wait to be written."""
+        with self._lock:
+            self.added += 1
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            self._limit()
+
+    def write(self) -> None:
+        """Write the waiting lines; after a failure they wait for the next call."""
+        with self._writing:  # the write before may still run in its thread when pulsed ends
+            with self._lock:
+                lines = self._being_written = tuple(self._waiting)
+                self._waiting, self._waiting_bytes = deque(), 0
+            if not lines:
+                return
+            try:
+                self._append(lines)
+            except OSError as error:
+                self.status.failed(error)
+                self._put_back(lines)
+                return
+            self._being_written = ()
+            self.status.succeeded()
+            self._remove_old()
+
+    def paths(self, since: float = -math.inf) -> list[Path]:
+        """Return the files with lines since a Unix time, and some older ones, the oldest first."""
+        try:
+            paths = sorted(self._folder.glob(f"{self._name}-????-??-??.ndjson"))
+        except OSError as error:
+            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
+            return []
+        return [path for path in paths if self._end_of(path) >= since]
+
+    def _append(self, lines: Sequence[bytes]) -> None:
         """Add lines to the file of today; raises OSError, and then none of them is there."""
         self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         path = self._folder / time.strftime(f"{self._name}-%Y-%m-%d.ndjson", time.gmtime())
         append_lines(path, b"\n".join(lines) + b"\n")
 
-    def paths(self) -> list[Path]:
-        """Return the files, the oldest first."""
-        try:
-            return sorted(self._folder.glob(f"{self._name}-????-??-??.ndjson"))
-        except OSError as error:
-            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
-            return []
+    def _put_back(self, lines: Sequence[bytes]) -> None:
+        with self._lock:
+            self._being_written = ()
+            self._waiting.extendleft(reversed(lines))
+            self._waiting_bytes = sum(map(len, self._waiting))
+            self._limit()
+            dropped = self.dropped - self._logged_drops
+            self._logged_drops = self.dropped
+        if dropped:
+            log.warning(
+                f"{self._content} are lost: too many wait to be written",
+                extra={"path": str(self._folder), "dropped": dropped},
+            )
 
-    def end_of(self, path: Path) -> float:
+    def _limit(self) -> None:
+        while self._waiting_bytes > WAITING_BYTES:
+            self._waiting_bytes -= len(self._waiting.popleft())
+            self.dropped += 1
+
+    def _end_of(self, path: Path) -> float:
         """Return the Unix time until which lines were added to a file; infinity of a name without a date."""
         try:
             return calendar.timegm(time.strptime(path.stem, f"{self._name}-%Y-%m-%d")) + DAY
         except ValueError:
             return math.inf
 
-    def remove_old(self, seconds: float, max_bytes: float = math.inf) -> None:
-        """Remove the oldest files beyond an age or size, never the newest; what cannot be removed is logged once."""
-        room, oldest = max_bytes, time.time() - seconds
+    def _remove_old(self) -> None:
+        """Remove the oldest files beyond age or size, never the newest; what cannot be removed is logged once."""
+        room, oldest = self.max_bytes, time.time() - self.keep
         for number, path in enumerate(reversed(self.paths())):
             try:
                 room -= path.lstat().st_size
-                if number and (self.end_of(path) < oldest or room < 0):
+                if number and (self._end_of(path) < oldest or room < 0):
                     path.unlink()
             except OSError as error:
                 if path not in self._unremovable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -12,6 +12,7 @@ from pulsed.config.configuration import Config
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.attribution import Attribution
+from pulsed.present.exposition.page import Pages
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -101,14 +102,14 @@ class FeatureParts:
         config: that of the start.
         store: the targets with their newest ticks.
         attribution: the owners of this host's GPUs.
-        read_page: returns the metrics page as text.
+        pages: the metrics page.
         features: those made before, by class.
     """
 
     config: Config
     store: TargetStore
     attribution: Attribution
-    read_page: Callable[[], Awaitable[bytes]]
+    pages: Pages
     features: Mapping[type[Feature], Feature]
 
     def feature(self, kind: type[_F]) -> _F:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,44 +32,17 @@ MAX_GPUS = 64
 
 _MAX_LINE_BYTES = 4 * 2**20
 
-WAITING = 100
-"""Minutes that wait to be written; the oldest is dropped."""
 
-
-class HistoryFiles:
-    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; those of the last day are kept.
-
-    Attributes:
-        status: whether minutes are written.
-    """
+class HistoryFiles(DayFiles):
+    """`history-DAY.ndjson`: the minutes of a day (UTC), one per line and target; those of the last day are kept."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = DayFiles(folder, "history")
-        self._waiting: deque[bytes] = deque(maxlen=WAITING)
-        self.status = WriteStatus(self._files.pattern, "minutes of the history")
-
-    def add(self, minute: DayMinute) -> None:
-        """Let a minute wait to be written."""
-        self._waiting.append(json_bytes(minute.dump()))
-
-    def write(self) -> None:
-        """Write the waiting rows; after a failure they wait for the next call."""
-        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not lines:
-            return
-        try:
-            self._files.append(lines)
-        except OSError as error:
-            self._waiting.extendleft(reversed(lines))
-            self.status.failed(error)
-            return
-        self.status.succeeded()
-        self._files.remove_old(DAY)
+        super().__init__(folder, "history", "minutes of the history", DAY)
 
     def read(self) -> Iterator[DayMinute]:
         """Yield the minutes of the last day, the oldest first; what cannot be read is left out."""
         oldest = (time.time() - DAY) / MINUTE
-        for path in self._files.paths():
+        for path in self.paths():
             try:
                 with open(open_regular(path, follow_links=False), "rb") as file:
                     for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b""):
@@ -108,7 +80,7 @@ class HistoryFeature(Feature):
         """Keep the samples of a tick, and the minute that it ends."""
         minute = self._day.add(tick)
         if minute is not None and self.files is not None and self._day.gpus <= MAX_GPUS:
-            self.files.add(minute)
+            self.files.add(json_bytes(minute.dump()))
         self._history.add(tick)
 
     def forget(self, removal: Removal) -> None:

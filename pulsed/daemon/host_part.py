@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from pulsed.daemon_thread import SharedCall
 
@@ -17,7 +17,7 @@ READ_SECONDS = 10.0
 """Timeout of a part, in seconds. A part that takes longer is unknown; its thread continues."""
 
 
-class HostPart(Generic[_T]):
+class HostPart(SharedCall[_T]):
     """A part of this host.
 
     Args:
@@ -25,15 +25,15 @@ class HostPart(Generic[_T]):
     """
 
     def __init__(self, name: str) -> None:
+        super().__init__(f"host {name}")
         self._name = name
-        self._thread: SharedCall[_T] = SharedCall(f"host {name}")
         self._is_failing = False
 
     async def read(self, read: Callable[[], _T]) -> _T | None:
         """Return what a function returns in the thread; None if it fails or hangs, which is logged once."""
         try:
             async with asyncio.timeout(READ_SECONDS):
-                facts = await self._thread.call(read)
+                facts = await self.call(read)
         except OSError as error:  # or a TimeoutError
             if not self._is_failing:
                 fields = {"part": self._name, "error": str(error) or "it hangs"}
@@ -42,7 +42,3 @@ class HostPart(Generic[_T]):
             return None
         self._is_failing = False
         return facts
-
-    def close(self) -> None:
-        """End the thread after the read that runs."""
-        self._thread.close()

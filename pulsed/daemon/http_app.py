@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -169,7 +169,15 @@ class FrontRoutes:
         if path == RELOAD:
             problem = self._reload()
             return _text(500, f"the old configuration stays: {problem}") if problem else _text(200, "reloaded")
-        return await _forgotten(self._forget, parse_qs(scope["query_string"].decode("latin-1")))
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if not (gpus := query.get("gpu")):
+            return _text(400, f"name the GPU: {FORGET}?gpu=UUID")
+        try:
+            return _text(200, await self._forget(gpus[0], next(iter(query.get("node", ())), None)))
+        except GpuNotFound as error:
+            return _text(404, str(error))
+        except GpuNotForgettable as error:
+            return _text(409, str(error))
 
 
 class DaemonApp:
@@ -208,7 +216,7 @@ class DaemonApp:
             await send(message)
 
         try:
-            answer = self._api if path in self._without_turn else self._in_turn(self._api)
+            answer = self._api if path in self._without_turn else self._in_turn
             await answer(scope, receive, watch)
         finally:
             self._count(getattr(scope.get("route"), "path", "other"), status)
@@ -222,41 +230,32 @@ class DaemonApp:
         text = f"all pages are below {root}"
         return _text(302, text, (b"location", places[path].encode())) if path in places else _text(404, text)
 
-    def _in_turn(self, app: App) -> App:
-        """Return an application that makes one answer at a time; while one is sent, the next is made."""
+    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make one answer at a time; while one is sent, the next is made."""
+        client, has_turn = client_of(scope), True
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            has_turn = True
+        def release() -> None:
+            nonlocal has_turn
+            if has_turn:
+                has_turn = False
+                self._turns.release()
 
-            def release() -> None:
-                nonlocal has_turn
-                if has_turn:
-                    has_turn = False
-                    self._turns.release()
-
-            async def send_without_turn(message: Message) -> None:
-                if message["type"] == "http.response.body":
-                    release()
-                await send(message)
-
-            client = client_of(scope)
-            try:
-                await self._turns.acquire(client.network, client.is_gone)
-            except QueueFull:
-                await _busy(scope, send)
-                return
-            try:
-                await app(scope, receive, send_without_turn)
-            finally:
+        async def send_without_turn(message: Message) -> None:
+            if message["type"] == "http.response.body":
                 release()
+            await send(message)
 
-        return answer
-
-
-async def _busy(scope: Scope, send: Send) -> None:
-    body = json_bytes({"error": "too many requests at the same time; try again in a second"})
-    headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
-    await respond(scope, send, 503, body, *headers, content_type=b"application/json")
+        try:
+            await self._turns.acquire(client.network, client.is_gone)
+        except QueueFull:
+            body = json_bytes({"error": "too many requests at the same time; try again in a second"})
+            headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
+            await respond(scope, send, 503, body, *headers, content_type=b"application/json")
+            return
+        try:
+            await self._api(scope, receive, send_without_turn)
+        finally:
+            release()
 
 
 def _is_same_site(scope: Scope) -> bool:
@@ -266,17 +265,3 @@ def _is_same_site(scope: Scope) -> bool:
         return site in (b"none", b"same-origin")
     origin = headers.get(b"origin")
     return origin is None or urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
-
-
-async def _forgotten(
-    forget: Callable[[str, str | None], Awaitable[str]], query: Mapping[str, Sequence[str]]
-) -> WholeAnswer:
-    """Forget the GPU of a query; return what was forgotten, or the error."""
-    if not (gpus := query.get("gpu")):
-        return _text(400, f"name the GPU: {FORGET}?gpu=UUID")
-    try:
-        return _text(200, await forget(gpus[0], next(iter(query.get("node", ())), None)))
-    except GpuNotFound as error:
-        return _text(404, str(error))
-    except GpuNotForgettable as error:
-        return _text(409, str(error))

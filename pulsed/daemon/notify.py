@@ -37,7 +37,7 @@ LOOK_SECONDS = 10.0
 """Seconds between two looks for findings."""
 
 _OWN_VARIABLES = ("PULSED_", "OTEL_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY")
-"""Beginnings of the names of variables that are for pulsed itself."""
+"""Beginnings of the names of variables that are for pulsed itself, which the program does not get."""
 
 RECEIVER_SECONDS = 30.0
 """Time limit of a program, and of a request."""
@@ -129,7 +129,8 @@ class Notify(Feature):
         """Queue the notification of a finding for each receiver."""
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
-        receivers = [name for name, is_on in self._receivers() if is_on]
+        is_on = {"exec": bool(self._settings.exec), "webhook": self._settings.webhook.is_on}
+        receivers = [name for name in self._send if is_on[name]]
         if len(self._times) >= self._settings.max_per_hour:
             self._drop(receivers, "notify.max_per_hour is reached")
             return
@@ -144,10 +145,6 @@ class Notify(Feature):
                 self._drop([self._waiting.popleft().receiver], "too many wait")
             backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, random.random)
             self._waiting.append(_Delivery(receiver, document, now, backoff))
-
-    def _receivers(self) -> Iterator[tuple[str, bool]]:
-        yield "exec", bool(self._settings.exec)
-        yield "webhook", self._settings.webhook.is_on
 
     def _drop(self, receivers: list[str], reason: str) -> None:
         for receiver in receivers:
@@ -192,7 +189,7 @@ class Notify(Feature):
                     *self._settings.exec,
                     stdin=stdin,
                     stdout=asyncio.subprocess.DEVNULL,
-                    env=_environment(),
+                    env={name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)},
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -252,11 +249,6 @@ class Notify(Feature):
             }
         except (TypeError, ValueError):
             raise ValueError("not a list of owners and findings") from None
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of the program: without keys and passwords of pulsed, and the socket of systemd."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
 
 
 def notification_family(results: Mapping[tuple[str, str], int]) -> Metric:

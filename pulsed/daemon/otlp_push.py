@@ -38,7 +38,7 @@ class OtlpPush(Feature):
     name = "otlp"
 
     def __init__(self, parts: FeatureParts) -> None:
-        self._store, self._read_page = parts.store, parts.read_page
+        self._store, self._pages = parts.store, parts.pages
         self._settings = OtlpSettings()
         self._exporter: OTLPMetricExporter | None = None
         self._is_changed = asyncio.Event()
@@ -72,8 +72,8 @@ class OtlpPush(Feature):
                 await self._is_changed.wait()
                 self._is_changed.clear()
                 continue
-            page = (await self._read_page()).decode() + PUSHED
-            await asyncio.to_thread(self._send, self._exporter, page)
+            page = await self._pages.serve(time.monotonic(), openmetrics=False, gzip=False)
+            await asyncio.to_thread(self._send, self._exporter, page.decode() + PUSHED)
             await aligned_sleep(self._settings.export_interval)
 
     def stop(self) -> None:

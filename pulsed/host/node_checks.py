@@ -16,7 +16,6 @@ from pulsed.durations import DAY, HOUR, MINUTE, in_words
 from pulsed.host.port_history import PORT_LIMITS, PortHistory
 from pulsed.model.health import SEVERITY, State
 from pulsed.model.host import HostFacts, InfinibandPort, ShownGpu, StuckProcess, is_given_away
-from pulsed.model.raw_tick import KernelEvent
 
 ExpectedGpus = int | Mapping[str, int] | Literal["auto"] | None
 """A number of GPUs, or one by product name; `auto`: all that were there and were not forgotten; None: any number."""
@@ -129,11 +128,11 @@ def _gpu_missing(view: NodeView) -> Finding | None:
 def _failures(view: NodeView) -> Mapping[str, str]:
     """Return what the kernel log has about GPUs that failed, by address; empty for a message without one."""
     since = 0.0 if view.shown is not None else view.facts.time - RECENT_SECONDS
-    return {event.pci_bus_id: _reason(event) for event in view.facts.kernel_events if event.time >= since}
-
-
-def _reason(event: KernelEvent) -> str:
-    return f"XID {event.text}" if event.kind == "xid" else event.text
+    return {
+        event.pci_bus_id: f"XID {event.text}" if event.kind == "xid" else event.text
+        for event in view.facts.kernel_events
+        if event.time >= since
+    }
 
 
 def _gpu_count(view: NodeView) -> Finding | None:
@@ -176,29 +175,23 @@ def _driver_hung(view: NodeView) -> Finding | None:
     if view.facts.stuck_processes is None:
         return UNKNOWN
     stuck = [process for process, looks in view.stuck_looks.items() if looks >= STUCK_LOOKS]
-    stuck.sort(key=lambda process: process.pid)
-    return _finding([_of_process(process) for process in stuck], "stuck_processes")
-
-
-def _of_process(process: StuckProcess) -> Problem:
-    is_of_nvidia = process.name.startswith("nvidia")
-    return "crit" if is_of_nvidia else "warn", f"{process.name} (process {process.pid})"
+    problems: list[Problem] = [
+        ("crit" if process.name.startswith("nvidia") else "warn", f"{process.name} (process {process.pid})")
+        for process in sorted(stuck, key=lambda process: process.pid)
+    ]
+    return _finding(problems, "stuck_processes")
 
 
 def _nvswitch_errors(view: NodeView) -> Finding | None:
     """Find errors of NVSwitches: critical if the driver classifies one as fatal."""
     if view.facts.switch_errors is None:
         return UNKNOWN
-    newest_first = sorted(view.facts.switch_errors, key=lambda event: event.time, reverse=True)
-    return _finding([_of_switch(event) for event in newest_first if _counts(event, view.facts.time)], "nvswitch_errors")
-
-
-def _counts(event: KernelEvent, now: float) -> bool:
-    return now - event.time < (FATAL_SECONDS if event.is_fatal else NONFATAL_SECONDS)
-
-
-def _of_switch(event: KernelEvent) -> Problem:
-    return "crit" if event.is_fatal else "warn", f"{event.pci_bus_id} (SXID {event.text})"
+    problems: list[Problem] = [
+        ("crit" if event.is_fatal else "warn", f"{event.pci_bus_id} (SXID {event.text})")
+        for event in sorted(view.facts.switch_errors, key=lambda event: event.time, reverse=True)
+        if view.facts.time - event.time < (FATAL_SECONDS if event.is_fatal else NONFATAL_SECONDS)
+    ]
+    return _finding(problems, "nvswitch_errors")
 
 
 def _of_ports(problems_of: Callable[[InfinibandPort, NodeView], Iterator[Problem]]) -> NodeRule:

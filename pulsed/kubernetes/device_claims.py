@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
@@ -52,17 +52,14 @@ class PublishedDevice:
 class DeviceClaims:
     """The claimed devices of one driver on one node.
 
-    Args:
-        clock: returns monotonic seconds.
-
     Attributes:
         node: whose ResourceSlices are read.
         error: why the last requests failed; empty if they did not.
     """
 
-    def __init__(self, client: ApiClient, node: str, driver: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: ApiClient, node: str, driver: str) -> None:
         self.node = node
-        self._client, self._driver, self._clock = client, driver, clock
+        self._client, self._driver = client, driver
         self._known: dict[ClaimedDevice, PublishedDevice] = {}
         self._retry = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +69,7 @@ class DeviceClaims:
         """Return what is known of devices; those that are left out become known later, unless there is an `error`."""
         self._known = {device: attributes for device, attributes in self._known.items() if device in devices}
         missing = [device for device in devices if device not in self._known]
-        if missing and self._task is None and self._clock() >= self._retry:
+        if missing and self._task is None and time.monotonic() >= self._retry:
             self._task = asyncio.create_task(self._request(missing), name="claims of devices")
         if missing and self._task is not None:
             await asyncio.wait({self._task}, timeout=WAIT_SECONDS)
@@ -97,7 +94,7 @@ class DeviceClaims:
         except KubernetesError as error:
             if str(error) != self.error:
                 log.warning("cannot read ResourceClaims, using device names", extra={"error": str(error)})
-            self.error, self._retry = str(error), self._clock() + RETRY_SECONDS
+            self.error, self._retry = str(error), time.monotonic() + RETRY_SECONDS
         finally:
             self._task = None
 

@@ -167,7 +167,7 @@ class ConditionWriter:
     ) -> None:
         if self._before is None:  # a patch that changes nothing reads the node, without the right to do so
             self._before = _conditions_of(await self._patch(target, []))
-        before, now = self._before, _now()
+        before, now = self._before, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         after = {
             each.type: (each.status, each.reason, old[2] if old and old[0] == each.status else now)
             for each in conditions
@@ -231,8 +231,3 @@ def _event(node: str, condition: NodeCondition, now: str) -> JsonObject:
         "lastTimestamp": now,
         "count": 1,
     }
-
-
-def _now() -> str:
-    """Return the time as the API has it, in whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -62,10 +62,9 @@ class ResourceWatch(Generic[_T]):
         is_paged: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._path, self._query, self._read, self._changed = client, path, query, read, changed
-        self._sleep, self._random, self._clock = sleep, random, clock
+        self._sleep, self._random = sleep, random
         self._backoff = Backoff(_FIRST_PAUSE, _MAX_PAUSE, random)
         self._version: str | None = None
         self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
@@ -105,23 +104,23 @@ class ResourceWatch(Generic[_T]):
                 objects[_key(item)] = kept
 
         self._version = await self._client.list(self._path, {**self._query, **version}, add)
-        self.objects, self._heard = objects, self._clock()
+        self.objects, self._heard = objects, time.monotonic()
         self.is_listed = True
         self._worked()
 
     async def _watch(self) -> None:
         seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
-        begun = self._clock()
+        begun = time.monotonic()
         await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._apply)
-        if self._clock() - begun > min(seconds, SILENT_SECONDS) / 2:
+        if time.monotonic() - begun > min(seconds, SILENT_SECONDS) / 2:
             self._backoff.reset()
-        if self._clock() - self._heard > WATCH_SECONDS * 0.8:
+        if time.monotonic() - self._heard > WATCH_SECONDS * 0.8:
             # Nothing changed; or the version is newer than all of the server, whose etcd was restored from a backup.
             self._version = None
 
     def _apply(self, event: WatchEvent) -> None:
         self._backoff.reset()
-        self._heard = self._clock()
+        self._heard = time.monotonic()
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
             self._version = version
         if event.kind != "BOOKMARK":

@@ -35,6 +35,7 @@ _label_name = matching(
     r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "is not the name of a label"
 )
 _label_selector = matching(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*", "is not a label selector")
+_namespace = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "is not a namespace")
 _object_kind = matching(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", "is not a kind with its API group")
 
 
@@ -50,13 +51,6 @@ def _label_pattern(value: str) -> str:
     """Return the name of a label, or the begin of names and a `*`."""
     if value != "*":
         _label_name(f"{value[:-1]}a" if value.endswith("*") else value)
-    return value
-
-
-def _namespace(value: str) -> str:
-    """Return the name of a namespace of Kubernetes, or `all`."""
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
-        raise ValueError("is not a namespace")
     return value
 
 

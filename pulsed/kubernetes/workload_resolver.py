@@ -98,7 +98,7 @@ class WorkloadResolver:
         if first is None or reached is None or top is None:
             return WorkloadReference(POD.name, pod.name)
         seen = {first}
-        while self._is_requested(reached.kind):
+        while reached.kind in CONTROLLERS or reached.kind in self._kinds:
             entry = self._known.get((pod.namespace, reached))
             if entry is None or (renews and entry.renewal <= self._clock()):
                 return reached
@@ -130,9 +130,6 @@ class WorkloadResolver:
             finally:
                 self._turns.pop(key, None)  # those that wait have it
         return reached
-
-    def _is_requested(self, kind: ObjectKind) -> bool:
-        return kind in CONTROLLERS or kind in self._kinds
 
     def _is_accepted(self, above: ObjectKind, below: ObjectKind) -> bool:
         """Return whether a controller counts. The StatefulSet of a LeaderWorkerSet's group belongs to a pod."""

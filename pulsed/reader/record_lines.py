@@ -82,7 +82,7 @@ class RecordWriter:
     def tick(self, tick: RawTick) -> bytes:
         """Return the line of a tick, after the line of its layout if that is new."""
         layouts = self._layouts.setdefault(tick.target, deque(maxlen=LAYOUTS_KEPT))
-        name, before = next((name for layout, name in layouts if layout is tick.layout), ""), b""
+        name, before = next((name for layout, name in layouts if layout == tick.layout), ""), b""
         if not name:
             body = _encode({"target": tick.target, **_layout_object(tick.layout)})
             name = f"{zlib.crc32(body.encode()):08x}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FeatureSet
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.attribution.attribution import Attribution
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
 
 
 def feature_parts(store: TargetStore, config: Config, *before: type[Feature]) -> FeatureParts:
     """The parts of a feature, with other features before it."""
     features: dict[type[Feature], Feature] = {}
-    parts = FeatureParts(config, store, Attribution(), _page, features)
+    parts = FeatureParts(config, store, Attribution(), Pages(store, Telemetry(store)), features)
     for feature in before:
         features[feature] = feature(parts)
     return parts
@@ -21,11 +23,7 @@ def feature_parts(store: TargetStore, config: Config, *before: type[Feature]) ->
 def features_before_restore(store: TargetStore, config: Config, *kinds: type[Feature]) -> FeatureSet:
     """Return features, made in this order."""
     features = FeatureSet()
-    parts = FeatureParts(config, store, Attribution(), _page, features.by_class)
+    parts = FeatureParts(config, store, Attribution(), Pages(store, Telemetry(store)), features.by_class)
     for kind in kinds:
         features.add(kind(parts))
     return features
-
-
-async def _page() -> bytes:
-    return b""

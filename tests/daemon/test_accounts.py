@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from pulsed.config.configuration import Config
-from pulsed.daemon import accounts, ended_accounts, state_folder
-from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.ended_accounts import EndedFiles
+from pulsed.daemon import accounts, day_files, state_folder
+from pulsed.daemon.accounts import AccountsFeature, EndedFiles
 from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
@@ -361,7 +360,7 @@ def test_a_torn_line_without_an_end_does_not_swallow_the_next_job(tmp_path: Path
 def test_what_waits_is_limited_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ended_accounts, "WAITING_BYTES", 1000)
+    monkeypatch.setattr(day_files, "WAITING_BYTES", 1000)
     files = EndedFiles(tmp_path / "state", AccountsSettings())
     (tmp_path / "state").write_text("a file where the folder should be")
     for number in range(30):
@@ -397,7 +396,7 @@ def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_accounts, "READ_BYTES", 1000)
+    monkeypatch.setattr(accounts, "READ_BYTES", 1000)
     files = EndedFiles(tmp_path, AccountsSettings())
     for day in (1, 2):
         (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))

@@ -10,6 +10,7 @@ import pytest
 from pulsed.config.configuration import Config
 from pulsed.daemon import history
 from pulsed.daemon.history import HistoryFeature, HistoryFiles
+from pulsed.json_text import json_bytes
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.day_history import DayMinute
@@ -33,7 +34,7 @@ def test_the_minutes_of_the_last_day_are_read_in_order(tmp_path: Path) -> None:
     first = HistoryFiles(tmp_path / "state")
     kept = [minute(1430), minute(3), minute(2)]
     for each in (minute(1450), *kept):
-        first.add(each)
+        first.add(json_bytes(each.dump()))
         first.write()
     (file,) = (tmp_path / "state").iterdir()
     with file.open("a") as torn:
@@ -50,7 +51,7 @@ def test_old_days_are_removed(tmp_path: Path) -> None:
     (tmp_path / "history-2026-01-02.ndjson").mkdir()  # cannot be removed, and keeps nothing else
     files = HistoryFiles(tmp_path)
     for ago in (2, 1):
-        files.add(minute(ago))
+        files.add(json_bytes(minute(ago).dump()))
         files.write()
     assert not files.status.is_failing
     assert [each.minute for each in files.read()] == [NOW - 2, NOW - 1]
@@ -61,7 +62,7 @@ def test_a_disk_that_refuses_loses_nothing_while_it_waits(tmp_path: Path) -> Non
     files = HistoryFiles(tmp_path / "state")
     (tmp_path / "state").write_text("a file where the folder should be")
     for ago in (3, 2):
-        files.add(minute(ago))
+        files.add(json_bytes(minute(ago).dump()))
         files.write()
         assert files.status.is_failing
     (tmp_path / "state").unlink()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -39,10 +40,11 @@ def config(url: str | None, **settings: object) -> Config:
 async def pushing(url: str | None, page: bytes = PAGE, **settings: object) -> AsyncIterator[OtlpPush]:
     """The feature at work."""
 
-    async def read() -> bytes:
-        return page
+    class Pages:
+        async def serve(self, now: float, **wanted: object) -> bytes:
+            return page
 
-    push = OtlpPush(FeatureParts(Config(), TargetStore("node-1"), Attribution(), read, {}))
+    push = OtlpPush(FeatureParts(Config(), TargetStore("node-1"), Attribution(), cast("Any", Pages()), {}))
     push.apply(config(url, **settings))
     task = asyncio.create_task(push.run())
     try:

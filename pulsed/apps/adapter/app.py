@@ -118,10 +118,10 @@ class AdapterApp:
                 chosen = choose_format(",".join(accept))
                 body, content_type = self._telemetry.page(openmetrics=chosen.openmetrics), chosen.content_type.encode()
             else:
-                body = _encoded(self._document(scope, warnings.append))
+                body = json_bytes(self._document(scope, warnings.append))
         except RequestFailed as error:
             log.debug("request failed", extra={"path": path, "error": str(error)})
-            code, body = error.code, _encoded(failure(error.code, str(error)))
+            code, body = error.code, json_bytes(failure(error.code, str(error)))
         self._telemetry.count_request(_route(path), code)
         # As the API server writes its own warnings, which clients such as kubectl show.
         headers = [(b"warning", f'299 - "{clean(each)}"'.encode("ascii", "replace")) for each in warnings]
@@ -155,10 +155,6 @@ class AdapterApp:
         if root != "apis":
             raise RequestFailed(404, f"there is no {path}")
         return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))), warn)
-
-
-def _encoded(document: Document) -> bytes:
-    return json_bytes(document)
 
 
 def _route(path: str) -> str:

@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
@@ -70,13 +70,6 @@ _Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False, str_max_l
 _Rows = Annotated[list[_Row], Field(max_length=MAX_ROWS)]  # type: ignore[valid-type] # made at run time
 _Page = create_model("_Page", __config__=ConfigDict(str_max_length=MAX_TEXT), node=(str, ...), gpus=(_Rows, ...))
 """What is used of a daemon's answer; a newer daemon may have more keys."""
-
-
-class Fetcher(Protocol):
-    """Gets pages over HTTP."""
-
-    async def fetch(self, url: str) -> bytes:
-        """Return a page. Raises `ScrapeFailed`."""
 
 
 class ClusterPod(NamedTuple):
@@ -146,6 +139,7 @@ class ClusterGpus:
     """The rows of all daemons.
 
     Args:
+        fetch: returns the page of a URL. Raises `ScrapeFailed`.
         pods: a watch of all pods of the cluster.
         names: the workloads of pods that daemons do not name.
         page: where daemons have their rows.
@@ -159,14 +153,14 @@ class ClusterGpus:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetch: Callable[[str], Awaitable[bytes]],
         pods: ResourceWatch[ClusterPod],
         names: PodNames,
         page: PageAddress,
         stale_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fetcher, self._pods, self._names, self._page = fetcher, pods, names, page
+        self._fetch, self._pods, self._names, self._page = fetch, pods, names, page
         self._stale_after, self._clock = stale_after, clock
         # By target and node of the daemon's pod, as the API server has them, in order of arrival.
         self._rows: dict[tuple[str, str], _DaemonRows] = {}
@@ -188,16 +182,11 @@ class ClusterGpus:
         pod_metadata = self._pods.objects.get((namespace, pod))
         return pod_metadata.metadata.labels if pod_metadata is not None else {}
 
-    def in_namespace(self, namespace: str) -> NamespaceGpus:
-        """Return the GPUs of the pods of a namespace that exist, with `stale` as of now.
+    def in_namespace(self, namespace: str | None) -> NamespaceGpus:
+        """Return the GPUs of the pods of a namespace, or of all, that exist, with `stale` as of now.
 
         Of a GPU that several daemons report, the row that arrived last counts.
         """
-        rows, ended = self._split(namespace)
-        return NamespaceGpus(rows, ended)
-
-    def _split(self, namespace: str | None = None) -> tuple[list[PodGpu], list[PodGpu]]:
-        """Return the rows of a namespace, or of all, as `NamespaceGpus` has them."""
         rows: list[PodGpu] = []
         ended: list[PodGpu] = []
         for row in self._all_rows(namespace):
@@ -206,7 +195,7 @@ class ClusterGpus:
                 kind, name = self._names.workload(pod.metadata)
                 row = row._replace(workload=name, workload_kind=kind)
             (ended if row.stale and not pod.is_ready else rows).append(row)
-        return rows, ended
+        return NamespaceGpus(rows, ended)
 
     def _all_rows(self, namespace: str | None = None) -> list[PodGpu]:
         """Return the reported rows, and a stale one for each GPU of the ready pods without any.
@@ -241,14 +230,9 @@ class ClusterGpus:
 
     def counts(self) -> tuple[int, int]:
         """Return of how many GPUs of pods the values are current, and of how many they are not."""
-        rows, _ = self._split()
+        rows = self.in_namespace(None).rows
         stale = sum(row.stale for row in rows)
         return len(rows) - stale, stale
-
-    def _unnamed(self) -> list[PodMetadata]:
-        """Return the pods whose workloads no daemon names."""
-        keys = {(row.namespace, row.pod) for row in self._all_rows() if not row.workload}
-        return [self._pods.objects[key].metadata for key in keys]
 
     async def run(self, interval: float) -> None:
         """Read all daemons at an interval until cancelled, and resolve pods that they do not name."""
@@ -289,12 +273,13 @@ class ClusterGpus:
 
     async def name_pods(self) -> None:
         """Resolve the workloads of pods that no daemon names."""
-        await self._names.resolve(self._unnamed())
+        keys = {(row.namespace, row.pod) for row in self._all_rows() if not row.workload}
+        await self._names.resolve([self._pods.objects[key].metadata for key in keys])
 
     async def _read(self, url: str, pod: ExporterPod, nodes: Collection[str]) -> str:
         """Read one daemon; return the error, empty if it was read. `nodes` are those of all daemons."""
         try:
-            page: Any = _Page.model_validate_json(await self._fetcher.fetch(url))
+            page: Any = _Page.model_validate_json(await self._fetch(url))
         except ScrapeFailed as error:
             return str(error.args[0])
         except ValidationError:

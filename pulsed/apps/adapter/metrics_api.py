@@ -7,9 +7,9 @@ end; a mean, a maximum and a minimum need a part of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar, get_args
+from typing import get_args
 
 from pulsed.apps.adapter.cluster_gpus import ClusterGpus, NamespaceGpus
 from pulsed.apps.adapter.documents import (
@@ -41,8 +41,6 @@ from pulsed.apps.adapter.numbers import (
 from pulsed.errors import NumberUnknown, did_you_mean
 from pulsed.kubernetes.objects import Labels, parse_selector
 from pulsed.present.autoscale import PodGpu
-
-_Key = TypeVar("_Key")
 
 HOWS: Mapping[str, How] = {how: how for how in get_args(How)}
 """By the text of a request."""
@@ -153,8 +151,11 @@ class MetricsApi:
             number = self._number(gpus, WorkloadKey(namespace, described.kind, name), metric, warn)
             return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, number)])
         matches = _selector(query, "labelSelector")
+        by_pod: dict[str, list[PodGpu]] = {}
+        for row in gpus.rows:
+            by_pod.setdefault(row.pod, []).append(row)
         items = []
-        for pod, rows in _grouped((row.pod, row) for row in gpus.rows).items():
+        for pod, rows in by_pod.items():
             if matches(self._gpus.labels(namespace, pod)):
                 with suppress(NumberUnknown):
                     number = aggregate(rows, metric.how, metric.field)
@@ -205,13 +206,6 @@ class MetricsApi:
             hint = did_you_mean(name, self._metrics, f"there are {', '.join(self._metrics)}")
             raise RequestFailed(404, f"there is no metric {name}; {hint}")
         return metric
-
-
-def _grouped(pairs: Iterable[tuple[_Key, PodGpu]]) -> Mapping[_Key, list[PodGpu]]:
-    groups: dict[_Key, list[PodGpu]] = {}
-    for key, row in pairs:
-        groups.setdefault(key, []).append(row)
-    return groups
 
 
 def _selector(query: Mapping[str, str], name: str) -> Callable[[Labels], bool]:

@@ -165,7 +165,7 @@ async def _run(
     settings = pod_settings(config)
     names = PodNames(WorkloadResolver(client, settings.kinds), settings)
     gpus = ClusterGpus(
-        scraper, pods, names, page, adapter_settings.stale_after or STALE_INTERVALS * adapter_settings.interval
+        scraper.fetch, pods, names, page, adapter_settings.stale_after or STALE_INTERVALS * adapter_settings.interval
     )
     telemetry = AdapterTelemetry(gpus, pods)
     api = MetricsApi(gpus, scale_metrics(adapter_settings.fields), adapter_settings.min_coverage)

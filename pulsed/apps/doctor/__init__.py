@@ -133,7 +133,8 @@ def _equal_ones(sources: Sequence[Report]) -> Iterator[Sequence[Report]]:
 def _head_lines(sources: Sequence[Report]) -> Iterator[str]:
     source, names = sources[0], [each["target"] for each in sources]
     version = f" ({source['version']})" if source["version"] else ""
-    state = f"works, {_boards(source['boards'])}" if source["works"] else "does not work"
+    boards = ", ".join(map(_board, source["boards"])) or "but there is no GPU"
+    state = f"works, {boards}" if source["works"] else "does not work"
     if len(names) == 1:
         yield f"{source['kind']:<15} {names[0]}{version}: {state}"
     else:
@@ -169,9 +170,10 @@ def _body_lines(source: Report) -> Iterator[str]:
             "with unified memory and boards before Volta have no profiling counters (fields *_active_ratio), "
             "whatever the counters file has"
         )
-    if source["steps"]:
-        yield from _step_lines(source["steps"])
-    else:
+    for step in source["steps"]:
+        yield f"    {step['do']}{':' if step['lines'] else '.'}"
+        yield from (f"        {line}" for line in step["lines"])
+    if not source["steps"]:
         yield from (f"    {line}" for line in source["supply"])
 
 
@@ -195,16 +197,6 @@ def _some(names: Sequence[str]) -> str:
 
 def _gpus(names: Sequence[str]) -> str:
     return f"GPU {', '.join(names)}" if len(names) <= _MAX_NAMED else f"{len(names)} GPUs"
-
-
-def _step_lines(steps: Sequence[Report]) -> Iterator[str]:
-    for step in steps:
-        yield f"    {step['do']}{':' if step['lines'] else '.'}"
-        yield from (f"        {line}" for line in step["lines"])
-
-
-def _boards(boards: Sequence[Report]) -> str:
-    return ", ".join(map(_board, boards)) if boards else "but there is no GPU"
 
 
 def _board(board: Report) -> str:

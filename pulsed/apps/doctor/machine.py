@@ -13,7 +13,7 @@ NVML = "libnvidia-ml.so.1"
 
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]+)")
 _NVIDIA = "0x10de"
-_DCGM = ("dcgm-exporter", "nv-hostengine")
+_DCGM = frozenset({"dcgm-exporter", "nv-hostengine"})
 _DISPLAY = ("0x0300", "0x0302")  # PCI classes: VGA and 3D controllers
 _DEVICE_FILE = re.compile(r"nvidia\d+")
 
@@ -46,12 +46,18 @@ def inspect_machine(root: Path = Path("/"), library: str = NVML, kernel_log: str
     Args:
         kernel_log: path of the kernel log to read; empty for none.
     """
+    gpus_on_bus = sum(
+        _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
+    files = sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name))
+    programs = {_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")}
     return Machine(
-        _gpus_on_bus(root),
+        gpus_on_bus,
         driver_version(root),
-        _device_files(root),
+        tuple(files),
         _is_loadable(library),
-        _dcgm(root),
+        tuple(sorted(_DCGM & programs)),
         kernel_log,
         _kernel_log_error(root / kernel_log.lstrip("/")) if kernel_log else "",
     )
@@ -97,22 +103,6 @@ def advice(machine: Machine) -> str:
         "There is no NVIDIA GPU on this machine: none on the PCI bus, and no driver. On a node with GPUs, install the "
         f"driver and DCGM. {elsewhere}"
     )
-
-
-def _gpus_on_bus(root: Path) -> int:
-    return sum(
-        _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
-        for device in (root / "sys/bus/pci/devices").glob("*")
-    )
-
-
-def _device_files(root: Path) -> tuple[str, ...]:
-    return tuple(sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name)))
-
-
-def _dcgm(root: Path) -> tuple[str, ...]:
-    names = {_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")}
-    return tuple(sorted(names & set(_DCGM)))
 
 
 def _is_loadable(library: str) -> bool:

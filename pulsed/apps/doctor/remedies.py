@@ -138,25 +138,17 @@ def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: Exp
     return Supply(tuple(lines), tuple(newer.items()))
 
 
-def steps(additions: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[Step, ...]:
-    """Return the steps that add missing fields to a dcgm-exporter; none for other sources.
+def steps(additions: Supply, probe: SourceCheck, models: Collection[str]) -> Iterator[Step]:
+    """Yield the steps that add missing fields to a dcgm-exporter; none for other sources.
 
     Args:
         models: product names of its GPUs.
     """
     if not probe.exporter_versions or not (additions.lines or additions.newer):
-        return ()
-    return tuple(_steps(additions, probe, *probe.exporter_versions, models))
-
-
-def _steps(
-    additions: Supply,
-    probe: SourceCheck,
-    oldest: ExporterVersion,
-    newest: ExporterVersion,
-    models: Collection[str],
-) -> Iterator[Step]:
-    if not _has_profiling(probe) and any("_PROF_" in line for line in additions.lines):
+        return
+    oldest, newest = probe.exporter_versions
+    fields = (field for name in _series_names(probe) for field in BY_NAME.get(name, ()))
+    if any("_PROF_" in line for line in additions.lines) and not any(is_profiling(field.id) for field in fields):
         yield Step(
             "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
             "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
@@ -209,11 +201,6 @@ def outdated(probe: SourceCheck, devices: Iterable[Device]) -> str:
                 f"counters file has. Update to {program} {first} or newer"
             )
     return ""
-
-
-def _has_profiling(probe: SourceCheck) -> bool:
-    """Return whether a page has any profiling counter."""
-    return any(is_profiling(field.id) for name in _series_names(probe) for field in BY_NAME.get(name, ()))
 
 
 def _series_names(probe: SourceCheck) -> set[str]:

@@ -253,14 +253,12 @@ async def check_workloads(config: Config) -> Sequence[AttributionCheck]:
         return ()
     try:
         client = api_client(config)
-    except ConfigError as error:
+        try:
+            pods = await _count_pods(client, node_name(config))
+        finally:
+            await client.close()
+    except (ConfigError, KubernetesError) as error:
         return (AttributionCheck(NAME, False, note=str(error)),)
-    try:
-        pods = await _count_pods(client, node_name(config))
-    except KubernetesError as error:
-        return (AttributionCheck(NAME, False, note=str(error)),)
-    finally:
-        await client.close()
     if not pods:
         note = f"there is no pod on node {node_name(config)}; see whether that is the node's name in Kubernetes"
         return (AttributionCheck(NAME, False, note=note),)

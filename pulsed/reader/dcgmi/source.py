@@ -240,8 +240,7 @@ class DcgmiSource(Source):
         return tuple(chosen)
 
     async def _discover(self) -> Topology:
-        topology = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
-        return self._topology if topology == self._topology else topology
+        return await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
@@ -272,17 +271,13 @@ class DcgmiSource(Source):
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or parts != self._parts:
             self._layout = merged_layout(*parts)
-            self._note_entities(_entities(arrival.layout))
+            if (entities := _entities(arrival.layout)) != self._entities:  # look for changes of the GPUs soon
+                self._entities = entities
+                self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
         self._parts = parts
         self._maintain()
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
-
-    def _note_entities(self, entities: frozenset[Labels]) -> None:
-        """Look for changes of the GPUs soon if rows came or went."""
-        if entities != self._entities:
-            self._entities = entities
-            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
 
     def _maintain(self) -> None:
         """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""

@@ -177,6 +177,7 @@ class SimulatedGpu:
         celsius = floor(self._celsius(t))
         used = round(activity["DEV_FB_USED"])
         return {
+            **FIXED,
             **activity,
             "DEV_SM_CLOCK": clock,
             "DEV_CLOCKS_EVENT_REASONS": reasons,
@@ -204,6 +205,7 @@ class SimulatedGpu:
             "PROF_NVLINK_TX_BYTES": round(activity["PROF_NVLINK_TX_BYTES"]),
             "PROF_NVLINK_RX_BYTES": round(0.98 * activity["PROF_NVLINK_TX_BYTES"]),
             **(HEALTHY if scene.faults is None else scene.faults(t)),
+            **(PROFILED if scene.is_profiled(t) else {}),
         }
 
     def _load(self, t: float) -> _Load:

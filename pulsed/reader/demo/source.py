@@ -15,7 +15,7 @@ from pulsed.errors import ConfigError
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.demo.settings import DemoSettings
-from pulsed.reader.demo.simulated_gpu import FIXED, PROFILED, SimulatedGpu, demo_layout, demo_values, owner_labels
+from pulsed.reader.demo.simulated_gpu import SimulatedGpu, demo_layout, demo_values, owner_labels
 from pulsed.reader.source import Source, SourceRequest
 
 
@@ -27,11 +27,7 @@ class Node:
 
     def sample(self, t: float) -> list[float]:
         """Read all GPUs `t` seconds (0 or more) after the start, in the order of `demo_layout`."""
-        readings = [FIXED | gpu.read(t) for gpu in self._gpus]
-        for index, scene in enumerate(SCENES):
-            if scene.is_profiled(t):
-                readings[index] |= PROFILED
-        return demo_values(readings)
+        return demo_values([gpu.read(t) for gpu in self._gpus])
 
 
 class DemoSource(Source):

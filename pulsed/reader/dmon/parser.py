@@ -23,8 +23,7 @@ class DmonTick:
     """One tick of dmon: a row per entity.
 
     Attributes:
-        layout: dialect `dmon`; a series per entity and column. The same object as long as the columns stay and no new
-            entity comes; an entity that is missing in one tick has None there.
+        layout: dialect `dmon`; a series per entity and column. The same object as long as columns and entities stay.
         values: one per series: a number, a text in the string columns, None for `N/A`, a blank cell, a number that
             dcgmi cut with `...`, NaN and infinity.
         rejected: what could not be read since the tick before, by reason: `short_row`, `misaligned`, `half_row`,
@@ -66,7 +65,6 @@ _ERRORS = (
 _CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]{1,9})\b")
 _LEFT_OUT = frozenset({"", "^C", "...", "…"})
 _MAX_MESSAGES = 64
-_MAX_LAYOUTS = 16
 
 
 def message_of(line: str) -> DmonMessage | None:
@@ -93,10 +91,9 @@ class DmonParser:
         self._table: Table = SplitTable(tuple(columns))
         self._header = ""
         self._rows: dict[DmonEntity, list[RawValue] | None] = {}  # None: the row came and could not be read
-        self._previous: frozenset[DmonEntity] = frozenset()
-        self._awaited: set[DmonEntity] = set()
         self._known: set[DmonEntity] = set()
-        self._layouts: dict[frozenset[DmonEntity], tuple[Layout, tuple[DmonEntity, ...]]] = {}
+        self._layout: Layout | None = None
+        self._entities: tuple[DmonEntity, ...] = ()  # of the tick before, in the order of its layout
         self._rejected: dict[str, int] = {}
         self._total: Counter[str] = Counter()
         self._messages: deque[DmonMessage] = deque(maxlen=_MAX_MESSAGES)
@@ -112,7 +109,7 @@ class DmonParser:
 
         A live reader may then take it by `finish`, after a pause in which a new entity's row would arrive.
         """
-        return bool(self._rows and self._previous) and not self._awaited
+        return bool(self._entities) and self._rows.keys() >= set(self._entities)
 
     @property
     def rejected(self) -> Mapping[str, int]:
@@ -154,7 +151,6 @@ class DmonParser:
             if len(self._rows) > self._max_gpus:
                 self._rows, self._known = {}, set()
                 raise TooManyGpus(self._max_gpus, "dcgmi dmon")
-            self._awaited.discard(entity)
         if isinstance(row, BadRow):
             self._reject(row.reason)
         elif row.bad_cells:
@@ -184,7 +180,7 @@ class DmonParser:
             self._reject("not_a_row")
             return
         if table.names != self._table.names:
-            self._layouts.clear()
+            self._layout = None
             self._rows.clear()
         self._table = table
         self._header = line
@@ -194,27 +190,16 @@ class DmonParser:
         rows = self._rows
         if not any(rows.values()):
             return None
-        layout, order = self._layout(frozenset(rows))
+        if self._layout is None or rows.keys() != set(self._entities):
+            self._entities = tuple(rows)
+            self._layout = _layout_of(self._table.names, self._entities)
         nothing: list[RawValue] = [None] * len(self._table.names)
         values: list[RawValue] = []
-        for entity in order:
+        for entity in self._entities:
             values += rows[entity] or nothing
-        tick = DmonTick(layout, values, self._rejected)
-        self._previous = frozenset(rows)
-        self._awaited = set(rows)
-        self._rows = {}
-        self._rejected = {}
+        tick = DmonTick(self._layout, values, self._rejected)
+        self._rows, self._rejected = {}, {}
         return tick
-
-    def _layout(self, entities: frozenset[DmonEntity]) -> tuple[Layout, tuple[DmonEntity, ...]]:
-        """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
-        layout = self._layouts.get(entities)
-        if layout is None:
-            if len(self._layouts) >= _MAX_LAYOUTS:
-                self._layouts.clear()
-            order = tuple(self._rows)
-            layout = self._layouts[entities] = _layout_of(self._table.names, order), order
-        return layout
 
     def _reject(self, reason: str, count: int = 1) -> None:
         self._rejected[reason] = self._rejected.get(reason, 0) + count
@@ -222,5 +207,6 @@ class DmonParser:
 
 
 def _layout_of(names: Sequence[str], entities: Sequence[DmonEntity]) -> Layout:
+    """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
     labels = [(("entity", entity.label), ("id", entity.id)) for entity in entities]
     return Layout("dmon", tuple(Series(name, label) for label in labels for name in names))

@@ -23,8 +23,8 @@ STRING_COLUMNS = frozenset(_STRINGS.split())
 `SWFRMVER` is a number up to 4.5 (field 864) and a text from 4.6 on (field 1524): read as text, which loses nothing.
 """
 
-PLAIN = "0123456789.- "
-"""The only characters of a row that has nothing but numbers: DCGM prints no exponent and no plus sign."""
+_PLAIN = "0123456789.-"
+"""The only characters of a number: DCGM prints no exponent and no plus sign."""
 
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+|(?:\.[0-9]*)?\.\.\.)?")
 _CUT_NUMBER = re.compile(r"-?[0-9]*(?:\.[0-9]*)?\.\.\.")
@@ -69,7 +69,7 @@ def read_number(text: str) -> float | None:
     """
     if text in _NOT_A_VALUE:
         return None
-    if not text.strip(PLAIN):
+    if not text.strip(_PLAIN):
         try:
             number = float(text)
         except ValueError:
@@ -177,10 +177,6 @@ def split_row(line: str, texts: Sequence[bool]) -> DmonRow | BadRow | None:
     if len(tokens) > len(texts) or any(texts) or not body[:1].isspace():
         return BadRow(entity, "misaligned")
     try:
-        if not body.strip(PLAIN):
-            numbers = list(map(float, tokens))
-            if math.isfinite(sum(numbers)):
-                return DmonRow(entity, [*numbers])
         return DmonRow(entity, [read_number(token) for token in tokens])
     except ValueError:
         return BadRow(entity, "misaligned")

@@ -8,7 +8,6 @@ column must be there. Independent of ticks.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -17,7 +16,6 @@ from operator import itemgetter
 from pulsed.model.raw_tick import RawValue
 from pulsed.reader.dmon.rows import (
     ENTITY,
-    PLAIN,
     BadCell,
     BadRow,
     DmonEntity,
@@ -91,12 +89,10 @@ class LeftAlignedTable:
         self._blank_cells = blank_cells
         self._width = width
         self._texts = text_flags(names)
-        self._only_numbers = not any(self._texts)
         self._first = starts[0]
         bounds: list[int | None] = [0, *starts, None]
         # itemgetter slices a whole line in one call. With the entity cell it has at least two slices.
         self._slice: Callable[[str], tuple[str, ...]] = itemgetter(*(slice(a, b) for a, b in pairwise(bounds)))
-        self._heads: Callable[[str], Sequence[str]] = itemgetter(*starts)
         self._gaps: Callable[[str], Sequence[str]] = itemgetter(*(start - 1 for start in starts))
         self._no_gaps = self._gaps(" " * starts[-1])
         self._entities: dict[str, DmonEntity] = {}
@@ -107,13 +103,6 @@ class LeftAlignedTable:
             cells = self._slice(line)
             entity = self._entities.get(cells[0])
             if entity is not None and len(line) > self._starts[-1] and self._gaps(line) == self._no_gaps:
-                if self._only_numbers and " " not in self._heads(line) and not line[self._first :].strip(PLAIN):
-                    try:
-                        numbers = list(map(float, cells[1:]))
-                    except ValueError:
-                        numbers = []
-                    if numbers and math.isfinite(sum(numbers)):
-                        return DmonRow(entity, [*numbers])
                 row = self._row(entity, cells[1:])
                 if row is not None:
                     return row

@@ -13,7 +13,6 @@ import re
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import isfinite
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -54,7 +53,7 @@ def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epo
     for series, value in zip(layout.series, values, strict=True):
         if series.name.startswith(_REPUBLISHED):
             return before
-        if series.name == PROCESS_START and not series.labels and isinstance(value, float) and isfinite(value):
+        if series.name == PROCESS_START and not series.labels and isinstance(value, float) and math.isfinite(value):
             start = repr(value)
     return Epoch(exporter=start)
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.gpu import NOT_A_GPU
@@ -47,7 +46,6 @@ _FRACTION = re.compile(r"_(?:ACTIVE|OCCUPANCY|RATIO)\{[^\n{}]*\} [01]\.([0-9]+)\
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
-_NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class PageParser:
             raise not_a_page(text)
         if self._layout_outdated:
             self._decimals = decimals_of(text)
-        return self._finish(values, samples, rejected or _NONE_REJECTED)
+        return self._finish(values, samples, rejected)
 
     def _take_lines(self, lines: Iterator[str], values: list[RawValue], rejected: dict[str, int]) -> int:
         """Read lines to values and reasons of rejected rows; return how many lines are not samples."""

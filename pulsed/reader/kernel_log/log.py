@@ -49,7 +49,6 @@ class KernelLog:
     Attributes:
         error: why the log cannot be read, or why its lines cannot be used, with the remedy; empty otherwise. A file
             to which programs log, too, stays unused, also when it is replaced.
-        lost: records that the kernel overwrote before they were read.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class KernelLog:
         self._begin()
         self._retry_at = 0.0
         self.error = ""
-        self.lost = 0
 
     def poll(self) -> tuple[KernelEvent, ...] | None:
         """Return the events since the last call, oldest first; None while the log cannot be read."""
@@ -130,7 +128,6 @@ class KernelLog:
             except BlockingIOError:
                 break
             except BrokenPipeError:  # records were overwritten; the next read continues after the gap
-                self.lost += 1
                 continue
             if not record:
                 break
@@ -203,16 +200,18 @@ class KernelLog:
             )
         line = self._text.last
         time = None if line is None else line.time(now)
-        if line is None or (time is not None and not (line.is_local and self._is_late(time, now))):
+        is_late = (
+            time is not None
+            and self._complete_at is not None
+            and time < min(self._complete_at, now.wall) - LATE_SECONDS
+        )
+        if line is None or (time is not None and not (line.is_local and is_late)):
             return ""
         is_what = "in the future" if time is None else f"{(now.wall - time) / 3600:.1f} h old, although it is new"
         return (
             f"{self._path}: the time stamp of its newest line is {is_what}; set TZ to the time zone of the log, or let "
             "it have time stamps with a zone"
         )
-
-    def _is_late(self, time: float, now: Now) -> bool:
-        return self._complete_at is not None and time < min(self._complete_at, now.wall) - LATE_SECONDS
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -21,9 +21,8 @@ from pulsed.reader.nvml.calls import (
     Numbers,
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FieldReader, Values
+from pulsed.reader.nvml.field_values import FieldReader, LinkReader, Values
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
-from pulsed.reader.nvml.links import LinkReader
 from pulsed.reader.nvml.profiling import GpmSampler
 from pulsed.reader.nvml.settings import NvmlSettings
 
@@ -58,7 +57,11 @@ class DeviceReader:
         self.profiling_error: WatchRefused | None = None
         support = optional(nvml, "nvmlGpmQueryDeviceSupport", device.board)
         has_gpm = support is not None and bool(support.isSupportedDevice)
-        metrics = _metrics(device.is_board, is_split) if has_gpm else []
+        metrics = [
+            metric
+            for metric in GPM_METRICS
+            if has_gpm and (not (is_split and metric.of_instance) if device.is_board else metric.of_instance)
+        ]
         periods = sorted({_period(every, settings) for every in EVERY})
         self._groups = [_CallGroup(nvml, device, seconds, settings) for seconds in periods]
         self._support = {GPM_SUPPORT: float(has_gpm)} if device.is_board else {}
@@ -201,10 +204,3 @@ def _period(every: float, settings: NvmlSettings) -> float:
     """Return the seconds between two reads of what is read so often; `FAST` for all that is always due."""
     seconds = settings.slow_interval if every == SLOW else every
     return seconds if seconds > settings.interval else FAST
-
-
-def _metrics(is_board: bool, is_split: bool) -> Sequence[GpmMetric]:
-    """Return the profiling counters of a GPU, or of a MIG instance."""
-    return [
-        metric for metric in GPM_METRICS if (not (is_split and metric.of_instance) if is_board else metric.of_instance)
-    ]

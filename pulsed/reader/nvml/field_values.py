@@ -1,20 +1,21 @@
-"""NVML's call that returns the values of many fields of a device at once."""
+"""NVML's call that returns the values of many fields of a device at once, and what it has of NVLinks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
-from pulsed.reader.nvml.calls import FieldValue
+from pulsed.model.raw_tick import Labels
+from pulsed.reader.nvml.calls import RARE, FieldValue
+from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, UNINITIALIZED, Handle, call, is_refused
 
 Values = dict[str, float | None]
 """DCGM's metrics of a device, in their units; None is missing."""
 
 _UNION = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""The member of the union that has the value, by `nvmlValueType_t`."""
+"""The member of the union that has the value, by `nvmlValueType_t`; another type is NaN."""
 
 
 class FieldReader:
@@ -51,12 +52,67 @@ class FieldReader:
             # An entry that the driver left untouched has neither a time nor a type.
             if code == 0 and values[field.name] is None and (answer.timestamp or answer.valueType):
                 type_ = answer.valueType if field.type is None else field.type
-                values[field.name] = _number(answer.value, type_) / field.divide
+                number = getattr(answer.value, _UNION[type_]) if type_ < len(_UNION) else math.nan
+                values[field.name] = float(number) / field.divide
             if code not in REFUSALS:
                 kept.append(field)
         self._fields = tuple(kept)
 
 
-def _number(value: Any, type_: int) -> float:
-    """Return the number in a union; NaN for a type that does not exist."""
-    return float(getattr(value, _UNION[type_])) if type_ < len(_UNION) else math.nan
+MAX_LINKS = 18
+
+_STATE = "DCGM_FI_DEV_NVLINK_GET_STATE"
+_FIELDS = {
+    165: _STATE,
+    161: "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    162: "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY",
+    163: "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC",
+    208: "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
+    213: "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+    214: "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+}
+"""Fields whose scope is a link, with DCGM's metrics of the same meaning."""
+
+
+class LinkReader:
+    """Reads the NVLinks of one GPU, once a minute: their states, and what they count.
+
+    Those that do not exist are refused by the driver, and left out from then on.
+
+    Attributes:
+        names: metric and number of the link, as in `DCGM_FI_DEV_NVLINK_GET_STATE 14`: all states, and the counters of
+            which any link has one above 0. A clean link costs no series besides.
+        values: by name.
+    """
+
+    def __init__(self, nvml: ModuleType, device: NvmlDevice) -> None:
+        fields = [
+            FieldValue(field, f"{metric} {link}", RARE, scope=link)
+            for field, metric in _FIELDS.items()
+            for link in range(MAX_LINKS)
+        ]
+        self._fields = FieldReader(nvml, device.handle, fields)
+        self._labels = (("gpu", str(device.index)), ("gpu_uuid", device.uuid))
+        self._due = -math.inf
+        self.names: Sequence[str] = ()
+        self.values: Values = {}
+
+    def read(self, now: float) -> None:
+        """Read the links if they are due at `now`, seconds of a clock that never steps.
+
+        Raises:
+            NVMLError: the GPU or the driver is gone.
+        """
+        if now < self._due or not self._fields.names:
+            return
+        self._due = now + RARE
+        self.values = dict.fromkeys(self._fields.names)
+        self._fields.read(self.values)
+        shown = {name.split()[0] for name in self.names} | {_STATE}
+        shown |= {name.split()[0] for name, value in self.values.items() if value}
+        self.names = [name for name in self._fields.names if name.split()[0] in shown]
+
+    def labels(self, name: str) -> tuple[str, Labels]:
+        """Return metric and labels of a name, as on a dcgm-exporter's page."""
+        metric, link = name.split()
+        return metric, (("nvlink", link), *self._labels)

@@ -13,14 +13,6 @@ from pulsed.reader.nvml.field_values import Values
 from pulsed.reader.nvml.library import REFUSALS, call
 
 
-class _GpmSample:
-    """A buffer of the driver, and when it was filled."""
-
-    def __init__(self, pointer: Any) -> None:
-        self.pointer = pointer
-        self.time = -math.inf
-
-
 class GpmSampler:
     """The profiling counters of a GPU or MIG instance: shares and rates between two samples.
 
@@ -36,10 +28,11 @@ class GpmSampler:
     def __init__(self, nvml: ModuleType, device: NvmlDevice, metrics: Sequence[GpmMetric], longest: float) -> None:
         self._nvml, self._device, self._longest = nvml, device, longest
         self._metrics = tuple(metrics)
-        self._samples: list[_GpmSample] = []
+        self._samples: list[Any] = []  # buffers of the driver, the one that was filled last at the end
+        self._sampled = -math.inf  # when that was
         try:
             for _ in range(2):
-                self._samples.append(_GpmSample(call(nvml, "nvmlGpmSampleAlloc")))
+                self._samples.append(call(nvml, "nvmlGpmSampleAlloc"))
         except nvml.NVMLError:
             self.close()
             raise
@@ -60,24 +53,23 @@ class GpmSampler:
         """
         oldest, before = self._samples
         values.update(dict.fromkeys(self.names))
-        oldest.time = -math.inf
         self._fill(oldest)
-        oldest.time = now
         self._samples.reverse()
-        if now - before.time <= self._longest:
+        sampled, self._sampled = self._sampled, now
+        if now - sampled <= self._longest:
             self._compare(before, oldest, values)
 
-    def _fill(self, sample: _GpmSample) -> None:
+    def _fill(self, sample: Any) -> None:
         nvml, board, instance = self._nvml, self._device.board, self._device.instance
         if instance is None:
-            nvml.nvmlGpmSampleGet(board, sample.pointer)
+            nvml.nvmlGpmSampleGet(board, sample)
         else:
-            nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
+            nvml.nvmlGpmMigSampleGet(board, instance, sample)
 
-    def _compare(self, first: _GpmSample, second: _GpmSample, values: Values) -> None:
+    def _compare(self, first: Any, second: Any, values: Values) -> None:
         request = self._nvml.c_nvmlGpmMetricsGet_t()
         request.version, request.numMetrics = self._nvml.NVML_GPM_METRICS_GET_VERSION, len(self._metrics)
-        request.sample1, request.sample2 = first.pointer, second.pointer
+        request.sample1, request.sample2 = first, second
         answers = request.metrics[: len(self._metrics)]
         for metric, answer in zip(self._metrics, answers, strict=True):
             answer.metricId = metric.id
@@ -95,4 +87,4 @@ class GpmSampler:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""
         samples, self._samples = self._samples, []
         for sample in samples:
-            self._nvml.nvmlGpmSampleFree(sample.pointer)
+            self._nvml.nvmlGpmSampleFree(sample)

@@ -11,7 +11,7 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import TextIOWrapper
 from itertools import pairwise
@@ -180,15 +180,6 @@ class _Gpu:
     clock: int | None = None
 
 
-@dataclass(slots=True)
-class _Rest:
-    """The rows of the tick that is being gathered."""
-
-    time: int
-    keys: list[_Key] = field(default_factory=list)
-    values: list[RawValue] = field(default_factory=list)
-
-
 class _CsvTickParser:
     """Gathers rows to ticks. Each row is a series `time`, so that a GPU without any value is there, and its values."""
 
@@ -197,8 +188,10 @@ class _CsvTickParser:
         self._numbers = [place for place, name in enumerate(self._header) if name in QUANTITIES]
         self._gpus: dict[_Key, _Gpu] = {}
         self._layout: Layout | None = None
-        self._keys: list[_Key] = []
-        self._rest: _Rest | None = None
+        self._layout_keys: list[_Key] = []
+        self._time = 0  # of the tick that is gathered
+        self._keys: list[_Key] = []  # of its rows, and their values
+        self._values: list[RawValue] = []
         self._shift = self._clock = 0
         self._joined = False
 
@@ -226,39 +219,36 @@ class _CsvTickParser:
                 return None  # a GPU that is lost: until it returns, its rows have the time of its last sample
             raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _IDENTIFYING)
         tick, is_older = None, gpu.clock is not None and time + self._shift <= gpu.clock
-        if self._rest is None or time != self._rest.time or is_older:
+        if not self._keys or time != self._time or is_older:
             tick = self.finish()
-            self._rest = self._begin(time, older=self._joined or is_older)
+            self._begin(time, older=self._joined or is_older)
         if not values.keys() <= set(gpu.filled):
             gpu.filled = tuple(sorted({*gpu.filled, *values}))
             self._layout = None
         gpu.last, gpu.clock = time, time + self._shift
-        self._rest.keys.append(key)
-        self._rest.values += [time / 1000, *(values.get(place) for place in gpu.filled)]
+        self._keys.append(key)
+        self._values += [time / 1000, *(values.get(place) for place in gpu.filled)]
         return tick
 
     def finish(self, rejected: Mapping[str, int] | None = None) -> RawTick | None:
         """Return the tick of the rows so far, if any."""
-        rest, self._rest = self._rest, None
-        if rest is None:
+        keys, values, self._keys, self._values = self._keys, self._values, [], []
+        if not keys:
             return None
-        if self._layout is None or rest.keys != self._keys:
-            self._keys = rest.keys
-            self._layout = Layout("pulsed", tuple(series for key in rest.keys for series in self._series(key)))
-        clock = (rest.time + self._shift) / 1000
-        return RawTick(
-            str(self._path), rest.time / 1000, clock, self._interval, self._layout, rest.values, rejected or {}
-        )
+        if self._layout is None or keys != self._layout_keys:
+            self._layout_keys = keys
+            self._layout = Layout("pulsed", tuple(series for key in keys for series in self._series(key)))
+        time, clock = self._time / 1000, (self._time + self._shift) / 1000
+        return RawTick(str(self._path), time, clock, self._interval, self._layout, values, rejected or {})
 
-    def _begin(self, time: int, *, older: bool) -> _Rest:
+    def _begin(self, time: int, *, older: bool) -> None:
         """Begin a tick; `older`: it may be, and if so follows the newest one by an interval."""
-        if not self._keys:
+        if not self._layout_keys:
             self._shift = -time
         elif older and time + self._shift <= self._clock:
             self._shift = self._clock + round(self._interval * 1000) - time
         self._clock = max(self._clock, time + self._shift)
-        self._joined = False
-        return _Rest(time)
+        self._time, self._joined = time, False
 
     def _series(self, key: _Key) -> list[Series]:
         gpu = self._gpus[key]

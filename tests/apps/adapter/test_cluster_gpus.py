@@ -60,7 +60,7 @@ class Cluster:
         self._read = pod_reader([SELECTOR], ["gpu"])
         self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)
         self.watch.is_listed = True
-        self.gpus = ClusterGpus(self, self.watch, names, PAGE, 30.0, lambda: self.now)
+        self.gpus = ClusterGpus(lambda url: self.fetch(url), self.watch, names, PAGE, 30.0, lambda: self.now)
 
     async def fetch(self, url: str) -> bytes:
         """Return a page."""

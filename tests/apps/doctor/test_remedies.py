@@ -68,7 +68,7 @@ def test_a_quantity_is_computed_where_its_own_field_is_too_new() -> None:
 
 def test_what_is_shown_of_charts_is_yaml() -> None:
     given = Supply(("DCGM_FI_PROF_SM_ACTIVE, gauge, Busy",))
-    found = steps(given, exporter(CLASSIC, CLASSIC), {"Tesla T4"})
+    found = [*steps(given, exporter(CLASSIC, CLASSIC), {"Tesla T4"})]
     texts = [line for step in found for line in step.lines]
     assert f"pulsed counters --exporter-version 4.5.2 --model 'Tesla T4' > {FILE}" in texts
     assert len(texts) == len(set(texts)), "each line once"
@@ -80,8 +80,8 @@ def test_what_is_shown_of_charts_is_yaml() -> None:
 
 
 def test_nothing_to_add_is_nothing_to_do() -> None:
-    assert steps(Supply(), exporter(ANY, NEWEST), {""}) == ()
-    assert steps(Supply(("refused",)), SourceCheck("dcgmi", "here"), {""}) == ()
+    assert [*steps(Supply(), exporter(ANY, NEWEST), {""})] == []
+    assert [*steps(Supply(("refused",)), SourceCheck("dcgmi", "here"), {""})] == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from pulsed.config.settings import is_text
-from pulsed.config.yaml import BadYaml, LocatedValue, YamlText
+from pulsed.config.yaml import BadYaml, YamlText
 from pulsed.durations import duration
 from pulsed.errors import TargetListError
 from pulsed.http.credentials import masked
@@ -69,19 +69,12 @@ def parse_yaml(text: bytes, origin: str) -> Sequence[TargetGroup]:
     """Parse a list in YAML; duplicate keys are errors. Raises `TargetListError`."""
     try:
         yaml = YamlText(text.decode("utf-8-sig"), origin, lambda path: "text")
-        document = _plain(yaml.read())
+        document = yaml.read().plain
     except (BadYaml, UnicodeDecodeError) as error:
         raise _refusal(origin, str(error).removeprefix(f"{origin}: ")) from None
     if yaml.problems:
         raise _refusal(origin, yaml.problems[0])
     return _groups([] if document is None else document, origin)
-
-
-def _plain(located: LocatedValue) -> object:
-    value = located.value
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _groups(document: object, origin: str) -> Sequence[TargetGroup]:

@@ -6,9 +6,9 @@ import asyncio
 import glob
 import os
 import socket
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import TargetListError
@@ -29,13 +29,16 @@ ReadLists = Mapping[str, Sequence[TargetGroup] | TargetListError]
 """The lists by name; the error of one that cannot be read, whose targets of before are kept."""
 
 
-class TargetLists(Protocol):
-    """Lists of targets of one kind."""
+class TargetLists:
+    """Lists of targets of one kind.
 
-    @property
-    def interval(self) -> float:
-        """Seconds between two reads."""
+    Attributes:
+        interval: seconds between two reads.
+    """
 
+    interval: float
+
+    @abstractmethod
     async def read(self) -> ReadLists:
         """Return all lists; errors are in the result."""
 
@@ -43,7 +46,7 @@ class TargetLists(Protocol):
         """Close connections."""
 
 
-class FileLists:
+class FileLists(TargetLists):
     """Files that match patterns; one that has not changed is not read again, and one that vanished is not returned."""
 
     interval = FILE_SECONDS
@@ -94,7 +97,7 @@ def _file_groups(name: str) -> Sequence[TargetGroup] | TargetListError:
         return error
 
 
-class HttpList:
+class HttpList(TargetLists):
     """The answer of a URL: status 200 and JSON."""
 
     def __init__(self, settings: HttpListSettings) -> None:
@@ -151,7 +154,7 @@ LOOKUP_SECONDS = 10.0
 """Limit of a lookup of addresses; a resolver takes 5 s for each server and attempt by default (resolv.conf(5))."""
 
 
-class DnsLists:
+class DnsLists(TargetLists):
     """DNS records: SRV by dnspython, A and AAAA by the system's resolver.
 
     Each name has a thread of its own: a server that does not answer delays no other lookup of this process.

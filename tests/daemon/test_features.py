@@ -11,9 +11,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.config.configuration import Config
-from pulsed.daemon import feature_set
 from pulsed.daemon.feature import Feature
-from pulsed.daemon.feature_set import FeatureSet
+from pulsed.daemon.features import FeatureSet
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
 from tests.compute.streams import BUSY, sample
@@ -79,7 +78,7 @@ def test_a_consumer_that_goes_on_failing_does_not_fill_the_log(
     consumer.error = "another reason"
     features.take_tick(TICK)
     assert len(caplog.records) == 3
-    monkeypatch.setattr(feature_set, "REMIND_SECONDS", 0.0)
+    monkeypatch.setattr("pulsed.daemon.features.REMIND_SECONDS", 0.0)
     features.take_tick(TICK)
     assert len(caplog.records) == 5
 
