@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from sys import float_info
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample
@@ -71,20 +70,6 @@ RECENT_QUANTITIES = (
     "nvlink_bandwidth_bytes_per_second",
 )
 """Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
-
-FORMS: Mapping[Form, str] = MappingProxyType(
-    {
-        "every": "",
-        "zero_first": "",
-        "brief": "brief",
-        "current": "current",
-        "differing": "differing",
-        "counted": "counted",
-        "events": "counted",
-        "recent": "recent",
-    }
-)
-"""Mark of each form in docs/metrics.md; empty where a lean page has the series of a full one."""
 
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 

@@ -24,7 +24,6 @@ class Recording:
     record: str
     expr: str
     comment: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +72,17 @@ class Group:
     interval: str = ""
 
 
-def recorded(metric: str, operation: str) -> str:
+RATE = "5m"
+"""Window of the rates that are recorded by default."""
+
+
+def recorded(level: str, metric: str, operation: str = f"rate{RATE}") -> str:
     """Return the name of a recorded series.
 
-    >>> recorded("idle_seconds", "rate15m")
-    'gpu:pulsed_idle_seconds:rate15m'
+    >>> recorded("gpu", "idle_seconds")
+    'gpu:pulsed_idle_seconds:rate5m'
     """
-    return f"gpu:pulsed_{metric}:{operation}"
+    return f"{level}:pulsed_{metric}:{operation}"
 
 
 GPU_KEY = "cluster, node, gpu, uuid, mig_id"
@@ -152,7 +155,6 @@ def _rule(rule: Rule, runbook: str) -> Iterator[str]:
         yield from _commented(rule.comment, "")
         yield f"- record: {rule.record}"
         yield from _text("expr", rule.expr)
-        yield from _pairs("labels", rule.labels)
     else:
         yield from _alert(rule, runbook)
 
@@ -167,10 +169,9 @@ def _alert(alert: Alert, runbook: str) -> Iterator[str]:
 
 
 def _pairs(key: str, values: Mapping[str, str]) -> Iterator[str]:
-    if values:
-        yield f"  {key}:"
-        for name, value in values.items():
-            yield f"    {name}: {json.dumps(value, ensure_ascii=False)}"
+    yield f"  {key}:"
+    for name, value in values.items():
+        yield f"    {name}: {json.dumps(value, ensure_ascii=False)}"
 
 
 def _text(key: str, text: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.present import owner_totals
 from pulsed.present.promql.alert_text import GPU, OWNER, lookup
-from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording, number, recorded
+from pulsed.present.promql.rule_types import GPU_KEY, RATE, Alert, Recording, number, recorded
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
@@ -92,7 +92,7 @@ PERIOD, PERIOD_SECONDS = "15m", 900
 """Of the means that `use_rules` records, and between them."""
 
 MEAN, IDLE_SECONDS, IDLE_JOULES = (
-    recorded(metric, f"{operation}{PERIOD}")
+    recorded("gpu", metric, f"{operation}{PERIOD}")
     for metric, operation in (
         ("real_utilization_ratio", "mean"),
         ("idle_seconds", "rate"),
@@ -197,8 +197,6 @@ def finding_alerts() -> tuple[Alert, ...]:
     )
 
 
-RATE = "5m"
-
 COUNTERS = (
     "gpu_seconds",
     "real_utilization_seconds",
@@ -242,16 +240,7 @@ LEVELS = (
 
 JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]
 
-WORKLOAD_UTILIZATION = "workload:pulsed_real_utilization_ratio:mean"
-
-
-def recorded_owner(level: OwnerLevel, counter: str) -> str:
-    """Return the name of a recorded series.
-
-    >>> recorded_owner(JOB, "idle_seconds")
-    'job:pulsed_idle_seconds:rate5m'
-    """
-    return f"{level.level}:pulsed_{counter}:rate{RATE}"
+WORKLOAD_UTILIZATION = recorded("workload", "real_utilization_ratio", "mean")
 
 
 def owner_rules() -> Iterator[Recording]:
@@ -259,7 +248,7 @@ def owner_rules() -> Iterator[Recording]:
     for level in LEVELS:
         for counter in COUNTERS:
             expr = f"sum {level.by} (rate(pulsed_{level.group}_{counter}_total[{RATE}]))"
-            yield Recording(recorded_owner(level, counter), expr)
+            yield Recording(recorded(level.level, counter), expr)
 
 
 def workload_rules(scale_target: float, *, flat: bool) -> Iterator[Recording]:
@@ -303,7 +292,7 @@ OWNER_RECORDING = "\n".join(
 
 def owner_alerts() -> tuple[Alert, ...]:
     """Return the alerts on jobs and pods that hold idle GPUs or use them little."""
-    return tuple(alert for level in (JOB, POD) for alert in _alerts(level))
+    return (*_alerts(JOB), *_alerts(POD))
 
 
 _NAMES = {
