@@ -138,10 +138,8 @@ class GroupSums:
     Attributes:
         gpus: all GPUs, shared ones in full.
         shares: the same, shared ones by their shares.
-        pods: names of the pods.
-        known: GPUs of which the real utilization is known, by shares.
+        known_shares: GPUs of which the real utilization is known, by shares.
         classes: GPUs by workload class, by shares.
-        totals: of the accounts.
     """
 
     gpus: set[GpuKey] = field(default_factory=set)

@@ -43,7 +43,6 @@ class OwnedGpu(NamedTuple):
     Attributes:
         share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
         memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
-        tick: the newest one of the target.
     """
 
     account: OwnerAccount

@@ -25,11 +25,7 @@ class _Totals(NamedTuple):
 
 
 class HostTotals:
-    """Totals that never decrease, of readings which may be more frequent or rarer than the moments that are asked for.
-
-    Args:
-        size: number of totals.
-    """
+    """Totals that never decrease, of readings that are more frequent or rarer than the moments that are requested."""
 
     def __init__(self, size: int) -> None:
         self._readings: deque[_Totals] = deque([_Totals(-inf, [0.0] * size)])

@@ -58,7 +58,6 @@ class Attribution:
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
-        gpu_processes: the processes that ticks list.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
@@ -113,7 +112,6 @@ class Attribution:
         Args:
             keys: of the device, the most certain first.
             from_labels: its owners by the labels of the page; None if these name none.
-            is_local: whether the device is in this host.
         """
         is_free = False
         for state in self._states:

@@ -59,12 +59,7 @@ class MissingInput(NamedTuple):
 
 
 def stall_state(step: GpuStep, before: GpuStep | None, extremes: Extremes) -> StallState | MissingInput:
-    """Return what a GPU did in a step.
-
-    Args:
-        before: the step before it.
-        extremes: of the owner on this GPU.
-    """
+    """Return what a GPU did in a step."""
     gr, dram = step.graphics_engine, step.dram_active
     pipes = max(step.tensor_active or 0.0, step.arithmetic)
     has_worked = (dram or 0.0) > WORKING_DRAM_RATIO or pipes > WORKING_PIPE_RATIO
@@ -127,7 +122,6 @@ class Stop(NamedTuple):
 
     Attributes:
         gpu: its name, with its node.
-        node: of the GPU.
         last_work: Unix time of its last work, as far as its samples show it; None if it hardly worked.
         last_sample: Unix time of its newest sample that shows whether it works.
         interval: seconds between two samples.

@@ -59,7 +59,6 @@ def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[
     """Return the application.
 
     Args:
-        of_features: routes of the daemon's features.
         front: routes that are not part of the JSON API: the metrics page, probes, and management.
     """
     app = FastAPIOffline(

@@ -59,9 +59,6 @@ class EventBroadcaster:
         here: returns this process's node, for GPUs whose source does not name one.
         heartbeat: seconds without an event after which a comment is sent.
         patience: seconds after which a subscriber that reads nothing from a full queue is disconnected.
-
-    Attributes:
-        recent: the last changes.
     """
 
     def __init__(

@@ -142,7 +142,6 @@ class ColumnReader:
     GPUs with a new sample, by their positions in the roster.
 
     Args:
-        fields: names of `FIELDS`.
         gpu: only this GPU, by any of its names.
         interval: minimum time between two readings, in seconds.
     """

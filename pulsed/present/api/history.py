@@ -49,14 +49,6 @@ _FORGOTTEN = Device(Entity("gpu", ""))
 """In place of a device whose samples are hidden; it has no name."""
 
 
-class RememberedGpu(NamedTuple):
-    """A GPU of which samples are kept, whether it is still present or not."""
-
-    target: str
-    device: Device
-    node: str
-
-
 class _Tick(NamedTuple):
     """The packed samples of all devices of a target; consecutive ticks with equal devices have the same tuple."""
 
@@ -136,7 +128,6 @@ class History:
     Raises `UsageError` if a field is unknown.
 
     Attributes:
-        columns: layout of the packed rows.
         size: bytes that all samples take, overhead included.
     """
 
@@ -175,15 +166,14 @@ class History:
         self.size += len(data) + _TICK_BYTES
         self._forget(now)
 
-    def find(self, name: str, node: str | None, here: str) -> list[RememberedGpu]:
-        """Return the GPUs with this name, as in `gpu_matches.find`, of which samples are kept, each once."""
+    def find(self, name: str, node: str | None, here: str) -> list[tuple[str, Device]]:
+        """Return target and device of the GPUs with this name, as in `gpu_matches.find`, of which samples are kept."""
         self._forget(self._now())
-        remembered: dict[GpuKey, RememberedGpu] = {}
+        remembered: dict[GpuKey, tuple[str, Device]] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
             for device in (device for devices in ring.layouts() for device in devices):
-                past = RememberedGpu(ring.target, device, node_of(device, here))
-                if name in names_of(device) and node in (None, past.node):
-                    remembered[key_of(device, here)] = past
+                if name in names_of(device) and node in (None, node_of(device, here)):
+                    remembered[key_of(device, here)] = ring.target, device
         return list(remembered.values())
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:

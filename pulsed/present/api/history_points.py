@@ -25,7 +25,6 @@ class PointAxis(NamedTuple):
 
     Attributes:
         first: number of the first point since 1970.
-        size: number of points.
         seconds: length of the axis.
     """
 
@@ -123,12 +122,7 @@ def merged_numbers(
     size: int,
     decimals: int = 4,
 ) -> Points:
-    """Return minimum, mean and maximum per point, of rows that each have all three; None for points without a value.
-
-    Args:
-        rows: by point.
-        size: number of points.
-    """
+    """Return minimum, mean and maximum per point, of rows that each have all three; None for points without a value."""
     points: dict[str, list[float | None]] = {name: [None] * size for name in ("min", "mean", "max")}
     for point, those in rows.items():
         finite = [row for row in those if -inf < mean[row] < inf]  # neither is NaN

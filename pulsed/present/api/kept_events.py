@@ -131,12 +131,7 @@ class Subscriber:
 
 
 class KeptChange(NamedTuple):
-    """A change as it is kept: its document, encoded, and what it is found by.
-
-    Attributes:
-        number: in the order of all events.
-        names: of the GPU.
-    """
+    """A change as it is kept: its document, encoded, and what it is found by."""
 
     number: int
     time: float

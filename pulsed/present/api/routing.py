@@ -27,9 +27,6 @@ class ApiParts:
 
     Attributes:
         config: the configuration with secrets masked.
-        telemetry_path: path of the Prometheus page.
-        settings: that results are computed with.
-        processes: has those that use GPUs.
         external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
     """
 

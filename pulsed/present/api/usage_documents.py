@@ -18,7 +18,7 @@ from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeO
 from pulsed.present.demo_notice import has_demo
 from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import Prices
-from pulsed.present.job_report import job_head, report_of
+from pulsed.present.job_report import job_head
 from pulsed.present.job_table import first_finding
 from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
@@ -60,11 +60,7 @@ class NewestAccountShape(AccountShape):
 
 
 def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
-    """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
-
-    Args:
-        accounts: the accounts, the newest begin first.
-    """
+    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then."""
     newest = accounts[0]
     containers = {newest.owner.id: newest}
     if newest.owner.kind == "pod":
@@ -77,11 +73,6 @@ def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices)
     document = pod_account(documents) if len(documents) > 1 else documents[0]
     earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
     return {**document, "earlier": earlier}
-
-
-def report_document(account: Document) -> Document:
-    """Return the texts about the newest account of a name, from its document."""
-    return report_of(account)._asdict()
 
 
 def comparison_document(first: Document, second: Document) -> Document:
@@ -149,11 +140,7 @@ class Usage(NamedTuple):
 
 
 def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str, prices: Prices) -> Usage:
-    """Return what the owners of each group got out of their GPUs.
-
-    Args:
-        here: this process's node.
-    """
+    """Return what the owners of each group got out of their GPUs; `here` is this process's node."""
     rows: dict[tuple[str, ...], Document] = {}
     jobs: list[tuple[float, int, Document, OwnerAccount]] = []
     for number, account in enumerate(accounts):
@@ -204,5 +191,5 @@ def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:
     if prices.gpu_hour is None and prices.kwh is None:
         return None
     total = prices.of_time(row["gpu_seconds"]) + prices.of_energy(row["energy_joules"] or 0.0)
-    is_lower_bound = prices.kwh is not None and lacks_energy(dict(row))
+    is_lower_bound = prices.kwh is not None and lacks_energy(row)
     return {"currency": prices.currency, "total": total, "is_lower_bound": is_lower_bound}

@@ -61,7 +61,6 @@ class LevelRate(NamedTuple):
     """A recorded rate.
 
     Attributes:
-        metric: its name.
         counter: of GPUs, without `pulsed_gpu_` and `_total`.
         label: one that is kept.
         selects: the series that count: those of boards, or all.

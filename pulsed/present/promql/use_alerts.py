@@ -74,7 +74,6 @@ def _with_owner(expr: str, gpus: str) -> str:
     """Return the expression with the labels of each GPU's owner; without them for no owner, or several.
 
     Args:
-        expr: its value is kept.
         gpus: series of all of its GPUs.
     """
     labels = "job_id, namespace, pod"

@@ -35,12 +35,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent.
-
-    Attributes:
-        compressed: the same with gzip.
-        etag: identifies the content.
-    """
+    """A file as it is sent."""
 
     body: bytes
     compressed: bytes
@@ -60,7 +55,6 @@ class Assets:
     Attributes:
         version: hash of all contents.
         files: by path below the folder, without the page.
-        template: text of the page.
     """
 
     version: str

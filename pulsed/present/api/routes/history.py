@@ -59,7 +59,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
         present = find_all(store, names, node, time.monotonic())
         return {
             name: [(match.target.tick.target, match.device) for match in places if match.target.tick is not None]
-            or [(past.target, past.device) for past in history.find(name, node, store.node)]
+            or history.find(name, node, store.node)
             for name, places in present.items()
         }
 
