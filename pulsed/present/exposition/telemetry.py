@@ -132,7 +132,9 @@ def _source_families(store: TargetStore, now: float) -> Iterator[Metric]:
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
         repeated.add_metric([name], duplicates.get(name, 0))
-    yield from (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log)
+    for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
+        if family.samples:
+            yield family
 
 
 def build_info(name: str) -> Metric:
