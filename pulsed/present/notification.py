@@ -38,11 +38,7 @@ class OwnerFinding(NamedTuple):
 
 
 def owner_findings(account: OwnerAccount, idle_after: float) -> Iterator[OwnerFinding]:
-    """Yield what is wrong with the GPUs of an owner now.
-
-    Args:
-        idle_after: seconds for which a GPU that had worked must be idle.
-    """
+    """Yield what is wrong with the GPUs of an owner now, such as being idle for `idle_after` seconds after work."""
     idle = [
         account.gpus[key]
         for key in account.holding

@@ -193,11 +193,7 @@ class GroupSums:
 
 
 def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:
-    """Return the sums over accounts, which have to be settled.
-
-    Args:
-        totals: instead of the counters of the accounts.
-    """
+    """Return the sums over accounts, which have to be settled; `totals` replaces the counters of the accounts."""
     sums = GroupSums()
     for account in accounts:
         if totals is None:
@@ -210,11 +206,7 @@ def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotal
 
 
 class OwnerFamily(NamedTuple):
-    """A value of each group, by its name without `pulsed_{group}_` and `_total`.
-
-    Attributes:
-        groups: that have it; all if empty.
-    """
+    """A value of each group, or of some `groups`, by its name without `pulsed_{group}_` and `_total`."""
 
     name: str
     type: str

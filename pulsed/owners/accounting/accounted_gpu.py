@@ -22,12 +22,7 @@ UNKNOWN_USE = OwnerUse()
 
 
 class Use(NamedTuple):
-    """What one owner uses of a GPU.
-
-    Attributes:
-        memory_bytes: device memory; None if unknown.
-        share: of the activity, 0..1; the shares of all owners add up to 1.
-    """
+    """What one owner uses of a GPU: device memory, and its share of the activity; all shares add up to 1."""
 
     memory_bytes: Value
     share: float

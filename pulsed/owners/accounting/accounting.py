@@ -273,9 +273,7 @@ class OwnerAccounting:
     def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
         """Take over the place and the owners of a GPU in a tick that is not yet the newest.
 
-        Args:
-            owners: that have the GPU now.
-            passing: that had it since the tick before, but in neither of both.
+        Passing owners had it since the tick before, but in neither of both.
         """
         now, last = tick.results[position].counters, self._last(gpu)
         counted = gpu.base if last is None else last[0]  # without a last one it was away

@@ -36,12 +36,7 @@ class HostTotals:
         return self._readings[-1].now
 
     def add(self, now: float, gains: Sequence[float] | None, limit: float) -> None:
-        """Add a reading.
-
-        Args:
-            gains: since the last reading; None if the two do not belong together.
-            limit: seconds after which readings are forgotten.
-        """
+        """Add gains since the last reading, None if they are not known; readings older than `limit` are forgotten."""
         before = self._readings[-1].values
         self._readings.append(_Totals(now, before if gains is None else list(map(add, before, gains))))
         while now - self._readings[0].now > limit:

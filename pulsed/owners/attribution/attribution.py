@@ -109,9 +109,8 @@ class Attribution:
     def find(self, keys: Sequence[str], from_labels: Owners | None, *, is_local: bool) -> Owners | None:
         """Return the owners of a device; empty if it is free, None if that is unknown.
 
-        Args:
-            keys: of the device, the most certain first.
-            from_labels: its owners by the labels of the page; None if these name none.
+        Its most certain key comes first; the labels of the page decide where no source has an owner, None if they name
+        none.
         """
         is_free = False
         for state in self._states:

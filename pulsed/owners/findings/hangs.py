@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import GpuAccount
@@ -136,12 +137,18 @@ class Stop(NamedTuple):
     state: StopState
 
 
+def name_of(device: Device) -> str:
+    """Return the name of a GPU, with its node."""
+    entity = device.entity
+    return f"{entity.node}/{entity.name}" if entity.node else entity.name
+
+
 def stop_of(account: GpuAccount, state: StopState) -> Stop:
     """Return how a GPU stopped to work, by its own samples."""
-    entity, extremes = account.device.entity, account.extremes
+    extremes = account.extremes
     return Stop(
-        f"{entity.node}/{entity.name}" if entity.node else entity.name,
-        entity.node,
+        name_of(account.device),
+        account.device.entity.node,
         extremes.last_work if extremes.worked >= WARM_UP_SECONDS else None,
         extremes.last_sample or 0.0,
         account.observed / max(extremes.samples, 1),

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from pulsed.model.gpu import Device, node_of
+from pulsed.model.gpu import node_of
 from pulsed.model.host import JobHostUsage
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
@@ -136,11 +136,6 @@ class _OwnedGpu(NamedTuple):
     now: float
 
     @property
-    def device(self) -> Device:
-        """The GPU."""
-        return self.account.device
-
-    @property
     def seconds(self) -> float:
         """Time for which the owner had it."""
         return self.account.held_seconds(self.now)
@@ -167,7 +162,7 @@ class _OwnedGpu(NamedTuple):
     @property
     def statistics(self) -> dict[str, GpuStatistic]:
         """Mean and spread of its quantities."""
-        return gpu_statistics(self.account.moments, self.device)
+        return gpu_statistics(self.account.moments, self.account.device)
 
     @property
     def conditions(self) -> list[OwnerCondition]:
@@ -182,10 +177,10 @@ class _OwnedGpu(NamedTuple):
 
 class _GpuHead(DocumentModel):
     node: str
-    gpu: str = at("device.entity.gpu")
-    uuid: Text = at("device.entity.uuid")
-    mig_id: Text = at("device.entity.mig_id")
-    model: Text = at("device.model")
+    gpu: str = at("account.device.entity.gpu")
+    uuid: Text = at("account.device.entity.uuid")
+    mig_id: Text = at("account.device.entity.mig_id")
+    model: Text = at("account.device.model")
     memory_bytes: float | None = at("account.memory_bytes", "size of its device memory")
     shared_by: int = at("account.sharers", "most owners at a time; 1: not shared")
     held_seconds: float = at("seconds")

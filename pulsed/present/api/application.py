@@ -56,11 +56,7 @@ ORDER = (
 
 
 def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[BaseRoute] = ()) -> FastAPI:
-    """Return the application.
-
-    Args:
-        front: routes that are not part of the JSON API: the metrics page, probes, and management.
-    """
+    """Return the application; `front` has the routes besides the JSON API: metrics page, probes, management."""
     app = FastAPIOffline(
         None,  # its page has absolute links
         None,

@@ -38,11 +38,9 @@ class _GpuMinutes:
 
 
 class DayMinute(NamedTuple):
-    """What is kept of a minute of a target: per device a value for each state, and three for each number.
+    """What is kept of a minute of a target, by its number since 1970.
 
-    Attributes:
-        minute: its number since 1970.
-        fields: names, states before numbers.
+    Each device has a value for each state, then three for each number, in the order of the fields.
     """
 
     minute: int

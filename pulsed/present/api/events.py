@@ -126,11 +126,7 @@ class EventBroadcaster:
     async def serve(
         self, subscriber: Subscriber, receive: Receive, send: Send, columns: ColumnReader | None = None
     ) -> None:
-        """Send a subscriber's events as the body of a started response, until either side ends it.
-
-        Args:
-            columns: has events that are made at regular times, which follow those of the queue.
-        """
+        """Send a subscriber's events, and those of columns, as a response that has begun, until either side ends it."""
         sending = asyncio.create_task(self._send(subscriber, send, columns))
         leaving = asyncio.create_task(_gone(receive))
         subscriber.send_with(sending)

@@ -75,9 +75,8 @@ def find_all(
 ) -> dict[str, list[Match]]:
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
-    Args:
-        gpu_names: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
-        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
+    Names are indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`. When two targets report
+    the same GPU, one that is fresh at `now` monotonic seconds is preferred; None: the first.
     """
     exact: dict[str, list[Match]] = {name: [] for name in gpu_names}
     parts: dict[str, list[Match]] = {name: [] for name in gpu_names}

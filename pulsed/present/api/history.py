@@ -86,11 +86,8 @@ class HistorySamples(NamedTuple):
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of its target.
-
-    Attributes:
-        time: the Unix time of that tick.
-        ticks: with the position of the GPU in each.
+    """What is kept of one GPU, at most `seconds` back from the newest tick of its target: clock and Unix time of that
+    tick, and the ticks with the position of the GPU in each.
     """
 
     device: Device

@@ -157,12 +157,7 @@ class RecentChanges:
             self._bytes[change.kind] -= len(kept.popleft().document)
 
     def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[KeptChange]:
-        """Return some changes, the newest first.
-
-        Args:
-            gpu: only of this GPU, by any of its names.
-            since: Unix time; older changes are left out.
-        """
+        """Return some changes, the newest first, from a Unix time on; of one GPU, by any of its names, or of all."""
         newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=lambda each: -each.number)
         matching = (each for each in newest_first if each.time >= since and (gpu is None or gpu in each.names))
         return list(islice(matching, limit))

@@ -154,11 +154,8 @@ class PageDerived(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalog:
-    """The published families, in the order of the page: the columns, then the derived families.
-
-    Attributes:
-        summaries: names of the families over all GPUs.
-        owners: names of the families of owners.
+    """The published families, in the order of the page: the columns, then the derived families; and names of the
+    families over all GPUs, and of owners.
     """
 
     columns: tuple[PageColumn, ...]

@@ -37,12 +37,7 @@ from pulsed.present.exposition.text_format import escape, header, label_pairs
 
 
 class PageGpu(NamedTuple):
-    """A GPU on the page.
-
-    Attributes:
-        values: its reading and its counters.
-        labels: the end of its labels, up to the value of a sample.
-    """
+    """A GPU on the page: `values` are its reading and its counters, `labels` the end of each line up to its value."""
 
     key: GpuKey
     sample: GpuSample

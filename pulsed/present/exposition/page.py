@@ -62,11 +62,8 @@ _EVERYTHING = PageSettings()
 def render(
     ticks: Sequence[ComputedTick], here: str, settings: PageSettings, published: Published, openmetrics: bool
 ) -> bytes:
-    """Return the families of GPUs and of the sources.
-
-    Args:
-        ticks: of the fresh targets, in their order.
-        here: node of GPUs whose source does not name one.
+    """Return the families of GPUs and of the sources, from ticks of the fresh targets; `here` is the node of GPUs whose
+    source does not name one.
     """
     shown = without_duplicates(ticks, here)
     gpus = page_gpus(shown, here, published, owner_labels=settings.owner_labels)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Literal
 
 Severity = Literal["critical", "warning", "info"]
@@ -100,11 +101,6 @@ def number(value: float) -> str:
     return short if float(short) == value and len(short) < len(text) and value >= 1e5 else text
 
 
-def indented(text: str) -> str:
-    """Return an expression with all lines indented."""
-    return "\n".join("  " + line if line else line for line in text.splitlines())
-
-
 @dataclass(frozen=True, slots=True)
 class KubernetesObject:
     """Metadata of a `PrometheusRule`. The labels are for the operator's `ruleSelector`."""
@@ -132,7 +128,7 @@ def prometheus_rule(groups: Sequence[Group], header: str, runbook: str, target: 
     if target.labels:
         lines.append("  labels:")
         lines += [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in target.labels.items()]
-    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indented(_groups(groups, runbook)) + "\n"
+    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indent(_groups(groups, runbook), "  ")
 
 
 def _groups(groups: Sequence[Group], runbook: str) -> str:
@@ -184,6 +180,6 @@ def _comment(text: str) -> str:
     return "".join(line + "\n" for line in _commented(text, ""))
 
 
-def _commented(text: str, indent: str) -> Iterator[str]:
+def _commented(text: str, margin: str) -> Iterator[str]:
     for line in text.splitlines():
-        yield f"{indent}# {line}".rstrip()
+        yield f"{margin}# {line}".rstrip()

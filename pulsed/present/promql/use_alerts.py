@@ -73,8 +73,7 @@ def transcodes(window: str) -> str:
 def _with_owner(expr: str, gpus: str) -> str:
     """Return the expression with the labels of each GPU's owner; without them for no owner, or several.
 
-    Args:
-        gpus: series of all of its GPUs.
+    `gpus` are the series of all of its GPUs.
     """
     labels = "job_id, namespace, pod"
     owners = f"group by ({GPU_KEY}, {labels}) (pulsed_gpu_owner_info)"

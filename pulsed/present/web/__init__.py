@@ -73,11 +73,7 @@ class Assets:
         )
 
     def page(self, release: str, telemetry_path: str, external_path: str | None) -> Asset:
-        """Return the page.
-
-        Args:
-            external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
-        """
+        """Return the page; `external_path` is as in `ApiParts`."""
         static = f"static/{self.version}"
         modules = [name for name in self.files if name.endswith(".js") and "/" in name and "vendor/" not in name]
         values = {

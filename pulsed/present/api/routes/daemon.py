@@ -88,9 +88,7 @@ class Processes(DocumentModel):
 def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess] | None) -> dict[str, object]:
     """Return the values of `ProcessRow`.
 
-    Args:
-        process: None: it is hidden, or has just ended.
-        gpus: what it uses; None where the source does not list it.
+    A process is None if it is hidden or has just ended, its GPUs are None where the source does not list them.
     """
     if process is None:
         unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "cpu_seconds", "start", "command")
@@ -151,12 +149,7 @@ def host_router(parts: ApiParts) -> APIRouter:
 
 
 class HostUsage:
-    """Measures the host when requested, from one request to the next, in the thread that creates it.
-
-    Args:
-        cpu_percent: returns how busy the CPUs were since the call before, 0..100.
-        clock: returns monotonic seconds.
-    """
+    """Measures the host when requested, from one request to the next, in the thread that creates it."""
 
     def __init__(
         self, cpu_percent: Callable[[], float] = psutil.cpu_percent, clock: Callable[[], float] = time.monotonic

@@ -110,11 +110,7 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
 def owner_router(
     store: TargetStore, accounts: Accounts, scale_target: Callable[[], float] = lambda: SCALE_TARGET
 ) -> APIRouter:
-    """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`.
-
-    Args:
-        scale_target: returns the real utilization that scale hints aim at.
-    """
+    """Return the routes of owners; `scale_target` returns the real utilization that scale hints aim at."""
     router = APIRouter()
     reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
