@@ -81,10 +81,8 @@ class _TargetView:
             if result.use == "held" and device.owners == () and position not in tick.missing
         }
         self._held_since = held
-        before, self.leaked = (
-            self.leaked,
-            frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS]),
-        )
+        before = self.leaked
+        self.leaked = frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS])
         return self.leaked != before
 
 

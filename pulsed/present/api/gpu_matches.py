@@ -91,17 +91,14 @@ def find_all(
 
 def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
-    seen = [target for target in store.targets if target.tick is not None]
-    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
-    keys = [
-        [key_of(device, store.node) for device in target.tick.devices] for target in ranked if target.tick is not None
-    ]
-    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
-    for target in seen:
-        if (tick := target.tick) is not None:
-            for position in range(len(tick.devices)):
-                if position not in hidden[id(target)]:
-                    yield Match.at_position(target, tick, position, store.node)
+    seen = [(target, target.tick) for target in store.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda each: not each[0].fresh(now))
+    keys = [[key_of(device, store.node) for device in tick.devices] for _, tick in ranked]
+    hidden = {id(target): positions for (target, _), positions in zip(ranked, repeated(keys), strict=True)}
+    for target, tick in seen:
+        for position in range(len(tick.devices)):
+            if position not in hidden[id(target)]:
+                yield Match.at_position(target, tick, position, store.node)
 
 
 def is_stale(match: Match, now: float) -> bool:

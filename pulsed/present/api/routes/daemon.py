@@ -93,16 +93,11 @@ def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess]
     if process is None:
         unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "cpu_seconds", "start", "command")
         return {"pid": pid, **dict.fromkeys(unknown), "gpus": gpus}
-    owner = process.owner
-    return {
-        "pid": pid,
+    values = process._asdict()
+    owner = values.pop("owner")
+    return values | {
         "slurm_job": owner.id if owner is not None and owner.kind == "slurm_job" else None,
         "pod_uid": owner.id if owner is not None and owner.kind == "pod" else None,
-        "user": process.user,
-        "memory_bytes": process.memory_bytes,
-        "cpu_seconds": process.cpu_seconds,
-        "start": process.start,
-        "command": process.command,
         "gpus": gpus,
     }
 
