@@ -16,19 +16,19 @@ def node_families(store: TargetStore) -> Iterator[Metric]:
     """Yield the families of this host; nothing where it is not read."""
     node, host = store.node, store.host
     if (health := store.node_health) is not None:
-        yield _gauge(
+        yield from _gauge(
             NODE_CHECK,
             "State of a check of the node: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
             ["node", "check"],
             [((node, each.id), each.severity) for each in health.checks],
         )
-        yield _gauge(
+        yield from _gauge(
             "pulsed_node_health_problem_info",
             "Problem and remedy of a check of the node, in words, while it is worse than ok",
             ["node", "check", "state", "cause", "problem", "remedy"],
             [((node, each.id, each.state, each.id, each.message, each.remedy), 1) for each in health.problems],
         )
-        yield _gauge(
+        yield from _gauge(
             "pulsed_node_health_evidence",
             "Readings that decide a check of the node, while it is worse than ok",
             ["node", "check", "reading"],
@@ -36,32 +36,36 @@ def node_families(store: TargetStore) -> Iterator[Metric]:
         )
     if host is not None and host.pci_gpus is not None:
         rows = [((node,), len(host.pci_gpus))]
-        yield _gauge("pulsed_node_pci_gpus", "NVIDIA GPUs on the PCI bus", ["node"], rows)
+        yield from _gauge("pulsed_node_pci_gpus", "NVIDIA GPUs on the PCI bus", ["node"], rows)
     if host is not None and host.ports:
         yield from _port_families(node, host.ports)
 
 
-def _gauge(name: str, help: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Metric:
-    """Return a gauge of rows of label values and a number; the page omits it without rows."""
+def _gauge(
+    name: str, help: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Iterator[Metric]:
+    """Yield a gauge of rows of label values and a number, if there are any."""
     family = GaugeMetricFamily(name, help, labels=labels)
     for values, number in rows:
         family.add_metric(values, number)
-    return family
+    if family.samples:
+        yield family
 
 
 def _port_families(node: str, ports: Sequence[InfinibandPort]) -> Iterator[Metric]:
     prefix, labels = "pulsed_node_infiniband_port", ["node", "device", "port"]
     rows = [((node, port.device, port.port), port) for port in ports]
     up = [(values, int(port.is_active)) for values, port in rows]
-    yield _gauge(f"{prefix}_up", "1 while the InfiniBand or RoCE port is active", labels, up)
+    yield from _gauge(f"{prefix}_up", "1 while the InfiniBand or RoCE port is active", labels, up)
     rates = [(values, rate) for values, port in rows if (rate := port.bytes_per_second) is not None]
-    yield _gauge(f"{prefix}_rate_bytes_per_second", "Rate of the link, one direction", labels, rates)
+    yield from _gauge(f"{prefix}_rate_bytes_per_second", "Rate of the link, one direction", labels, rates)
     for name, counter in PORT_COUNTERS.items():
         family = CounterMetricFamily(f"{prefix}_{name}", counter.meaning, labels=labels)
         for values, port in rows:
             if name in port.counters:
                 family.add_metric(values, port.counters[name])
-        yield family
+        if family.samples:
+            yield family
 
 
 _CPU_FAMILIES = {
@@ -79,4 +83,4 @@ def cpu_families(here: str, cpus: Iterable[CpuReading]) -> Iterator[Metric]:
     readings = {(cpu.node or here, cpu.cpu): cpu for cpu in cpus}
     for attribute, (name, help) in _CPU_FAMILIES.items():
         rows = [(place, value) for place, cpu in readings.items() if (value := getattr(cpu, attribute)) is not None]
-        yield _gauge(name, help, ["node", "cpu"], rows)
+        yield from _gauge(name, help, ["node", "cpu"], rows)
