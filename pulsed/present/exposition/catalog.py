@@ -174,7 +174,7 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
 
     Patterns are names with `*`, `?` and `[...]`.
     """
-    forms = {name: form for name in NAMES if (form := _form(name, series, include, exclude))}
+    forms = {name: form for name in NAMES if (form := form_of(name, series, include, exclude))}
     places = chain(
         ((family, family.name + "{") for family in QUANTITY_FAMILIES),
         ((family, f"{family.name}{{{_own(family, state)}") for family in COUNTER_FAMILIES for state in family.states),
@@ -193,17 +193,15 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
     )
 
 
-def form_of(name: str, series: SeriesChoice = "lean") -> Form | None:
-    """Return the form that a family has in `series`; None if it is not in it."""
-    return _form(name, series, (), ())
-
-
 def matching(pattern: str, names: Iterable[str] = NAMES) -> list[str]:
     """Return the names that match a pattern."""
     return [name for name in names if fnmatchcase(name, pattern)]
 
 
-def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequence[str]) -> Form | None:
+def form_of(
+    name: str, series: SeriesChoice = "lean", include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Form | None:
+    """Return the form that a family has in `series`, with patterns as for `catalog`; None if it is not in it."""
     if any(fnmatchcase(name, pattern) for pattern in exclude):
         return None
     suffix = name.removeprefix(PREFIX)

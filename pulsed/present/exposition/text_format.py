@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, cast
 
@@ -129,17 +128,7 @@ Prometheus before 2.26 supports only 0.0.1."""
 
 def choose_format(accept: str) -> Format:
     """Return the format with the highest quality for an Accept header; text 0.0.4 if none is acceptable."""
-    return _choose_format(accept if len(accept) <= MAX_ACCEPT_LENGTH else "")
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether to compress for an Accept-Encoding header."""
-    return _accepts_gzip(accept_encoding if len(accept_encoding) <= MAX_ACCEPT_LENGTH else "")
-
-
-@lru_cache(maxsize=256)
-def _choose_format(accept: str) -> Format:
-    ranges = [(-place, *_element(text)) for place, text in enumerate(accept.split(","))]
+    ranges = [(-place, *element) for place, element in enumerate(_elements(accept))]
     best, chosen, escaping = (0.0, 0, 0), _OFFERS[0], ""
     for offer in _OFFERS:
         matching = [
@@ -165,11 +154,10 @@ def _specificity(name: str, parameters: Mapping[str, str], media_type: str, vers
     return 3 if "version" not in parameters else 4 if parameters["version"] == version else 0
 
 
-@lru_cache(maxsize=256)
-def _accepts_gzip(accept_encoding: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether to compress for an Accept-Encoding header."""
     qualities: dict[str, float] = {}
-    for element in accept_encoding.split(","):
-        name, parameters = _element(element)
+    for name, parameters in _elements(accept_encoding):
         quality = _quality(parameters)
         if name and quality is not None:
             qualities.setdefault("gzip" if name == "x-gzip" else name, quality)
@@ -177,14 +165,12 @@ def _accepts_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)
 
 
-def _element(text: str) -> tuple[str, dict[str, str]]:
-    """Parse `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
-    name, *rest = text.split(";")
-    parameters = {}
-    for parameter in rest:
-        key, _, value = parameter.partition("=")
-        parameters[key.strip().lower()] = value.strip().strip('"')
-    return name.strip().lower(), parameters
+def _elements(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the elements `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
+    for text in header.split(",") if len(header) <= MAX_ACCEPT_LENGTH else ():
+        name, *rest = text.split(";")
+        pairs = [parameter.partition("=") for parameter in rest]
+        yield name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
 
 
 def _quality(parameters: Mapping[str, str]) -> float | None:
