@@ -26,9 +26,11 @@ class DocumentModel(BaseModel):
         return cls.model_validate(source).model_dump(by_alias=True)
 
 
-def shape_of(name: str, row: type[tuple[Any, ...]]) -> Any:
-    """Return the model of a `NamedTuple`, by the name of its schema."""
-    members: Any = {member: (hint, ...) for member, hint in get_type_hints(row, include_extras=True).items()}
+def shape_of(name: str, row: type[tuple[Any, ...]], **descriptions: str) -> Any:
+    """Return the model of a `NamedTuple`, by the name of its schema, with descriptions of some members."""
+    members: Any = {
+        member: (hint, Field(description=descriptions.get(member))) for member, hint in get_type_hints(row).items()
+    }
     return create_model(name, __base__=DocumentModel, **members)
 
 

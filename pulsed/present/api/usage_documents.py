@@ -14,11 +14,11 @@ from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.present.account_totals import pod_account
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
-from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
 from pulsed.present.demo_notice import has_demo
 from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import Prices
-from pulsed.present.job_report import job_head
+from pulsed.present.job_report import JobReport, job_head
 from pulsed.present.job_table import first_finding
 from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
@@ -30,16 +30,8 @@ class EarlierAccountShape(DocumentModel):
     end: TimeOrNull
 
 
-class JobReportShape(DocumentModel):
-    """The texts of `pulsed job`, as `JobReport`. Tables are rows of cells, the first one is the head."""
-
-    title: str
-    summary: str
-    facts: list[tuple[str, str]] = Field(description="title and text of each")
-    statistics: list[list[str]]
-    balance: list[list[str]]
-    advice: list[str]
-    unknown: list[str]
+JobReportShape = shape_of("JobReportShape", JobReport, facts="title and text of each")
+"""The texts of `pulsed job`. Tables are rows of cells, the first one is the head."""
 
 
 class ComparisonShape(DocumentModel):
@@ -55,7 +47,7 @@ class NewestAccountShape(AccountShape):
     """The newest account of a name."""
 
     earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
-    report: JobReportShape | None = Field(None, description="with `?report=true`")
+    report: JobReportShape | None = Field(None, description="with `?report=true`")  # type: ignore[valid-type] # of a row
     comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
