@@ -182,9 +182,8 @@ class GroupSums:
     def scale_hint(self, target: float) -> int | None:
         """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
 
-        Args:
-            target: real utilization, 0..1. Between its half and itself nothing changes, so that a change of replicas
-                does not lead to the opposite change.
+        Between half of the target (a real utilization, 0..1) and itself nothing changes, so that a change of replicas
+        does not lead to the opposite change.
         """
         if (whole := self.whole_real_utilization) is None:
             return None

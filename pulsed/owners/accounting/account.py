@@ -148,10 +148,8 @@ class GpuAccount:
     def begin(self, now: float, known_at: float) -> float:
         """Note that the owner has the GPU from a moment on; return since when.
 
-        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did.
-
-        Args:
-            known_at: when the owners of the GPU were last known before.
+        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did;
+        they were last known at `known_at`.
         """
         self.since = self.left if self.left is not None and known_at <= self.left else now
         self.left = None

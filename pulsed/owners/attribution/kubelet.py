@@ -102,11 +102,8 @@ async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
 
 
 class DeviceKeys(NamedTuple):
-    """The keys of a GPU that is assigned.
-
-    Attributes:
-        names: empty if it cannot be identified.
-        are_certain: whether every source of readings finds the GPU by them.
+    """The keys of a GPU that is assigned, none if it cannot be identified, and whether every source of readings finds
+    it by them.
     """
 
     names: tuple[str, ...]

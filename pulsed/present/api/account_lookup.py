@@ -81,9 +81,7 @@ def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterato
 def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) -> Iterator[OwnerAccount]:
     """Return the accounts that are in files only, the newest end first; may be used in another thread.
 
-    Args:
-        words: texts that a line of them has; a quick choice.
-        since: Unix time; some older ones come, too.
+    Their lines have all words, a quick choice. Some are older than the Unix time `since`.
     """
     keys = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
     return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], keys)

@@ -122,10 +122,7 @@ def history_head(window: HistoryWindow, here: str) -> Document:
 class History:
     """The samples of the last `seconds`; the oldest are dropped if all together take more than `max_bytes`.
 
-    Raises `UsageError` if a field is unknown.
-
-    Attributes:
-        size: bytes that all samples take, overhead included.
+    Raises `UsageError` if a field is unknown. `size` is in bytes, overhead included.
     """
 
     def __init__(

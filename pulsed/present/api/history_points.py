@@ -21,11 +21,8 @@ from pulsed.present.api.schema import DocumentModel
 
 
 class PointAxis(NamedTuple):
-    """Points of equal length. Their borders are multiples of the length, so that the points of two requests coincide.
-
-    Attributes:
-        first: number of the first point since 1970.
-        seconds: length of the axis.
+    """Points of equal length over some seconds, with the number of the first one since 1970. Their borders are
+    multiples of the length, so that the points of two requests coincide.
     """
 
     first: int

@@ -35,12 +35,7 @@ class Event(NamedTuple):
 
 
 class Subscriber:
-    """One subscriber and its queue.
-
-    Attributes:
-        lost_ticks: dropped tick events since the last `lag` event.
-        full_since: monotonic time since which a full queue was not read; None if it has room.
-    """
+    """One subscriber and its queue. `full_since` is the monotonic time since which a full queue was not read."""
 
     def __init__(
         self,

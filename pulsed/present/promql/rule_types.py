@@ -63,8 +63,7 @@ Rule = Recording | Alert
 class Group:
     """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
 
-    Attributes:
-        interval: between two evaluations, such as `5m`; empty for that of the engine.
+    The interval is such as `5m`, empty for that of the engine.
     """
 
     name: str

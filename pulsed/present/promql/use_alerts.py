@@ -207,10 +207,8 @@ COUNTERS = (
 
 
 class OwnerLevel(NamedTuple):
-    """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels.
-
-    Attributes:
-        labels: kept in addition to `cluster`, which Prometheus may add.
+    """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels besides
+    `cluster`, which Prometheus may add.
     """
 
     level: str
@@ -250,12 +248,7 @@ def owner_rules() -> Iterator[Recording]:
 
 
 def workload_rules(scale_target: float, *, flat: bool) -> Iterator[Recording]:
-    """Yield the rules for the current state of workloads over nodes.
-
-    Args:
-        scale_target: real utilization that the scale hint aims at, 0..1.
-        flat: whether no rule may use the result of another one.
-    """
+    """Yield the rules for the current state of workloads over nodes; if `flat`, none uses the result of another."""
     gpus, total = "pulsed_workload_gpus", "pulsed_workload_real_utilization_ratio_sum"
     yield Recording("workload:pulsed_gpus:sum", f"sum {WORKLOAD.by} ({gpus})")
     yield Recording("workload:pulsed_pods:sum", f"sum {WORKLOAD.by} (pulsed_workload_pods)")

@@ -50,12 +50,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All files of the page.
-
-    Attributes:
-        version: hash of all contents.
-        files: by path below the folder, without the page.
-    """
+    """All files by path below the folder, with a hash of all contents; the page itself is a template."""
 
     version: str
     files: Mapping[str, Asset]

@@ -174,12 +174,10 @@ class HostUsage:
 def processes_document(on_gpus: Sequence[GpuProcess] | None, with_arguments: bool) -> Document:
     """Return the processes that belong to jobs and pods or use a GPU. Reads /proc, which may take long.
 
+    The driver lists the latter, None where the source does not.
+
     Where processes of the host are hidden, the driver's process ids are not looked up: they may be other processes'
     here.
-
-    Args:
-        on_gpus: as the driver lists them; None where the source does not.
-        with_arguments: whether commands have all arguments.
     """
     is_visible = are_visible()
     uses: dict[int, list[GpuProcess]] = {}
