@@ -7,7 +7,7 @@ once it counts. Error counters and limits are the same in both, because an absen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -191,11 +191,6 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
         frozenset(summary.name for summary in SUMMARIES if summary.name in forms),
         frozenset(name for name in OWNER_NAMES if name in forms),
     )
-
-
-def matching(pattern: str, names: Iterable[str] = NAMES) -> list[str]:
-    """Return the names that match a pattern."""
-    return [name for name in names if fnmatchcase(name, pattern)]
 
 
 def form_of(

@@ -64,10 +64,10 @@ _LEAK_WHY = (
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
-def transcodes(window: str) -> str:
-    """Return the expression for GPUs of which a video engine works, from pulsed's own metrics."""
-    series = [f"pulsed_gpu_{quantity}" for quantity in MEDIA if quantity not in PROFILED_MEDIA]
-    return "(" + " or ".join(f"avg_over_time({name}[{window}]) >= {MEDIA_RATIO}" for name in series) + ")"
+_TRANSCODES = " or ".join(
+    f"avg_over_time(pulsed_gpu_{quantity}[6h]) >= {MEDIA_RATIO}" for quantity in MEDIA if quantity not in PROFILED_MEDIA
+)
+"""Selects GPUs of which a video engine works, from pulsed's own metrics."""
 
 
 def _with_owner(expr: str, gpus: str) -> str:
@@ -148,7 +148,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuLowRealUtilization",
-            f"{mean} < {LOW_RATIO}\nunless {idle} >= 0.5\nunless on ({GPU_KEY}) {transcodes('6h')}",
+            f"{mean} < {LOW_RATIO}\nunless {idle} >= 0.5\nunless on ({GPU_KEY}) ({_TRANSCODES})",
             "1h",
             "info",
             f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
@@ -330,7 +330,7 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
         f"Pulsed{word.title()}LowRealUtilization",
         f"{increase('real_utilization_seconds', '6h')}\n/ {known_seconds} < {LOW_RATIO}\n"
         f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}\n"
-        f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) {transcodes('6h')})",
+        f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) ({_TRANSCODES}))",
         "1h",
         "info",
         f"{name} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
