@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from pulsed.model.vocabulary import is_counter
-from pulsed.present.exposition.catalog import FORMS, form_of
+from pulsed.present.exposition.catalog import form_of
 from pulsed.present.exposition.families import Family
 from pulsed.present.exposition.text_format import UNITS
 
@@ -68,10 +68,14 @@ class Row(NamedTuple):
         return unit if unit in UNITS else ""
 
 
+_MARKS = {"every": "", "zero_first": "", "events": "counted"}
+"""Marks of forms that differ from their names; empty where a lean page has the series of a full one."""
+
+
 def mark_of(family: Family) -> str:
     """Return the mark of a family's form on a lean page; empty without one."""
     form = form_of(family.name)
-    return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
+    return "full" if form is None else "raised" if family.name.endswith("health_check") else _MARKS.get(form, form)
 
 
 TABLE_HEAD = "|metric|type|unit|labels|meaning|absent|"

@@ -17,11 +17,7 @@ _COUNTERS = ("counters", "lower", "upper")
 
 
 def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Prices | None) -> dict[str, Any]:
-    """Return an account with its GPUs and all that follows from them.
-
-    Args:
-        prices: None: the GPUs have different ones, so that the cost is unknown.
-    """
+    """Return an account with its GPUs and all that follows from them; without prices the cost is unknown."""
     observed, held = (sum(gpu[name] for gpu in gpus) for name in ("observed_seconds", "held_seconds"))
     account |= {
         "gpu_count": len(gpus),

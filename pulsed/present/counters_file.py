@@ -57,12 +57,10 @@ _OWN: tuple[tuple[ExporterVersion, str], ...] = (
 
 
 def counters_file(version: ExporterVersion, model: str = "") -> str:
-    """Return the counters file with every field that pulsed uses and a version of dcgm-exporter accepts.
+    """Return the counters file with every field that pulsed uses and a version of dcgm-exporter accepts, without those
+    that a model cannot have; all if the model is empty.
 
     Lines that begin with `#` are off: fields that pulsed only passes on, and those of newer versions.
-
-    Args:
-        model: product name; fields that it cannot have are left out. Empty: of any model.
     """
     absent = missing_from_model(model)
     rows = {field.id: field for field in reversed(FIELDS) if field.id < FIRST_BASE_UNIT_ID}

@@ -37,11 +37,11 @@ class Unjudged(NamedTuple):
 def unjudged(account: Account) -> Iterator[Unjudged]:
     """Yield the findings about a running job that are not judged."""
     gpus = account["gpus"] if account["state"] == "running" else ()
-    findings = [
-        each for gpu in gpus for each in gpu.get("findings", {}).items()
-    ]  # absent in documents of older daemons
     yield from dict.fromkeys(
-        Unjudged(name, verdict["missing"]) for name, verdict in findings if verdict["state"] == "not_judged"
+        Unjudged(name, verdict["missing"])
+        for gpu in gpus
+        for name, verdict in gpu.get("findings", {}).items()  # absent in documents of older daemons
+        if verdict["state"] == "not_judged"
     )
 
 

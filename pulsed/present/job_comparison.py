@@ -44,10 +44,9 @@ class Course(NamedTuple):
 
 
 def error_over_gpus(first: Mapping[object, float], second: Mapping[object, float]) -> MeanError | None:
-    """Return the error that the spread over GPUs causes; None if it is not known, with one GPU each.
+    """Return the error that the spread over GPUs causes, from means by GPU; None if it is not known, with one GPU each.
 
-    Args:
-        first: means by GPU. GPUs that are all in both are compared with themselves.
+    GPUs that are all in both are compared with themselves.
     """
     if first.keys() == second.keys():
         changes = [second[gpu] - first[gpu] for gpu in first]

@@ -198,10 +198,8 @@ def cpu_joules(account: Account) -> float:
 
 def shared_ratio(account: Account) -> float:
     """Return the share of the time with a known network in which other owners had GPUs of the same nodes."""
-    shared, seconds = (
-        sum(host.get("network_shared_seconds", 0.0) for host in _hosts(account)),
-        _sums(account)[RECEIVE].seconds,
-    )
+    shared = sum(host.get("network_shared_seconds", 0.0) for host in _hosts(account))
+    seconds = _sums(account)[RECEIVE].seconds
     return min(shared / seconds, 1.0) if seconds >= MIN_SECONDS else 0.0
 
 

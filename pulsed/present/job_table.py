@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsed.json_text import duration_text
@@ -11,26 +11,33 @@ from pulsed.present.job_numbers import MISSING, Account, idle_seconds, mean, per
 from pulsed.printable import clean
 
 
-class _JobColumn(NamedTuple):
+class TextColumn(NamedTuple):
+    """A column of a table: its title, and the text of a row's cell."""
+
     title: str
     text: Callable[[Account], str]
 
 
+def cells(columns: Sequence[TextColumn], rows: Iterable[Account]) -> list[list[str]]:
+    """Return the titles, and the texts of each row."""
+    return [[column.title for column in columns], *([column.text(row) for column in columns] for row in rows)]
+
+
 _JOB_COLUMNS = (
-    _JobColumn("JOB", lambda account: f"{account['owner']['id']}"),
-    _JobColumn("KIND", lambda account: f"{account['owner']['kind']}"),
-    _JobColumn("USER", lambda account: account["owner"]["user"] or MISSING),
-    _JobColumn("STATE", lambda account: f"{account['state']}"),
-    _JobColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
-    _JobColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
-    _JobColumn("GPUS", lambda account: f"{account['gpu_count']}"),
-    _JobColumn("REAL WORK", lambda account: percent(mean([account["total"]], "real_utilization"))),
-    _JobColumn("IDLE", lambda account: percent(_idle_ratio(account["total"]))),
-    _JobColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
+    TextColumn("JOB", lambda account: f"{account['owner']['id']}"),
+    TextColumn("KIND", lambda account: f"{account['owner']['kind']}"),
+    TextColumn("USER", lambda account: account["owner"]["user"] or MISSING),
+    TextColumn("STATE", lambda account: f"{account['state']}"),
+    TextColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
+    TextColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
+    TextColumn("GPUS", lambda account: f"{account['gpu_count']}"),
+    TextColumn("REAL WORK", lambda account: percent(mean([account["total"]], "real_utilization"))),
+    TextColumn("IDLE", lambda account: percent(_idle_ratio(account["total"]))),
+    TextColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
 )
 
 
-_FINDING = _JobColumn("FINDING", lambda account: first_finding(account) or "")
+_FINDING = TextColumn("FINDING", lambda account: first_finding(account) or "")
 """In place of the names of all advice."""
 
 
@@ -45,10 +52,8 @@ def job_table(accounts: Sequence[Account], *, with_findings: bool = False) -> st
     if not accounts:
         return "no jobs\n"
     columns = [*_JOB_COLUMNS[:-1], _FINDING] if with_findings else _JOB_COLUMNS
-    rows = [[column.title for column in columns]]
-    rows += [[column.text(account) for column in columns] for account in accounts]
     notice = demo_lines(gpu for account in accounts for gpu in account["gpus"])
-    return "".join(f"{line}\n" for line in [*notice, *aligned(rows, left=5, indent="")])
+    return "".join(f"{line}\n" for line in [*notice, *aligned(cells(columns, accounts), left=5, indent="")])
 
 
 def _idle_ratio(total: Account) -> float | None:
@@ -61,7 +66,7 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") ->
     last = len(rows[0]) - 1
     widths = [max(len(row[at]) for row in rows) for at in range(last + 1)]
     for row in rows:
-        cells = [
+        padded = [
             text.ljust(widths[at]) if at < left or at == last else text.rjust(widths[at]) for at, text in enumerate(row)
         ]
-        yield f"{indent}{'  '.join(cells)}".rstrip()
+        yield f"{indent}{'  '.join(padded)}".rstrip()

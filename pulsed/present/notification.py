@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from pulsed.config.settings import ListKind, Problem, Settings, setting, without
-from pulsed.config.values import Duration, FileName, PositiveCount, SecretFileName, not_empty
+from pulsed.config.values import Duration, FileName, PositiveCount, SecretFileName, not_empty, one_of
 from pulsed.durations import HOUR
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, read_token
 from pulsed.json_text import duration_text, rfc3339
@@ -38,11 +38,7 @@ class OwnerFinding(NamedTuple):
 
 
 def owner_findings(account: OwnerAccount, idle_after: float) -> Iterator[OwnerFinding]:
-    """Yield what is wrong with the GPUs of an owner now.
-
-    Args:
-        idle_after: seconds for which a GPU that had worked must be idle.
-    """
+    """Yield what is wrong with the GPUs of an owner now, such as being idle for `idle_after` seconds after work."""
     idle = [
         account.gpus[key]
         for key in account.holding
@@ -70,7 +66,6 @@ def notification(
     """Return the document of a finding.
 
     Args:
-        account: the document of the owner.
         node: of this process.
         time: Unix time.
         external_url: of this daemon; None if unknown: there is no link.
@@ -103,17 +98,14 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("```", "'''")
 
 
-def _finding(value: str) -> str:
-    if value not in FINDING_KINDS:
-        raise ValueError("is not a finding")
-    return value
-
-
 CommandLine = Annotated[
     tuple[str, ...],
     ListKind("hook", "a program and its arguments, such as [/usr/local/bin/mail-owner, --verbose]", not_empty, "text"),
 ]
-Findings = Annotated[tuple[str, ...], ListKind("findings", ", ".join(FINDING_KINDS), _finding, "text", words=True)]
+Findings = Annotated[
+    tuple[str, ...],
+    ListKind("findings", ", ".join(FINDING_KINDS), one_of(FINDING_KINDS, "is not a finding"), "text", words=True),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,10 +138,8 @@ class GroupSums:
     Attributes:
         gpus: all GPUs, shared ones in full.
         shares: the same, shared ones by their shares.
-        pods: names of the pods.
-        known: GPUs of which the real utilization is known, by shares.
+        known_shares: GPUs of which the real utilization is known, by shares.
         classes: GPUs by workload class, by shares.
-        totals: of the accounts.
     """
 
     gpus: set[GpuKey] = field(default_factory=set)
@@ -184,9 +182,8 @@ class GroupSums:
     def scale_hint(self, target: float) -> int | None:
         """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
 
-        Args:
-            target: real utilization, 0..1. Between its half and itself nothing changes, so that a change of replicas
-                does not lead to the opposite change.
+        Between half of the target (a real utilization, 0..1) and itself nothing changes, so that a change of replicas
+        does not lead to the opposite change.
         """
         if (whole := self.whole_real_utilization) is None:
             return None
@@ -195,11 +192,7 @@ class GroupSums:
 
 
 def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:
-    """Return the sums over accounts, which have to be settled.
-
-    Args:
-        totals: instead of the counters of the accounts.
-    """
+    """Return the sums over accounts, which have to be settled; `totals` replaces the counters of the accounts."""
     sums = GroupSums()
     for account in accounts:
         if totals is None:
@@ -212,11 +205,7 @@ def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotal
 
 
 class OwnerFamily(NamedTuple):
-    """A value of each group, by its name without `pulsed_{group}_` and `_total`.
-
-    Attributes:
-        groups: that have it; all if empty.
-    """
+    """A value of each group, or of some `groups`, by its name without `pulsed_{group}_` and `_total`."""
 
     name: str
     type: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +13,7 @@ from pulsed.config.values import Count, Duration, ExternalUrl, FieldNames, Ratio
 from pulsed.errors import did_you_mean
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
-from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog, matching
+from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, SeriesChoice, catalog
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import COMPATIBLE, PageSettings
 from pulsed.present.otlp.settings import OtlpSettings
@@ -96,7 +97,7 @@ class PublishSettings(Settings):
         ):
             if pattern.startswith(OWN_PREFIXES):
                 yield key, f"has {pattern!r}, which is about pulsed itself and always published; remove it"
-            elif not matching(pattern):
+            elif not fnmatch.filter(NAMES, pattern):
                 yield key, f"has {pattern!r}, which is not a family; {did_you_mean(pattern, NAMES, _FAMILIES)}"
 
     def page(self, peaks: Mapping[str, Peaks]) -> PageSettings:

@@ -36,8 +36,7 @@ class Column(NamedTuple):
 def table(store: TargetStore, now: float, width: int = WIDTH) -> str:
     """Return the table of all GPUs, with problems above and below it; ends with a newline.
 
-    Args:
-        width: in cells; names are shortened to fit, numbers never.
+    Names are shortened to fit `width` cells, numbers never.
     """
     gpu_matches = list(matches(store, now))
     lines = []

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import reduce
+from typing import Any, Literal
 
 from pulsed.json_text import duration_text
 from pulsed.present.demo_notice import DEMO_NOTICE
-from pulsed.present.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, percent
-from pulsed.present.job_table import aligned
+from pulsed.present.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
+from pulsed.present.job_table import TextColumn, aligned, cells
 
 GroupBy = Literal["user", "account", "namespace", "workload", "node"]
 
@@ -99,66 +100,61 @@ def _cost_sum(first: Row | None, second: Row | None) -> Row | None:
     }
 
 
-def real_utilization(row: Row) -> float | None:
+def real_utilization(row: Account) -> float | None:
     """Return the mean real utilization over the observed time in which it was known; None without any."""
     seconds = row["gpu_seconds"] - row["real_utilization_unknown_seconds"]
     return row["real_utilization_seconds"] / seconds if seconds > 0.0 else None
 
 
-def lacks_energy(row: Row) -> bool:
+def lacks_energy(row: Account) -> bool:
     """Return whether the energy is that of a part of the time only."""
     return bool(row["energy_unknown_seconds"] > MAX_UNKNOWN_RATIO * row["gpu_seconds"])
-
-
-class _UsageColumn(NamedTuple):
-    title: str
-    text: Callable[[Row], str]
 
 
 def _hours(seconds: float) -> str:
     return f"{seconds / 3600.0:,.1f}"
 
 
-def _energy(row: Row) -> str:
+def _energy(row: Account) -> str:
     if row["energy_joules"] is None:
         return MISSING
     return (">= " if lacks_energy(row) else "") + f"{row['energy_joules'] / JOULES_PER_KWH:,.1f}"
 
 
-def _cost(row: Row) -> str:
+def _cost(row: Account) -> str:
     if (cost := row["cost"]) is None:
         return MISSING
     return (">= " if cost["is_lower_bound"] else "") + f"{cost['total']:,.2f} {cost['currency']}"
 
 
-def _idle(row: Row) -> str:
+def _idle(row: Account) -> str:
     ratio = row["held_idle_seconds"] / row["gpu_seconds"] if row["gpu_seconds"] > 0.0 else None
     return f"{_hours(row['held_idle_seconds'])} ({percent(ratio)})"
 
 
 _USE = (
-    _UsageColumn("GPU HOURS", lambda row: _hours(row["gpu_seconds"])),
-    _UsageColumn("REAL WORK", lambda row: percent(real_utilization(row))),
-    _UsageColumn("HELD IDLE H", _idle),
-    _UsageColumn("KWH", _energy),
-    _UsageColumn("COST", _cost),
+    TextColumn("GPU HOURS", lambda row: _hours(row["gpu_seconds"])),
+    TextColumn("REAL WORK", lambda row: percent(real_utilization(row))),
+    TextColumn("HELD IDLE H", _idle),
+    TextColumn("KWH", _energy),
+    TextColumn("COST", _cost),
 )
 _ROW = (
-    _UsageColumn("JOBS", lambda row: f"{row['jobs']}"),
+    TextColumn("JOBS", lambda row: f"{row['jobs']}"),
     *_USE,
-    _UsageColumn("OBSERVED", lambda row: percent(_coverage(row))),
+    TextColumn("OBSERVED", lambda row: percent(_coverage(row))),
 )
 _JOB = (
-    _UsageColumn("JOB", lambda job: f"{job['owner']['id']}"),
-    _UsageColumn("USER", lambda job: job["owner"]["user"] or MISSING),
-    _UsageColumn("BEGIN", lambda job: f"{job['begin'][:10]}"),
-    _UsageColumn("GPUS", lambda job: f"{job['gpu_count']}"),
+    TextColumn("JOB", lambda job: f"{job['owner']['id']}"),
+    TextColumn("USER", lambda job: job["owner"]["user"] or MISSING),
+    TextColumn("BEGIN", lambda job: f"{job['begin'][:10]}"),
+    TextColumn("GPUS", lambda job: f"{job['gpu_count']}"),
     *_USE[:3],
-    _UsageColumn("FINDING", lambda job: job["finding"] or MISSING),
+    TextColumn("FINDING", lambda job: job["finding"] or MISSING),
 )
 
 
-def _coverage(row: Row) -> float | None:
+def _coverage(row: Account) -> float | None:
     return min(row["observed_seconds"] / row["held_seconds"], 1.0) if row["held_seconds"] > 0.0 else None
 
 
@@ -169,23 +165,18 @@ def usage_table(report: Mapping[str, Any]) -> str:
     title = f"{notice}Jobs and pods that ran in the last {duration_text(report['seconds'])}, each as a whole"
     if not rows:
         return f"{title}: none\n"
-    total = rows[0]
-    for row in rows[1:]:
-        total = _sum(total, row) | {"jobs": total["jobs"] + row["jobs"]}
-    columns = [*(_UsageColumn(label.replace("_", " ").upper(), _label(label)) for label in labels), *_ROW]
-    table = [[column.title for column in columns]]
-    table += [[column.text(row) for column in columns] for row in rows]
+    total = reduce(_sum, rows) | {"jobs": sum(row["jobs"] for row in rows)}
+    columns = [*(TextColumn(label.replace("_", " ").upper(), _label(label)) for label in labels), *_ROW]
+    table = cells(columns, rows)
     if len(rows) > 1:
         table.append(["all", *[""] * (len(labels) - 1), *(column.text(total) for column in _ROW)])
     lines = [title, "", *aligned(table, left=len(labels), indent="")]
     if wasteful := [job for job in report["worst"] if job["held_idle_seconds"] > 0.0]:
-        worst = [[column.title for column in _JOB]]
-        worst += [[column.text(job) for column in _JOB] for job in wasteful]
-        lines += ["", "Most held idle time", "", *aligned(worst, left=3, indent="")]
+        lines += ["", "Most held idle time", "", *aligned(cells(_JOB, wasteful), left=3, indent="")]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _label(label: str) -> Callable[[Row], str]:
+def _label(label: str) -> Callable[[Account], str]:
     return lambda row: row[label] or MISSING
 
 

@@ -96,11 +96,7 @@ class RowTable(DataTable[Text], can_focus=False):
 
 
 class TopApp(App[None]):
-    """The program.
-
-    Args:
-        session: feeds and view.
-    """
+    """The program."""
 
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False

@@ -68,9 +68,6 @@ class Feed:
         connect: finds the daemon; called in the thread, again after `PulsedError`.
         label: shown until it is found.
         interval: seconds between two summaries.
-
-    Attributes:
-        answers: the last ones.
     """
 
     def __init__(self, connect: Callable[[], Connection], label: str, interval: float = 1.0) -> None:

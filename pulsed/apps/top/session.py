@@ -38,8 +38,6 @@ class TopSession:
     """Feeds and view.
 
     Args:
-        feeds: of the daemons.
-        view: what is shown.
         gpu: name of the GPU to select as soon as it is there.
 
     Attributes:

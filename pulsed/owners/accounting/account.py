@@ -81,7 +81,6 @@ class GpuAccount:
     """What an owner got out of one GPU.
 
     Attributes:
-        device: the GPU.
         since: when the owner got it, in seconds of the clock of the ticks; None while it does not have it.
         held: seconds that it had it before `since`.
         left: when the owner lost it, by the same clock; None while it has it, or if that is not known.
@@ -96,7 +95,6 @@ class GpuAccount:
         energy: the GPU's energy counter in joules, and its Unix time, when the account was last charged.
         bridge: the same from before a restart of pulsed, until the GPU is seen again; and how many owners had it.
         violations: increase of `VIOLATIONS`, in seconds; None if never known.
-        conditions: what was wrong, by check.
         moments: for mean and spread of quantities; of a shared GPU a share of the time.
         findings: whether each finding holds, by name; those that do not apply are absent.
     """
@@ -150,10 +148,8 @@ class GpuAccount:
     def begin(self, now: float, known_at: float) -> float:
         """Note that the owner has the GPU from a moment on; return since when.
 
-        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did.
-
-        Args:
-            known_at: when the owners of the GPU were last known before.
+        If the GPU's owners have been unknown since the owner lost it, as when a page lost its labels, it never did;
+        they were last known at `known_at`.
         """
         self.since = self.left if self.left is not None and known_at <= self.left else now
         self.left = None
@@ -226,12 +222,8 @@ class OwnerAccount:
         now: when the newest sample was taken, or the last GPU was lost, in seconds of the clock of the ticks.
         elapsed: seconds between `begin` and `now`.
         first: when the first sample was taken, by the same clock; unknown after a restart of pulsed.
-        gpus: by GPU.
-        holding: the GPUs that it has now.
         absent_ticks: ticks since it had a GPU.
-        timeline: of the real utilization of its GPUs.
         host: what it used of this host, as last read.
-        balance: of its GPUs and the network of this host.
     """
 
     owner: Owner

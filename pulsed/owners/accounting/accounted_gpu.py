@@ -22,12 +22,7 @@ UNKNOWN_USE = OwnerUse()
 
 
 class Use(NamedTuple):
-    """What one owner uses of a GPU.
-
-    Attributes:
-        memory_bytes: device memory; None if unknown.
-        share: of the activity, 0..1; the shares of all owners add up to 1.
-    """
+    """What one owner uses of a GPU: device memory, and its share of the activity; all shares add up to 1."""
 
     memory_bytes: Value
     share: float
@@ -38,15 +33,11 @@ class AccountedGpu:
     """A GPU, and the segment of time since its owners, or their shares, changed.
 
     Attributes:
-        target: which delivers it.
         position: in the ticks of the target.
-        owners: of the segment.
         shares: of each of them, 0..1; they add up to 1.
         base: its counters at the start of the segment; None before the first.
         last: its counters and reading in the newest sample of the segment.
         violations: the GPU's own counters of `VIOLATIONS` at the start of the segment.
-        extremes: of the segment.
-        moments: of the segment.
         observed: seconds of observed time up to the newest sample.
         first_energy: its energy counter in joules and the Unix time when it was first seen in this run of pulsed.
         is_known: whether its owners are known; free counts.

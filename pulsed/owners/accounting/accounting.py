@@ -43,7 +43,6 @@ class OwnedGpu(NamedTuple):
     Attributes:
         share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
         memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
-        tick: the newest one of the target.
     """
 
     account: OwnerAccount
@@ -82,10 +81,8 @@ class _TargetView:
             if result.use == "held" and device.owners == () and position not in tick.missing
         }
         self._held_since = held
-        before, self.leaked = (
-            self.leaked,
-            frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS]),
-        )
+        before = self.leaked
+        self.leaked = frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS])
         return self.leaked != before
 
 
@@ -274,9 +271,7 @@ class OwnerAccounting:
     def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
         """Take over the place and the owners of a GPU in a tick that is not yet the newest.
 
-        Args:
-            owners: that have the GPU now.
-            passing: that had it since the tick before, but in neither of both.
+        Passing owners had it since the tick before, but in neither of both.
         """
         now, last = tick.results[position].counters, self._last(gpu)
         counted = gpu.base if last is None else last[0]  # without a last one it was away

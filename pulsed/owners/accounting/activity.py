@@ -85,11 +85,7 @@ class Timeline:
         self.seconds, self.integral = array("d", bytes(8 * BUCKETS)), array("d", bytes(8 * BUCKETS))
 
     def add(self, at: float, seconds: float, gpu_seconds: float, ratio: float) -> None:
-        """Add a sample that ends `at` seconds after the begin of the owner, and covers `seconds`.
-
-        Args:
-            gpu_seconds: the same; of a shared GPU a share.
-        """
+        """Add a sample of `seconds` that ends `at` seconds after the begin of its owner; shared GPUs count in part."""
         if not self.width:
             self.width = max(2.0 * seconds, 1.0)  # no bucket without a sample between two samples
         while at >= BUCKETS * self.width:

@@ -54,21 +54,16 @@ class BalanceSums(NamedTuple):
 
 @dataclass(slots=True)
 class Balance:
-    """Sums of each of `BALANCED` that was known.
-
-    Attributes:
-        shared_seconds: of those with a known network, the ones in which another owner had GPUs of the host, too.
+    """Sums of each of `BALANCED` that was known; `shared_seconds` are those with a known network in which another owner
+    had GPUs of the host, too.
     """
 
     sums: dict[str, BalanceSums] = field(default_factory=dict)
     shared_seconds: float = 0.0
 
     def add_interval(self, increases: Sequence[float], *, is_shared: bool) -> None:
-        """Add an interval.
-
-        Args:
-            increases: of `gpu_totals`, and of the totals of network and processors.
-            is_shared: whether another owner had GPUs of the host, too.
+        """Add the increases of `gpu_totals` and of the totals of network and processors over an interval; it is shared
+        if another owner had GPUs of the host, too.
         """
         pairs = list(zip(increases[::2], increases[1::2], strict=True))
         activity = _ratio(*pairs[0])

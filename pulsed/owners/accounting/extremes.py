@@ -23,7 +23,6 @@ class Extremes:
     """Extremes of samples, and the current run of idle ones.
 
     Attributes:
-        samples: how many.
         idle_run: seconds of idle samples at the end.
         longest_idle: seconds of the longest run of idle samples.
         media_active: integral of the activity of the busiest media engine, in seconds.

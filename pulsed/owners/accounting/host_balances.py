@@ -25,11 +25,7 @@ class _Totals(NamedTuple):
 
 
 class HostTotals:
-    """Totals that never decrease, of readings which may be more frequent or rarer than the moments that are asked for.
-
-    Args:
-        size: number of totals.
-    """
+    """Totals that never decrease, of readings that are more frequent or rarer than the moments that are requested."""
 
     def __init__(self, size: int) -> None:
         self._readings: deque[_Totals] = deque([_Totals(-inf, [0.0] * size)])
@@ -40,12 +36,7 @@ class HostTotals:
         return self._readings[-1].now
 
     def add(self, now: float, gains: Sequence[float] | None, limit: float) -> None:
-        """Add a reading.
-
-        Args:
-            gains: since the last reading; None if the two do not belong together.
-            limit: seconds after which readings are forgotten.
-        """
+        """Add gains since the last reading, None if they are not known; readings older than `limit` are forgotten."""
         before = self._readings[-1].values
         self._readings.append(_Totals(now, before if gains is None else list(map(add, before, gains))))
         while now - self._readings[0].now > limit:

@@ -58,7 +58,6 @@ class Attribution:
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
-        gpu_processes: the processes that ticks list.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
@@ -110,10 +109,8 @@ class Attribution:
     def find(self, keys: Sequence[str], from_labels: Owners | None, *, is_local: bool) -> Owners | None:
         """Return the owners of a device; empty if it is free, None if that is unknown.
 
-        Args:
-            keys: of the device, the most certain first.
-            from_labels: its owners by the labels of the page; None if these name none.
-            is_local: whether the device is in this host.
+        Its most certain key comes first; the labels of the page decide where no source has an owner, None if they name
+        none.
         """
         is_free = False
         for state in self._states:

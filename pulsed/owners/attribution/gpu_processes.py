@@ -29,11 +29,7 @@ KEPT_SECONDS = 60.0
 
 
 class GpuProcessTable:
-    """The last list of processes.
-
-    Args:
-        clock: seconds of a clock that never steps.
-    """
+    """The last list of processes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -56,9 +52,6 @@ class ProcessOwners:
     control groups of their processes.
 
     Processes of pods are left out: their control groups do not name them, and the kubelet does.
-
-    Args:
-        table: has the processes.
     """
 
     table: GpuProcessTable = field(compare=False)

@@ -41,11 +41,8 @@ profile, the profile's number, and placement, from which the number of the insta
 
 
 class PodResources(NamedTuple):
-    """What the kubelet has assigned to containers.
-
-    Attributes:
-        named: owner and name of each GPU of a device plugin.
-        claimed: owner and device of each ResourceClaim on GPUs.
+    """What the kubelet has assigned to containers: owner and name of each GPU of a device plugin, and owner and device
+    of each ResourceClaim on GPUs.
     """
 
     named: list[tuple[Owner, str]]
@@ -105,21 +102,12 @@ async def list_pod_resources(socket: str) -> ListPodResourcesResponse:
 
 
 class DeviceKeys(NamedTuple):
-    """The keys of a GPU that is assigned.
-
-    Attributes:
-        names: empty if it cannot be identified.
-        are_certain: whether every source of readings finds the GPU by them.
+    """The keys of a GPU that is assigned, none if it cannot be identified, and whether every source of readings finds
+    it by them.
     """
 
     names: tuple[str, ...]
     are_certain: bool
-
-
-def keys_of_named(name: str) -> DeviceKeys:
-    """Return the key of a GPU of a device plugin."""
-    key = device_key(name)
-    return DeviceKeys((key,) if key else (), key is not None)
 
 
 def keys_of_claimed(device: str, attributes: Mapping[str, str]) -> DeviceKeys:
@@ -190,7 +178,8 @@ class Kubelet:
         if self.claims is None or self.claims.error:
             published = {**dict.fromkeys(devices, PublishedDevice()), **published}
         used = [each for each in assigned.claimed if each[1] in published and not published[each[1]].is_administrative]
-        owner_keys = [(owner, keys_of_named(name)) for owner, name in assigned.named]
+        named = [(owner, device_key(name)) for owner, name in assigned.named]
+        owner_keys = [(owner, DeviceKeys((key,) if key else (), key is not None)) for owner, key in named]
         owner_keys += [(owner, keys_of_claimed(device.device, published[device].attributes)) for owner, device in used]
         owners: dict[str, dict[Owner, None]] = {}
         for owner, keys in owner_keys:

@@ -231,12 +231,7 @@ _PAIR = re.compile(r"([a-z_]+)=(.*)")
 
 
 class JobFile(NamedTuple):
-    """The jobs of a device.
-
-    Attributes:
-        owners: dated only where the file has `start`; uids are not yet names.
-        bad_lines: lines that are not in one of the forms.
-    """
+    """The jobs of a device, dated where the file has `start`, uids in place of names; and its invalid lines."""
 
     owners: Owners
     bad_lines: int

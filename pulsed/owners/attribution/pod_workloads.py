@@ -87,11 +87,7 @@ class PodSettings:
 
 
 class KnownPods(NamedTuple):
-    """What is known of pods that are owners.
-
-    Attributes:
-        time: when the API server was last known to confirm it, in Unix seconds; None: never.
-    """
+    """What is known of pods that are owners; `time` is the Unix time of the last confirmation, if there was one."""
 
     time: float | None = None
     pods: Sequence[PodMetadata] = ()

@@ -32,12 +32,7 @@ _Job = tuple[str, float | None]
 
 @dataclass(unsafe_hash=True)
 class SlurmQueue:
-    """The jobs of one source, completed from the controller.
-
-    Args:
-        command: name or path of `squeue`. Without it nothing is looked up.
-        clock: returns monotonic seconds.
-    """
+    """The jobs of one source, completed by `squeue`, the command; nothing is looked up without that program."""
 
     command: str = "squeue"
     clock: Callable[[], float] = field(default=monotonic, compare=False, repr=False)

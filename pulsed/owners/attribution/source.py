@@ -38,8 +38,6 @@ class SourceState:
     """The state of one source.
 
     Attributes:
-        up: whether the last look succeeded.
-        claims: in force now.
         last_success: Unix time of the last look that succeeded; None before the first, and then it is not published.
         succeeded: the same in monotonic seconds.
         errors: failed looks and unreadable entries, by reason.
@@ -126,7 +124,6 @@ def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Ow
     worker that the job runs in (Slurm on Kubernetes): both names are of one owner.
 
     Args:
-        rows: labels of the rows of the device.
         relabelled: as returned by `is_relabelled`.
     """
     prefix = EXPORTED if relabelled else ""

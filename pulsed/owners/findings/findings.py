@@ -23,6 +23,7 @@ from pulsed.owners.findings.hangs import (
     MissingInput,
     StallState,
     first_text,
+    name_of,
     stall_limit,
     stall_state,
     stall_text,
@@ -68,7 +69,7 @@ class _Watched:
     @property
     def name(self) -> str:
         """The name of the GPU, with its node."""
-        return _name(self.held.device)
+        return name_of(self.held.device)
 
     @property
     def account(self) -> GpuAccount:
@@ -165,11 +166,6 @@ class FindingDetector:
                 yield _changed("leaked_memory", each, now, is_active=False)
 
 
-def _name(device: Device) -> str:
-    entity = device.entity
-    return f"{entity.node}/{entity.name}" if entity.node else entity.name
-
-
 def _leak_text(gpu: OwnedGpu) -> str:
     gibibytes = (gpu.reading.memory_used_bytes or 0.0) / 2**30
     return f"{gibibytes:.1f} GiB in use for {LEAK_SECONDS / 60.0:.0f} min, and no job or pod has the idle GPU"
@@ -178,11 +174,7 @@ def _leak_text(gpu: OwnedGpu) -> str:
 def _hang(
     account: OwnerAccount, seen: Sequence[_Watched], absent: Sequence[Device], now: float
 ) -> Iterator[FindingChange]:
-    """Yield the changes of `hang` that a step of the GPUs of an owner causes.
-
-    Args:
-        absent: its GPUs without samples, about which nothing is known.
-    """
+    """Yield the changes of `hang` that a step of the GPUs of an owner causes; of absent GPUs nothing is known."""
     steps = [(each, each.step) for each in seen if each.step is not None]
     results = [stall_state(step, each.before, each.account.extremes) for each, step in steps]
     states: list[StallState] = [state for state in results if not isinstance(state, MissingInput)]
@@ -222,7 +214,7 @@ def _straggler(seen: Sequence[_Watched], absent: Sequence[Device], now: float) -
         return
     steps = [each.step for each in seen if each.step is not None]
     if absent:
-        result: tuple[int, str] | str = f"no samples of GPU {_name(absent[0])}"
+        result: tuple[int, str] | str = f"no samples of GPU {name_of(absent[0])}"
     elif len({each.held.device.model for each in seen}) > 1:
         result = "its GPUs are of different models"
     else:

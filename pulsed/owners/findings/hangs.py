@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import GpuAccount
@@ -59,12 +60,7 @@ class MissingInput(NamedTuple):
 
 
 def stall_state(step: GpuStep, before: GpuStep | None, extremes: Extremes) -> StallState | MissingInput:
-    """Return what a GPU did in a step.
-
-    Args:
-        before: the step before it.
-        extremes: of the owner on this GPU.
-    """
+    """Return what a GPU did in a step."""
     gr, dram = step.graphics_engine, step.dram_active
     pipes = max(step.tensor_active or 0.0, step.arithmetic)
     has_worked = (dram or 0.0) > WORKING_DRAM_RATIO or pipes > WORKING_PIPE_RATIO
@@ -127,7 +123,6 @@ class Stop(NamedTuple):
 
     Attributes:
         gpu: its name, with its node.
-        node: of the GPU.
         last_work: Unix time of its last work, as far as its samples show it; None if it hardly worked.
         last_sample: Unix time of its newest sample that shows whether it works.
         interval: seconds between two samples.
@@ -142,12 +137,18 @@ class Stop(NamedTuple):
     state: StopState
 
 
+def name_of(device: Device) -> str:
+    """Return the name of a GPU, with its node."""
+    entity = device.entity
+    return f"{entity.node}/{entity.name}" if entity.node else entity.name
+
+
 def stop_of(account: GpuAccount, state: StopState) -> Stop:
     """Return how a GPU stopped to work, by its own samples."""
-    entity, extremes = account.device.entity, account.extremes
+    extremes = account.extremes
     return Stop(
-        f"{entity.node}/{entity.name}" if entity.node else entity.name,
-        entity.node,
+        name_of(account.device),
+        account.device.entity.node,
         extremes.last_work if extremes.worked >= WARM_UP_SECONDS else None,
         extremes.last_sample or 0.0,
         account.observed / max(extremes.samples, 1),

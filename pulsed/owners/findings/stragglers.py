@@ -31,9 +31,6 @@ IDLE_RATIO = 0.02
 def straggler(steps: Sequence[GpuStep], names: Sequence[str]) -> tuple[int, str] | str:
     """Return the position of the GPU that is slower than its peers, with the difference in words, or why that cannot be
     judged; empty if none is slower.
-
-    Args:
-        names: of the GPUs.
     """
     tensor = [step.tensor_active for step in steps]
     dram = [step.dram_active for step in steps]

@@ -6,19 +6,21 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from pulsed.model.gpu import Device, node_of
+from pulsed.model.gpu import node_of
 from pulsed.model.host import JobHostUsage
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
-from pulsed.owners.accounting.balance import BALANCED, Balance
+from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
 from pulsed.owners.accounting.counter_vector import by_name, observed
 from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
 from pulsed.present.account_totals import coverage, with_totals
-from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at, shape_of
+from pulsed.present.job_advice import Advice, Unjudged
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.job_statistics import (
     STATISTICS_HELP,
     GpuStatistic,
+    JobStatistic,
     TimelineNumbers,
     gpu_statistics,
     timeline_numbers,
@@ -118,12 +120,12 @@ class FindingShape(DocumentModel):
     missing: Text = Field(description="why it is not evaluated; otherwise null")
 
 
-class GpuStatisticShape(DocumentModel):
-    """A quantity of a GPU, as `GpuStatistic`."""
-
-    mean: float
-    over_time: float
-    seconds: float
+GpuStatisticShape = shape_of("GpuStatisticShape", GpuStatistic)
+BalanceShape = shape_of("BalanceShape", BalanceSums)
+TimelineShape = shape_of("TimelineShape", TimelineNumbers)
+JobStatisticShape = shape_of("JobStatisticShape", JobStatistic)
+UnjudgedShape = shape_of("UnjudgedShape", Unjudged)
+AdviceShape = shape_of("AdviceShape", Advice)
 
 
 class _OwnedGpu(NamedTuple):
@@ -132,11 +134,6 @@ class _OwnedGpu(NamedTuple):
     account: GpuAccount
     node: str
     now: float
-
-    @property
-    def device(self) -> Device:
-        """The GPU."""
-        return self.account.device
 
     @property
     def seconds(self) -> float:
@@ -165,7 +162,7 @@ class _OwnedGpu(NamedTuple):
     @property
     def statistics(self) -> dict[str, GpuStatistic]:
         """Mean and spread of its quantities."""
-        return gpu_statistics(self.account.moments, self.device)
+        return gpu_statistics(self.account.moments, self.account.device)
 
     @property
     def conditions(self) -> list[OwnerCondition]:
@@ -180,10 +177,10 @@ class _OwnedGpu(NamedTuple):
 
 class _GpuHead(DocumentModel):
     node: str
-    gpu: str = at("device.entity.gpu")
-    uuid: Text = at("device.entity.uuid")
-    mig_id: Text = at("device.entity.mig_id")
-    model: Text = at("device.model")
+    gpu: str = at("account.device.entity.gpu")
+    uuid: Text = at("account.device.entity.uuid")
+    mig_id: Text = at("account.device.entity.mig_id")
+    model: Text = at("account.device.model")
     memory_bytes: float | None = at("account.memory_bytes", "size of its device memory")
     shared_by: int = at("account.sharers", "most owners at a time; 1: not shared")
     held_seconds: float = at("seconds")
@@ -195,7 +192,7 @@ class _GpuHead(DocumentModel):
 class GpuAccountShape(CountedShape, _GpuHead):
     """What an owner got out of one GPU."""
 
-    statistics: dict[str, GpuStatisticShape] = Field(description=STATISTICS_HELP)
+    statistics: dict[str, GpuStatisticShape] = Field(description=STATISTICS_HELP)  # type: ignore[valid-type] # of a row
     peaks: PeaksShape = at("account.extremes")
     idle_runs: IdleRunsShape = at("account.extremes")
     pauses: PausesShape = at("account.extremes")
@@ -227,17 +224,6 @@ class CostShape(DocumentModel):
     unknown: Text = Field(description="why energy and total are null")
 
 
-class BalanceShape(DocumentModel):
-    """Sums of a quantity, as `BalanceSums`."""
-
-    seconds: float
-    integral: float
-    working_seconds: float
-    working_integral: float
-    waiting_seconds: float
-    waiting_integral: float
-
-
 class _Host(NamedTuple):
     node: str
     usage: JobHostUsage
@@ -251,7 +237,7 @@ class JobHostShape(DocumentModel):
     cpu_seconds: float | None = at("usage.cpu_seconds")
     memory_peak_bytes: float | None = at("usage.memory_peak_bytes", "with page cache")
     memory_limit_bytes: float | None = at("usage.memory_limit_bytes", "null without a limit")
-    balance: dict[str, BalanceShape] = at(
+    balance: dict[str, BalanceShape] = at(  # type: ignore[valid-type] # of a row
         "balance.sums",
         f"{', '.join(BALANCED)}; absent if never known. Per second of a GPU, and of the host for its network",
     )
@@ -284,38 +270,6 @@ class _Shown(NamedTuple):
         return "running" if self.account.end is None else "ended"
 
 
-class TimelineShape(DocumentModel):
-    """Real utilization over the life of an owner, as `TimelineNumbers`."""
-
-    bucket_seconds: float
-    gpu_seconds: list[float]
-    real_utilization_seconds: list[float]
-
-
-class JobStatisticShape(DocumentModel):
-    """A quantity of all GPUs, as `JobStatistic`."""
-
-    mean: float
-    over_time: float
-    over_gpus: float | None
-    seconds: float
-
-
-class UnjudgedShape(DocumentModel):
-    """A finding about a job that is not evaluated, as `Unjudged`."""
-
-    finding: str
-    missing: str
-
-
-class AdviceShape(DocumentModel):
-    """An advice about a job, as `Advice`."""
-
-    id: str
-    evidence: str
-    text: str
-
-
 class _AccountHead(DocumentModel):
     owner: OwnerShape = at("account.owner")
     state: str = Field(description="running or ended")
@@ -323,7 +277,7 @@ class _AccountHead(DocumentModel):
     end: TimeOrNull = at("account.end")
     last_sample_time: Time = at("account.last_seen")
     elapsed_seconds: float = at("account.elapsed")
-    timeline: TimelineShape = Field(
+    timeline: TimelineShape = Field(  # type: ignore[valid-type] # of a row
         description="real utilization since `begin`, in at most 64 buckets: known GPU seconds, "
         "and its integral over them"
     )
@@ -337,11 +291,13 @@ class AccountShape(_AccountHead):
     coverage: float | None = Field(description="share of the time with its GPUs in which they were observed")
     boundary_seconds: float = Field(description="samples in which it began or ended; not in counters, but in upper")
     total: CountedShape
-    statistics: dict[str, JobStatisticShape] = Field(description=STATISTICS_HELP)
+    statistics: dict[str, JobStatisticShape] = Field(description=STATISTICS_HELP)  # type: ignore[valid-type] # of a row
     gpus: list[GpuAccountShape]
     cost: CostShape | None = Field(description="null without prices")
-    not_judged: list[UnjudgedShape] = Field(description="findings about a running job for which something is missing")
-    advice: list[AdviceShape] = Field(description="empty without enough observed time")
+    not_judged: list[UnjudgedShape] = Field(  # type: ignore[valid-type] # of a row
+        description="findings about a running job for which something is missing"
+    )
+    advice: list[AdviceShape] = Field(description="empty without enough observed time")  # type: ignore[valid-type] # of a row
 
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:

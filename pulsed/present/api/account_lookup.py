@@ -44,10 +44,13 @@ class AccountFilter(NamedTuple):
 
     def matches_owner(self, owner: Owner) -> bool:
         """Return whether an owner is wanted, whatever its state."""
-        pairs = ((self.kind, owner.kind), (self.user, owner.user), (self.account, owner.account))
-        return all(
-            not expected or expected == actual for expected, actual in (*pairs, (self.namespace, owner.namespace))
-        )
+        return all(getattr(owner, name) == text for name, text in self.texts.items())
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts that an owner must have, by attribute."""
+        names = ("kind", "user", "account", "namespace")
+        return {name: text for name in names if (text := getattr(self, name))}
 
 
 def running_accounts(accounts: Accounts, account_filter: AccountFilter) -> list[OwnerAccount]:
@@ -69,12 +72,7 @@ def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterato
     )
     if not account_filter.since:
         return in_memory
-    words = [
-        word
-        for word in (account_filter.kind, account_filter.user, account_filter.account, account_filter.namespace)
-        if word
-    ]
-    kept = kept_accounts(accounts, words, account_filter.since)
+    kept = kept_accounts(accounts, account_filter.texts.values(), account_filter.since)
     return chain(
         in_memory, (each for each in kept if (each.end or 0.0) >= account_filter.since and account_filter.matches(each))
     )
@@ -83,9 +81,7 @@ def ended_accounts(accounts: Accounts, account_filter: AccountFilter) -> Iterato
 def kept_accounts(accounts: Accounts, words: Iterable[str], since: float = 0.0) -> Iterator[OwnerAccount]:
     """Return the accounts that are in files only, the newest end first; may be used in another thread.
 
-    Args:
-        words: texts that a line of them has; a quick choice.
-        since: Unix time; some older ones come, too.
+    Their lines have all words, a quick choice. Some are older than the Unix time `since`.
     """
     keys = accounts.ended.keys | {account_key(each) for each in accounts.running.unfinished}
     return _read_kept(accounts.kept_lines(since), [json_bytes(word)[1:-1] for word in words], keys)

@@ -56,12 +56,7 @@ ORDER = (
 
 
 def api(parts: ApiParts, of_features: Iterable[APIRouter] = (), front: Iterable[BaseRoute] = ()) -> FastAPI:
-    """Return the application.
-
-    Args:
-        of_features: routes of the daemon's features.
-        front: routes that are not part of the JSON API: the metrics page, probes, and management.
-    """
+    """Return the application; `front` has the routes besides the JSON API: metrics page, probes, management."""
     app = FastAPIOffline(
         None,  # its page has absolute links
         None,
@@ -122,23 +117,18 @@ def _front_paths(telemetry_path: str) -> dict[str, Any]:
     page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
     alive = "Liveness of the process, whatever the sources do"
     text = {"text/plain": {"schema": {"type": "string"}}}
-    paths: dict[str, Any] = {}
-    for path, summary in (
-        (telemetry_path, page),
-        (HEALTHY, alive),
-        (HEALTH, alive),
-        (READY, "Readiness: 200 with fresh data"),
-    ):
-        answers: dict[str, Any] = {"200": {"description": "OK", "content": text}}
-        if path == READY:
-            answers["503"] = {"description": "No fresh data", "content": text}
-        if path == telemetry_path:
-            answers["200"] = {
-                "description": "OK",
-                "content": text | {"application/openmetrics-text": {"schema": {"type": "string"}}},
-            }
-        paths[path] = {"get": {"summary": summary, "responses": answers, "parameters": []}}
-    return paths
+    formats = text | {"application/openmetrics-text": {"schema": {"type": "string"}}}
+    ok, late = {"description": "OK", "content": text}, {"description": "No fresh data", "content": text}
+    answers = {
+        telemetry_path: (page, {"200": {"description": "OK", "content": formats}}),
+        HEALTHY: (alive, {"200": ok}),
+        HEALTH: (alive, {"200": ok}),
+        READY: ("Readiness: 200 with fresh data", {"200": ok, "503": late}),
+    }
+    return {
+        path: {"get": {"summary": summary, "responses": responses, "parameters": []}}
+        for path, (summary, responses) in answers.items()
+    }
 
 
 def _remove_422(document: dict[str, Any]) -> None:

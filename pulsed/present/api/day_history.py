@@ -38,11 +38,9 @@ class _GpuMinutes:
 
 
 class DayMinute(NamedTuple):
-    """What is kept of a minute of a target: per device a value for each state, and three for each number.
+    """What is kept of a minute of a target, by its number since 1970.
 
-    Attributes:
-        minute: its number since 1970.
-        fields: names, states before numbers.
+    Each device has a value for each state, then three for each number, in the order of the fields.
     """
 
     minute: int
@@ -225,29 +223,37 @@ def _flat(points: Points) -> Iterator[float | str | None]:
         yield points[0]
 
 
-async def write_day_points(
-    day: DayHistory,
+async def write_points(
     history: History,
+    day: DayHistory,
     places: Sequence[tuple[str, Device]],
     fields: Sequence[str],
     count: int,
     seconds: float,
     here: str,
 ) -> bytes:
-    """Render some GPUs as `write_points` does, over a time that `history` does not have.
+    """Render some GPUs as `count` points of one axis; yields to the event loop after each field.
 
-    A point of which `history` has all samples has these.
+    Over a longer time than `history` keeps, points are of minutes, but for those of which it has all samples.
+
+    Args:
+        places: target and device of each.
+        seconds: length of the axis, which ends with the newest sample of all.
+        here: this process's node, for GPUs whose source does not name one.
     """
-    windows = [history.window(*place, history.seconds) for place in places]
-    newest = [window.time or day.newest(*place) for window, place in zip(windows, places, strict=True)]
-    axis = PointAxis.until(max(newest, default=0.0), seconds, count)
+    is_recent = seconds <= history.seconds
+    windows = [history.window(*place, min(seconds, history.seconds)) for place in places]
+    times = [
+        window.time or (0.0 if is_recent else day.newest(*place)) for window, place in zip(windows, places, strict=True)
+    ]
+    axis = PointAxis.until(max(times, default=0.0), seconds, count)
     gpus = []
     for place, window in zip(places, windows, strict=True):
-        points = day.points(*place, fields, axis)
+        points = {} if is_recent else day.points(*place, fields, axis)
         first = next((time for each in history.samples(window) for time in each.times), inf)
         begin = next((at for at, time in enumerate(axis.times) if time >= first), axis.size)
         for name, recent in window_points(history, window, fields, axis):
-            points[name] = _with_recent(points[name], recent, begin)
+            points[name] = recent if is_recent else _with_recent(points[name], recent, begin)
             await asyncio.sleep(0)
         gpus.append({**history_head(window, here), "fields": points})
     return json_bytes({"seconds": axis.seconds, "step_seconds": axis.step, "time": axis.times, "gpus": gpus})

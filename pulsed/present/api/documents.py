@@ -20,8 +20,8 @@ from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health, NodeHealth
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
-from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import Counters, OwnerShape
+from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import (
     SECTIONS,
     Derived,
@@ -209,18 +209,6 @@ class AccountingShape(DocumentModel):
     counters: Counters = at("values", "counters of docs/metrics.md without prefix; states that are 0 are absent")
 
 
-def _metrics(reading: Reading) -> dict[str, float | None]:
-    metrics: dict[str, float | None] = reading._asdict()
-    try:
-        finite = isfinite(sum(value for value in reading if value is not None))
-    except OverflowError:
-        finite = False
-    if finite:
-        return metrics
-    # JSON cannot represent them, and no gauge reads infinity.
-    return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
-
-
 class _GpuIdentity(DocumentModel):
     gpu: str
     uuid: Text
@@ -272,7 +260,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "age_seconds": round(age(match, now), 3),
             "stale": is_stale(match, now),
             **sections,
-            "metrics": _metrics(match.reading),
+            "metrics": {name: finite(value) for name, value in match.reading._asdict().items()},
             "nvlinks": match.result.health.nvlinks,
             "accounting": match.result.counters,
             "attribution": _attribution(device),

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pulsed.json_text import rfc3339
 from pulsed.model.computed_tick import ComputedTick
@@ -27,6 +27,7 @@ from pulsed.present.api.schema import Document
 from pulsed.present.settings import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 
 if TYPE_CHECKING:
+    from pulsed.present.api.gpu_columns import ColumnReader
     from pulsed.present.asgi import Receive, Send
 
 log = logging.getLogger(__name__)
@@ -51,15 +52,6 @@ class TooManySubscribers(Exception):
     """The limit of subscribers is reached, or the daemon is stopping: try again later."""
 
 
-class RegularEvents(Protocol):
-    """Events that are made for one subscriber, at most once per `interval` seconds, from the newest state."""
-
-    interval: float
-
-    def read(self, now: float, wall_time: float) -> bytes:
-        """Return the events."""
-
-
 class EventBroadcaster:
     """Broadcaster of ticks and changes.
 
@@ -67,9 +59,6 @@ class EventBroadcaster:
         here: returns this process's node, for GPUs whose source does not name one.
         heartbeat: seconds without an event after which a comment is sent.
         patience: seconds after which a subscriber that reads nothing from a full queue is disconnected.
-
-    Attributes:
-        recent: the last changes.
     """
 
     def __init__(
@@ -135,14 +124,10 @@ class EventBroadcaster:
             self._subscribers.pop(subscriber, None)
 
     async def serve(
-        self, subscriber: Subscriber, receive: Receive, send: Send, regular: RegularEvents | None = None
+        self, subscriber: Subscriber, receive: Receive, send: Send, columns: ColumnReader | None = None
     ) -> None:
-        """Send a subscriber's events as the body of a started response, until either side ends it.
-
-        Args:
-            regular: events that are made at regular times, after those of the queue.
-        """
-        sending = asyncio.create_task(self._send(subscriber, send, regular))
+        """Send a subscriber's events, and those of columns, as a response that has begun, until either side ends it."""
+        sending = asyncio.create_task(self._send(subscriber, send, columns))
         leaving = asyncio.create_task(_gone(receive))
         subscriber.send_with(sending)
         try:
@@ -194,12 +179,12 @@ class EventBroadcaster:
                 log.warning(_NOT_READING, extra={"seconds": self._patience})
                 subscriber.cut()
 
-    async def _send(self, subscriber: Subscriber, send: Send, regular: RegularEvents | None) -> None:
+    async def _send(self, subscriber: Subscriber, send: Send, columns: ColumnReader | None) -> None:
         data = f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode()
-        due = 0.0 if regular is not None else inf
+        due = 0.0 if columns is not None else inf
         while True:
             try:
-                async with asyncio.timeout(None if regular is None else self._patience):
+                async with asyncio.timeout(None if columns is None else self._patience):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
             except TimeoutError:
                 log.warning(_NOT_READING, extra={"seconds": self._patience})
@@ -211,9 +196,9 @@ class EventBroadcaster:
                     break
                 now = self._now()
                 data = subscriber.next_chunk()
-                if regular is not None and now >= due:
-                    data += regular.read(now, time.time())
-                    due = now + regular.interval
+                if columns is not None and now >= due:
+                    data += columns.read(now, time.time())
+                    due = now + columns.interval
                 if not data and now >= heartbeat:
                     data = _HEARTBEAT
             if subscriber.ended:

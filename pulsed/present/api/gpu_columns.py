@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -92,10 +91,6 @@ def _owners(gpu: Match) -> list[str] | None:
     return None if owners is None else [f"{owner.kind}:{owner.id}" for owner in owners]
 
 
-def _class_since(result: Result) -> float | None:
-    return None if result.held.since is None else round(result.held.since, 3)
-
-
 def _problem(result: Result) -> str | None:
     """Return the message of the worst raised check, or why the source does not deliver; None if all is well."""
     told = [check for check in result.health.checks if check.applies and check.message]
@@ -110,7 +105,7 @@ def summary_document(sources: SourcesShape, gpus: Sequence[Match], fields: Seque
         "roster": _roster_id(roster),
         "gpus": roster,
         "owners": [_owners(gpu) for gpu in gpus],
-        "class_since": [_class_since(result) for result in results],
+        "class_since": [None if (since := each.held.since) is None else round(since, 3) for each in results],
         "candidates": [list(result.workload.candidates) for result in results],
         "problem": [_problem(result) for result in results],
         **_state(gpus, results, fields, now),
@@ -128,13 +123,6 @@ def _roster_id(roster: Document) -> str:
     return blake2b(json.dumps(roster).encode(), digest_size=8).hexdigest()
 
 
-class _Sent(NamedTuple):
-    """What was sent of a target."""
-
-    tick: ComputedTick
-    stale: bool
-
-
 class ColumnReader:
     """What has changed since the last reading, as events for one client.
 
@@ -142,7 +130,6 @@ class ColumnReader:
     GPUs with a new sample, by their positions in the roster.
 
     Args:
-        fields: names of `FIELDS`.
         gpu: only this GPU, by any of its names.
         interval: minimum time between two readings, in seconds.
     """
@@ -155,7 +142,7 @@ class ColumnReader:
         self._roster = ""
         self._layout: list[tuple[Target, tuple[Device, ...], bool]] = []
         self._rows: list[tuple[Target, list[int], int]] = []
-        self._sent: dict[int, _Sent] = {}
+        self._sent: dict[int, tuple[ComputedTick, bool]] = {}
 
     def read(self, now: float, wall_time: float) -> bytes:
         """Return the next events; at `now` monotonic seconds, which is `wall_time`."""
@@ -166,11 +153,10 @@ class ColumnReader:
             tick = target.tick
             if tick is None:
                 continue
-            state = _Sent(tick, not target.fresh(now))
-            sent = self._sent.get(first)
-            if sent is not None and sent.tick is tick and sent.stale == state.stale:
+            is_stale, sent = not target.fresh(now), self._sent.get(first)
+            if sent is not None and sent[0] is tick and sent[1] == is_stale:
                 continue
-            self._sent[first] = state
+            self._sent[first] = tick, is_stale
             shown += [Match.at_position(target, tick, position, self._store.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:

@@ -75,9 +75,8 @@ def find_all(
 ) -> dict[str, list[Match]]:
     """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
-    Args:
-        gpu_names: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
-        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
+    Names are indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`. When two targets report
+    the same GPU, one that is fresh at `now` monotonic seconds is preferred; None: the first.
     """
     exact: dict[str, list[Match]] = {name: [] for name in gpu_names}
     parts: dict[str, list[Match]] = {name: [] for name in gpu_names}
@@ -92,17 +91,14 @@ def find_all(
 
 def matches(store: TargetStore, now: float | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
-    seen = [target for target in store.targets if target.tick is not None]
-    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
-    keys = [
-        [key_of(device, store.node) for device in target.tick.devices] for target in ranked if target.tick is not None
-    ]
-    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
-    for target in seen:
-        if (tick := target.tick) is not None:
-            for position in range(len(tick.devices)):
-                if position not in hidden[id(target)]:
-                    yield Match.at_position(target, tick, position, store.node)
+    seen = [(target, target.tick) for target in store.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda each: not each[0].fresh(now))
+    keys = [[key_of(device, store.node) for device in tick.devices] for _, tick in ranked]
+    hidden = {id(target): positions for (target, _), positions in zip(ranked, repeated(keys), strict=True)}
+    for target, tick in seen:
+        for position in range(len(tick.devices)):
+            if position not in hidden[id(target)]:
+                yield Match.at_position(target, tick, position, store.node)
 
 
 def is_stale(match: Match, now: float) -> bool:
@@ -184,38 +180,25 @@ class DerivedSection(NamedTuple):
         return self.model.render(self.values(derived))
 
 
-def _section(name: str, members: Sequence[_Member]) -> DerivedSection:
-    title = "".join(word.capitalize() for word in name.split("_"))
-    fields: Any = {member.name: (member.type, Field(description=member.help)) for member in members}
-    model = create_model(f"{title}Shape", __base__=DocumentModel, **fields)
-    return DerivedSection(model, {member.name: member.get for member in members})
-
-
-class _Member(NamedTuple):
-    name: str
-    type: Any
-    help: str
-    get: Getter
-
-
-def _members(value: DerivedValue) -> Iterator[_Member]:
+def _members(value: DerivedValue) -> Iterator[tuple[str, Any, Getter]]:
+    """Yield the name, the type and the function of each member of a section that a value has."""
     key = value.json.partition(".")[2]
     if isinstance(value, DerivedVector):
         for position, name in enumerate(value.keys):
-            yield _member(key.format(name), float if value.always else float | None, value, value.element(position))
+            yield key.format(name), float if value.always else float | None, _of_sample(value.element(position))
     elif isinstance(value, DerivedNumber):
         number: Any = int if value.integer else float
-        yield _member(key, number if value.always else number | None, value, value.get)
+        yield key, number if value.always else number | None, _of_sample(value.get)
     elif isinstance(value, DerivedState):
-        yield _member(key, str, value, value.get)
+        yield key, str, _of_sample(value.get)
     elif value.kind == "setting":
-        yield _Member(key, str, value.help, attrgetter("preset"))
+        yield key, str, attrgetter("preset")
     else:
-        yield _member(key, _DETAILS[value.kind], value, value.get)
+        yield key, _DETAILS[value.kind], _of_sample(value.get)
 
 
-def _member(name: str, kind: Any, value: DerivedValue, get: Callable[[Reading, Result], object]) -> _Member:
-    return _Member(name, kind, value.help, lambda derived: get(derived.reading, derived.result))
+def _of_sample(get: Callable[[Reading, Result], object]) -> Getter:
+    return lambda derived: get(derived.reading, derived.result)
 
 
 _DETAILS: Mapping[str, Any] = {
@@ -228,13 +211,18 @@ _DETAILS: Mapping[str, Any] = {
 """Types of details in JSON."""
 
 
-def _sections() -> Mapping[str, DerivedSection]:
-    members: dict[str, list[_Member]] = {}
+def _section(name: str) -> DerivedSection:
+    fields: Any = {}
+    getters = {}
     for value in DERIVED_VALUES:
-        if value.json:
-            members.setdefault(value.json.partition(".")[0], []).extend(_members(value))
-    return {name: _section(name, members[name]) for name in ordered(members, FIRST_SECTIONS)}
+        if value.json.partition(".")[0] == name:
+            for member, kind, getters[member] in _members(value):
+                fields[member] = (kind, Field(description=value.help))
+    title = "".join(map(str.capitalize, name.split("_")))
+    return DerivedSection(create_model(f"{title}Shape", __base__=DocumentModel, **fields), getters)
 
 
-SECTIONS: Mapping[str, DerivedSection] = _sections()
+_NAMES = [value.json.partition(".")[0] for value in DERIVED_VALUES if value.json]
+
+SECTIONS: Mapping[str, DerivedSection] = {name: _section(name) for name in ordered(_NAMES, FIRST_SECTIONS)}
 """All sections of derived values, in the order of the document."""

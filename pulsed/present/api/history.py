@@ -49,14 +49,6 @@ _FORGOTTEN = Device(Entity("gpu", ""))
 """In place of a device whose samples are hidden; it has no name."""
 
 
-class RememberedGpu(NamedTuple):
-    """A GPU of which samples are kept, whether it is still present or not."""
-
-    target: str
-    device: Device
-    node: str
-
-
 class _Tick(NamedTuple):
     """The packed samples of all devices of a target; consecutive ticks with equal devices have the same tuple."""
 
@@ -94,11 +86,8 @@ class HistorySamples(NamedTuple):
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of its target.
-
-    Attributes:
-        time: the Unix time of that tick.
-        ticks: with the position of the GPU in each.
+    """What is kept of one GPU, at most `seconds` back from the newest tick of its target: clock and Unix time of that
+    tick, and the ticks with the position of the GPU in each.
     """
 
     device: Device
@@ -133,11 +122,7 @@ def history_head(window: HistoryWindow, here: str) -> Document:
 class History:
     """The samples of the last `seconds`; the oldest are dropped if all together take more than `max_bytes`.
 
-    Raises `UsageError` if a field is unknown.
-
-    Attributes:
-        columns: layout of the packed rows.
-        size: bytes that all samples take, overhead included.
+    Raises `UsageError` if a field is unknown. `size` is in bytes, overhead included.
     """
 
     def __init__(
@@ -175,15 +160,14 @@ class History:
         self.size += len(data) + _TICK_BYTES
         self._forget(now)
 
-    def find(self, name: str, node: str | None, here: str) -> list[RememberedGpu]:
-        """Return the GPUs with this name, as in `gpu_matches.find`, of which samples are kept, each once."""
+    def find(self, name: str, node: str | None, here: str) -> list[tuple[str, Device]]:
+        """Return target and device of the GPUs with this name, as in `gpu_matches.find`, of which samples are kept."""
         self._forget(self._now())
-        remembered: dict[GpuKey, RememberedGpu] = {}
+        remembered: dict[GpuKey, tuple[str, Device]] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
             for device in (device for devices in ring.layouts() for device in devices):
-                past = RememberedGpu(ring.target, device, node_of(device, here))
-                if name in names_of(device) and node in (None, past.node):
-                    remembered[key_of(device, here)] = past
+                if name in names_of(device) and node in (None, node_of(device, here)):
+                    remembered[key_of(device, here)] = ring.target, device
         return list(remembered.values())
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:

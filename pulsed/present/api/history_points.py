@@ -6,7 +6,6 @@ it; a point without any has the sample that covers it. A point that no sample co
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import floor, inf
@@ -16,19 +15,14 @@ from pydantic import Field
 
 from pulsed.compute.declaration import DerivedState
 from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
-from pulsed.json_text import json_bytes
-from pulsed.present.api.history import History, HistoryHead, HistoryWindow, history_head
+from pulsed.present.api.history import History, HistoryHead, HistoryWindow
 from pulsed.present.api.sample_fields import NO_STATE, WORDS
 from pulsed.present.api.schema import DocumentModel
 
 
 class PointAxis(NamedTuple):
-    """Points of equal length. Their borders are multiples of the length, so that the points of two requests coincide.
-
-    Attributes:
-        first: number of the first point since 1970.
-        size: number of points.
-        seconds: length of the axis.
+    """Points of equal length over some seconds, with the number of the first one since 1970. Their borders are
+    multiples of the length, so that the points of two requests coincide.
     """
 
     first: int
@@ -84,26 +78,6 @@ Points = Mapping[str, Sequence[float | None]] | Sequence[str | None]
 """The points of a field: minimum, mean and maximum of numbers, or states."""
 
 
-async def write_points(
-    history: History, windows: Sequence[HistoryWindow], fields: Sequence[str], count: int, seconds: float, here: str
-) -> bytes:
-    """Render the history of some GPUs as `count` points of one axis; yields to the event loop after each field.
-
-    Args:
-        seconds: length of the axis, which ends with the newest sample of all.
-        here: this process's node, for GPUs whose source does not name one.
-    """
-    axis = PointAxis.until(max((window.time for window in windows), default=0.0), seconds, count)
-    gpus = []
-    for window in windows:
-        points = {}
-        for name, values in window_points(history, window, fields, axis):
-            points[name] = values
-            await asyncio.sleep(0)
-        gpus.append({**history_head(window, here), "fields": points})
-    return json_bytes({"seconds": axis.seconds, "step_seconds": axis.step, "time": axis.times, "gpus": gpus})
-
-
 def window_points(
     history: History, window: HistoryWindow, fields: Sequence[str], axis: PointAxis
 ) -> Iterator[tuple[str, Points]]:
@@ -116,7 +90,8 @@ def window_points(
         if name in WORDS:
             yield name, merged_states(column, rows, axis.size, WORDS[name])
         else:
-            yield name, _numbers(column, rows, axis.size, 3 if history.columns.decimals(name) is None else 4)
+            decimals = 3 if history.columns.decimals(name) is None else 4
+            yield name, merged_numbers(column, column, column, rows, axis.size, decimals)
 
 
 def _rows_by_point(window: HistoryWindow, clocks: Sequence[float], axis: PointAxis) -> Mapping[int, Sequence[int]]:
@@ -136,11 +111,6 @@ def _rows_by_point(window: HistoryWindow, clocks: Sequence[float], axis: PointAx
     return rows
 
 
-def _numbers(column: Sequence[float], rows: Mapping[int, Sequence[int]], size: int, decimals: int) -> Points:
-    """Return minimum, mean and maximum per point; None for points without a value."""
-    return merged_numbers(column, column, column, rows, size, decimals)
-
-
 def merged_numbers(
     lowest: Sequence[float],
     mean: Sequence[float],
@@ -149,12 +119,7 @@ def merged_numbers(
     size: int,
     decimals: int = 4,
 ) -> Points:
-    """Return minimum, mean and maximum per point, of rows that each have all three; None for points without a value.
-
-    Args:
-        rows: by point.
-        size: number of points.
-    """
+    """Return minimum, mean and maximum per point, of rows that each have all three; None for points without a value."""
     points: dict[str, list[float | None]] = {name: [None] * size for name in ("min", "mean", "max")}
     for point, those in rows.items():
         finite = [row for row in those if -inf < mean[row] < inf]  # neither is NaN

@@ -35,12 +35,7 @@ class Event(NamedTuple):
 
 
 class Subscriber:
-    """One subscriber and its queue.
-
-    Attributes:
-        lost_ticks: dropped tick events since the last `lag` event.
-        full_since: monotonic time since which a full queue was not read; None if it has room.
-    """
+    """One subscriber and its queue. `full_since` is the monotonic time since which a full queue was not read."""
 
     def __init__(
         self,
@@ -131,12 +126,7 @@ class Subscriber:
 
 
 class KeptChange(NamedTuple):
-    """A change as it is kept: its document, encoded, and what it is found by.
-
-    Attributes:
-        number: in the order of all events.
-        names: of the GPU.
-    """
+    """A change as it is kept: its document, encoded, and what it is found by."""
 
     number: int
     time: float
@@ -162,12 +152,7 @@ class RecentChanges:
             self._bytes[change.kind] -= len(kept.popleft().document)
 
     def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[KeptChange]:
-        """Return some changes, the newest first.
-
-        Args:
-            gpu: only of this GPU, by any of its names.
-            since: Unix time; older changes are left out.
-        """
+        """Return some changes, the newest first, from a Unix time on; of one GPU, by any of its names, or of all."""
         newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=lambda each: -each.number)
         matching = (each for each in newest_first if each.time >= since and (gpu is None or gpu in each.names))
         return list(islice(matching, limit))

@@ -23,14 +23,9 @@ from pulsed.present.api.schema import Document, DocumentModel
 
 @dataclass(slots=True)
 class ApiParts:
-    """The parts of the daemon that the API shows, whatever its features are.
+    """The parts of the daemon that the API shows, whatever its features are. Secrets in `config` are masked.
 
-    Attributes:
-        config: the configuration with secrets masked.
-        telemetry_path: path of the Prometheus page.
-        settings: that results are computed with.
-        processes: has those that use GPUs.
-        external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
+    `external_path` is that of all pages as clients see it, without a slash at the end; None: links are relative.
     """
 
     store: TargetStore

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
-from operator import itemgetter
 from typing import Any
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
@@ -118,19 +117,14 @@ class Columns:
             (WORDS[name].get, {word: code for code, word in enumerate(WORDS[name].states)}) for name in words
         ]
         self._derived = [NUMBERS[name] for name in derived]
-        positions = [POSITION[name] for name in readings]
-        self._pick: Callable[[Reading], tuple[Value, ...]]
-        if len(positions) > 1:
-            self._pick = itemgetter(*positions)
-        else:
-            self._pick = lambda reading: tuple(reading[position] for position in positions)
+        self._positions = [POSITION[name] for name in readings]
         self.size = self._struct.size
 
     def pack(self, result: Result, reading: Reading) -> bytes:
         """Return a packed sample; missing values, and numbers out of range, are NaN."""
         codes = [codes_by_word.get(get(reading, result), NO_STATE) for get, codes_by_word in self._words]
         values = [get(reading, result) for get in self._derived]
-        values += self._pick(reading)
+        values += [reading[position] for position in self._positions]
         numbers = [nan if value is None else value for value in values]
         try:
             return self._struct.pack(*codes, *numbers)

@@ -6,9 +6,9 @@ of `/openapi.json`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from pulsed.json_text import rfc3339, rfc3339_or_none
 
@@ -24,6 +24,14 @@ class DocumentModel(BaseModel):
     def render(cls, source: object) -> Document:
         """Return the document of a source, which has the members as attributes or keys."""
         return cls.model_validate(source).model_dump(by_alias=True)
+
+
+def shape_of(name: str, row: type[tuple[Any, ...]], **descriptions: str) -> Any:
+    """Return the model of a `NamedTuple`, by the name of its schema, with descriptions of some members."""
+    members: Any = {
+        member: (hint, Field(description=descriptions.get(member))) for member, hint in get_type_hints(row).items()
+    }
+    return create_model(name, __base__=DocumentModel, **members)
 
 
 def at(path: str, description: str | None = None) -> Any:

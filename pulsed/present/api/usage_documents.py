@@ -14,11 +14,11 @@ from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
 from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.present.account_totals import pod_account
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
-from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull
+from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
 from pulsed.present.demo_notice import has_demo
 from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import Prices
-from pulsed.present.job_report import job_head, report_of
+from pulsed.present.job_report import JobReport, job_head
 from pulsed.present.job_table import first_finding
 from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
@@ -30,16 +30,8 @@ class EarlierAccountShape(DocumentModel):
     end: TimeOrNull
 
 
-class JobReportShape(DocumentModel):
-    """The texts of `pulsed job`, as `JobReport`. Tables are rows of cells, the first one is the head."""
-
-    title: str
-    summary: str
-    facts: list[tuple[str, str]] = Field(description="title and text of each")
-    statistics: list[list[str]]
-    balance: list[list[str]]
-    advice: list[str]
-    unknown: list[str]
+JobReportShape = shape_of("JobReportShape", JobReport, facts="title and text of each")
+"""The texts of `pulsed job`. Tables are rows of cells, the first one is the head."""
 
 
 class ComparisonShape(DocumentModel):
@@ -55,16 +47,12 @@ class NewestAccountShape(AccountShape):
     """The newest account of a name."""
 
     earlier: list[EarlierAccountShape] = Field(description="earlier accounts of the name, the newest first")
-    report: JobReportShape | None = Field(None, description="with `?report=true`")
+    report: JobReportShape | None = Field(None, description="with `?report=true`")  # type: ignore[valid-type] # of a row
     comparison: ComparisonShape | None = Field(None, description="with `?with=`")
 
 
 def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices) -> Document:
-    """Return the newest of the accounts of a name; of a pod with all containers that had GPUs at that time.
-
-    Args:
-        accounts: the accounts, the newest begin first.
-    """
+    """Return the first of the accounts of a name, the newest; of a pod with all containers that had GPUs then."""
     newest = accounts[0]
     containers = {newest.owner.id: newest}
     if newest.owner.kind == "pod":
@@ -77,11 +65,6 @@ def newest_document(accounts: Sequence[OwnerAccount], here: str, prices: Prices)
     document = pod_account(documents) if len(documents) > 1 else documents[0]
     earlier = [EarlierAccountShape.render(each) for each in accounts if each not in containers.values()]
     return {**document, "earlier": earlier}
-
-
-def report_document(account: Document) -> Document:
-    """Return the texts about the newest account of a name, from its document."""
-    return report_of(account)._asdict()
 
 
 def comparison_document(first: Document, second: Document) -> Document:
@@ -149,11 +132,7 @@ class Usage(NamedTuple):
 
 
 def usage(accounts: Iterable[OwnerAccount], by: GroupBy, here: str, prices: Prices) -> Usage:
-    """Return what the owners of each group got out of their GPUs.
-
-    Args:
-        here: this process's node.
-    """
+    """Return what the owners of each group got out of their GPUs; `here` is this process's node."""
     rows: dict[tuple[str, ...], Document] = {}
     jobs: list[tuple[float, int, Document, OwnerAccount]] = []
     for number, account in enumerate(accounts):
@@ -204,5 +183,5 @@ def _cost(row: Mapping[str, Any], prices: Prices) -> Document | None:
     if prices.gpu_hour is None and prices.kwh is None:
         return None
     total = prices.of_time(row["gpu_seconds"]) + prices.of_energy(row["energy_joules"] or 0.0)
-    is_lower_bound = prices.kwh is not None and lacks_energy(dict(row))
+    is_lower_bound = prices.kwh is not None and lacks_energy(row)
     return {"currency": prices.currency, "total": total, "is_lower_bound": is_lower_bound}

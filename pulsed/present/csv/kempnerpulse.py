@@ -43,11 +43,8 @@ STATUS: Mapping[str, str] = {
 
 
 class KempnerPulseRow(NamedTuple):
-    """The data of a row.
-
-    Attributes:
-        real_utilization: in percent; None where it would be an estimate.
-        replay_rate: PCIe replays per second since the tick before; None at the first one, and after a reset.
+    """The data of a row: real utilization in percent, None where it would be an estimate; PCIe replays per second since
+    the tick before, None at the first one and after a reset.
     """
 
     sample: GpuSample

@@ -26,11 +26,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width forms 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
-def _reading(position: int) -> Cell:
-    return lambda sample: sample.reading[position]
-
-
-def _derived(name: str) -> Cell:
+def _cell(name: str) -> Cell:
     get = getter(name)
     return lambda sample: get(sample.reading, sample.result)
 
@@ -57,10 +53,8 @@ COLUMNS: Mapping[str, Cell] = {
     "mig_id": lambda sample: sample.device.entity.mig_id,
     "mig_profile": lambda sample: sample.device.entity.mig_profile,
     "model": lambda sample: sample.device.model,
-    **{
-        name: _derived(name) for name in ordered([*(name for name, word in WORDS.items() if word.csv), *NUMBERS], FIRST)
-    },
-    **{name: _reading(position) for name, position in POSITION.items()},
+    **{name: _cell(name) for name in ordered([*(name for name, word in WORDS.items() if word.csv), *NUMBERS], FIRST)},
+    **{name: _cell(name) for name in POSITION},
 }
 """All columns in their order."""
 

@@ -7,12 +7,11 @@ once it counts. Error counters and limits are the same in both, because an absen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from sys import float_info
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.model.computed_tick import GpuSample
@@ -71,20 +70,6 @@ RECENT_QUANTITIES = (
     "nvlink_bandwidth_bytes_per_second",
 )
 """Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
-
-FORMS: Mapping[Form, str] = MappingProxyType(
-    {
-        "every": "",
-        "zero_first": "",
-        "brief": "brief",
-        "current": "current",
-        "differing": "differing",
-        "counted": "counted",
-        "events": "counted",
-        "recent": "recent",
-    }
-)
-"""Mark of each form in docs/metrics.md; empty where a lean page has the series of a full one."""
 
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 
@@ -169,11 +154,8 @@ class PageDerived(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalog:
-    """The published families, in the order of the page: the columns, then the derived families.
-
-    Attributes:
-        summaries: names of the families over all GPUs.
-        owners: names of the families of owners.
+    """The published families, in the order of the page: the columns, then the derived families; and names of the
+    families over all GPUs, and of owners.
     """
 
     columns: tuple[PageColumn, ...]
@@ -192,7 +174,7 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
 
     Patterns are names with `*`, `?` and `[...]`.
     """
-    forms = {name: form for name in NAMES if (form := _form(name, series, include, exclude))}
+    forms = {name: form for name in NAMES if (form := form_of(name, series, include, exclude))}
     places = chain(
         ((family, family.name + "{") for family in QUANTITY_FAMILIES),
         ((family, f"{family.name}{{{_own(family, state)}") for family in COUNTER_FAMILIES for state in family.states),
@@ -211,17 +193,10 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
     )
 
 
-def form_of(name: str, series: SeriesChoice = "lean") -> Form | None:
-    """Return the form that a family has in `series`; None if it is not in it."""
-    return _form(name, series, (), ())
-
-
-def matching(pattern: str, names: Iterable[str] = NAMES) -> list[str]:
-    """Return the names that match a pattern."""
-    return [name for name in names if fnmatchcase(name, pattern)]
-
-
-def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequence[str]) -> Form | None:
+def form_of(
+    name: str, series: SeriesChoice = "lean", include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Form | None:
+    """Return the form that a family has in `series`, with patterns as for `catalog`; None if it is not in it."""
     if any(fnmatchcase(name, pattern) for pattern in exclude):
         return None
     suffix = name.removeprefix(PREFIX)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain
 from typing import Literal
 
@@ -149,16 +150,7 @@ MAX_READINGS = 2
 """Readings of a check in `health_evidence`: the measure and the first input; `/gpus` has all."""
 
 
-def _of_boards(
-    name: str,
-    type: MetricType,
-    help: str,
-    labels: tuple[str, ...],
-    samples: Callable[[GpuSample], Samples],
-    current: Callable[[GpuSample], Samples] | None = None,
-) -> DerivedFamily:
-    """Return a family that only boards have."""
-    return DerivedFamily(PREFIX + name, type, help, labels, samples, current, of_boards=True)
+_of_boards = partial(DerivedFamily, of_boards=True)
 
 
 def _problems(sample: GpuSample) -> Samples:
@@ -227,7 +219,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
     _of_boards(
-        "health_check",
+        PREFIX + "health_check",
         "gauge",
         "State of one check: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
         ("check",),
@@ -236,7 +228,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         current=lambda sample: [((each.id,), each.severity) for each in sample.result.health.problems],
     ),
     _of_boards(
-        "health_seconds_total",
+        PREFIX + "health_seconds_total",
         "counter",
         "Time in each health state since the first sample, kept across restarts of pulsed; time without samples counts"
         " as unknown",
@@ -244,14 +236,14 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda sample: [((state,), seconds) for state, seconds in sample.result.health.seconds],
     ),
     _of_boards(
-        "health_check_since_timestamp_seconds",
+        PREFIX + "health_check_since_timestamp_seconds",
         "gauge",
         "Start of the current state of a check, while it is worse than ok",
         ("check",),
         lambda sample: [((each.id,), each.since) for each in sample.result.health.problems if each.since is not None],
     ),
     _of_boards(
-        "health_problem_info",
+        PREFIX + "health_problem_info",
         "info",
         "Problem and remedy of a check as text, while it is worse than ok; cause: a cause that the GPUs of a node may"
         " share, such as cooling, or the check",
@@ -259,14 +251,14 @@ DERIVED: tuple[DerivedFamily, ...] = (
         _problems,
     ),
     _of_boards(
-        "health_evidence",
+        PREFIX + "health_evidence",
         "gauge",
         "Main readings that decide a check, in the units of their names, while it is worse than info",
         ("check", "reading"),
         _evidence,
     ),
     _of_boards(
-        "health_check_last_event_timestamp_seconds",
+        PREFIX + "health_check_last_event_timestamp_seconds",
         "gauge",
         "Time of the last event of a check",
         ("check",),
@@ -277,7 +269,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ],
     ),
     _of_boards(
-        "nvlink_errors_total",
+        PREFIX + "nvlink_errors_total",
         "counter",
         "Errors and recoveries of one NVLink by kind, since driver load; absent without any",
         ("link", "kind"),
@@ -289,7 +281,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ],
     ),
     _of_boards(
-        "nvlink_link_transmit_waits_total",
+        PREFIX + "nvlink_link_transmit_waits_total",
         "counter",
         "Ticks in which this NVLink had data to send but no credit; absent without any",
         ("link",),
@@ -301,14 +293,14 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ],
     ),
     _of_boards(
-        "nvlink_down",
+        PREFIX + "nvlink_down",
         "gauge",
         "1 while this NVLink is down but should be up; other links have no series",
         ("link",),
         lambda sample: [((str(link.link),), 1.0) for link in sample.result.health.nvlinks if link.is_down],
     ),
     _of_boards(
-        "nvlink_fault_timestamp_seconds",
+        PREFIX + "nvlink_fault_timestamp_seconds",
         "gauge",
         "Start of the fault that raises the check nvlink_fault. Of the GPUs of a fabric (cluster and clique, or "
         'the node), the one with origin="true" is where the fault began',
@@ -316,35 +308,35 @@ DERIVED: tuple[DerivedFamily, ...] = (
         _nvlink_fault,
     ),
     _of_boards(
-        "any_health_events_total",
+        PREFIX + "any_health_events_total",
         "counter",
         "Events of all checks",
         (),
         lambda sample: (((), sum([number for _, number in sample.result.health.events])),),
     ),
     _of_boards(
-        "health_events_total",
+        PREFIX + "health_events_total",
         "counter",
         "Events of a check",
         ("check",),
         lambda sample: [((check,), number) for check, number in sample.result.health.events],
     ),
     _of_boards(
-        "any_xid_events_total",
+        PREFIX + "any_xid_events_total",
         "counter",
         "XIDs observed, of any code",
         (),
         lambda sample: (((), sum([number for _, number in sample.result.health.xid_events])),),
     ),
     _of_boards(
-        "xid_events_total",
+        PREFIX + "xid_events_total",
         "counter",
         f"XIDs observed, by code; critical codes start at 0; after {MAX_CODES} others, new codes count as {OTHER_XIDS}",
         ("xid",),
         lambda sample: [((str(xid),), number) for xid, number in sample.result.health.xid_events],
     ),
     _of_boards(
-        "xid_last",
+        PREFIX + "xid_last",
         "gauge",
         "Code of the last XID; age is unknown if it happened before pulsed started",
         ("age",),

@@ -37,13 +37,7 @@ from pulsed.present.exposition.text_format import escape, header, label_pairs
 
 
 class PageGpu(NamedTuple):
-    """A GPU on the page.
-
-    Attributes:
-        values: its reading and its counters.
-        labels: the end of its labels, up to the value of a sample.
-        published: what was published of it before.
-    """
+    """A GPU on the page: `values` are its reading and its counters, `labels` the end of each line up to its value."""
 
     key: GpuKey
     sample: GpuSample
@@ -55,14 +49,7 @@ class PageGpu(NamedTuple):
 def page_gpus(
     ticks: Sequence[ComputedTick], here: str, published: Published, *, owner_labels: bool
 ) -> Sequence[PageGpu]:
-    """Return the GPUs of ticks, none of which has a GPU of another one.
-
-    Args:
-        ticks: of the targets.
-        here: node of GPUs whose source does not name one.
-        published: what was published of all GPUs.
-        owner_labels: whether series have the labels of the owners of their GPU.
-    """
+    """Return the GPUs of ticks, none of which has a GPU of another one; `here` is the node of those that name none."""
     gpus = []
     for tick in ticks:
         for sample in gpu_samples(tick):
@@ -146,7 +133,6 @@ class PublishedGpu:
     """What was published of one GPU; times of pages are in monotonic seconds.
 
     Attributes:
-        first_page: time of its first page.
         first_configured: time of its first page with the forms in force; None before.
         counters: by sparse series, when it was published first, at 0; -inf once it has its value.
         gauges: by sparse series, Unix time since when it is 0; inf while it is not.

@@ -61,25 +61,17 @@ def jobstats_lines(ticks: Sequence[ComputedTick], here: str, openmetrics: bool) 
     rows = [row for tick in ticks for row in _rows(tick, here)]
     for family in FAMILIES:
         lines = [
-            f"{family.name}{{{row.labels}}} {value!r}\n"
-            for row in rows
-            if (value := family.get(row.device, row.reading, row.job)) is not None
+            f"{family.name}{{{labels}}} {value!r}\n"
+            for device, reading, job, labels in rows
+            if (value := family.get(device, reading, job)) is not None
         ]
         if lines:
             yield header(family.name, "gauge", family.help, openmetrics)
             yield from lines
 
 
-class _Row(NamedTuple):
-    """A GPU, and a job that has it."""
-
-    device: Device
-    reading: Reading
-    job: Owner | None
-    labels: str
-
-
-def _rows(tick: ComputedTick, here: str) -> Iterator[_Row]:
+def _rows(tick: ComputedTick, here: str) -> Iterator[tuple[Device, Reading, Owner | None, str]]:
+    """Yield each GPU with each job that has it, None without one, and the labels of their row."""
     split = {device.entity.board for device in tick.devices if device.entity.kind == "mig"}
     for device, reading in zip(tick.devices, tick.readings, strict=True):
         if device.entity.kind == "vgpu":
@@ -87,7 +79,7 @@ def _rows(tick: ComputedTick, here: str) -> Iterator[_Row]:
         owners = () if device.entity.kind == "gpu" and device.entity.board in split else device.owners or ()
         jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
         for job in jobs or [None]:
-            yield _Row(device, reading, job, label_pairs(_labels(device, job, here)))
+            yield device, reading, job, label_pairs(_labels(device, job, here))
 
 
 def _labels(device: Device, job: Owner | None, here: str) -> Iterator[tuple[str, str]]:

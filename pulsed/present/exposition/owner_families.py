@@ -188,8 +188,7 @@ class OwnerFamilies:
             for gpu in owned[account]:
                 labels = {**dict(gpu_labels(gpu.device, self.store.node)), **_info(account.owner)}
                 info.add_sample(f"{_INFO}_info", {name: text for name, text in labels.items() if text}, 1)
-        if info.samples:
-            yield info
+        yield info
 
     def _finding_families(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
@@ -199,7 +198,7 @@ class OwnerFamilies:
             for name, family in families.items():
                 if name in verdicts and (holds := verdicts[name].holds) is not None:
                     family.add_sample(family.name, dict(gpu_labels(gpu.device, self.store.node)), int(holds))
-        yield from (family for family in families.values() if family.samples and family.name in self.published)
+        yield from (family for family in families.values() if family.name in self.published)
 
     def _group_families(self, group: OwnerGroup, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:
         for each in families_of(group.name):
@@ -209,15 +208,14 @@ class OwnerFamilies:
             for labels, sums in rows.items():
                 if (number := each.get(sums)) is not None:
                     family.add_sample(each.full_name(group.name), dict(labels), number)
-            if family.samples:
-                yield family
+            yield family
 
     def _hint_family(self, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:
         family = Metric(_HINT, HINT_HELP, "gauge")
         for labels, sums in rows.items():
             if (hint := sums.scale_hint(self.scale_target)) is not None:
                 family.add_sample(_HINT, dict(labels), hint)
-        if family.samples and _HINT in self.published:
+        if _HINT in self.published:
             yield family
 
     def _dropped_family(self, *, is_needed: bool) -> Iterator[Metric]:

@@ -43,7 +43,6 @@ class PageSettings:
     """What is on the page.
 
     Attributes:
-        catalog: the families of GPUs.
         peaks: practical peaks by architecture.
         passthrough: whether the source's own series are republished.
         owner_labels: whether the series of GPUs have the labels of their owners.
@@ -63,14 +62,8 @@ _EVERYTHING = PageSettings()
 def render(
     ticks: Sequence[ComputedTick], here: str, settings: PageSettings, published: Published, openmetrics: bool
 ) -> bytes:
-    """Return the families of GPUs and of the sources.
-
-    Args:
-        ticks: of the fresh targets, in their order.
-        here: node of GPUs whose source does not name one.
-        settings: what is on the page.
-        published: what was published before.
-        openmetrics: whether the format is OpenMetrics.
+    """Return the families of GPUs and of the sources, from ticks of the fresh targets; `here` is the node of GPUs whose
+    source does not name one.
     """
     shown = without_duplicates(ticks, here)
     gpus = page_gpus(shown, here, published, owner_labels=settings.owner_labels)

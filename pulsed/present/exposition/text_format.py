@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from operator import itemgetter
 from typing import Literal, cast
 
 from prometheus_client import Metric
@@ -117,84 +117,47 @@ class Format:
     content_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    type: str
-    subtype: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """One element of an Accept header."""
-
-    type: str
-    subtype: str
-    parameters: Mapping[str, str]
-    quality: float
-
-    def specificity(self, offer: _Offer) -> int:
-        """Return how precisely this range matches the offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
-        if (self.type, self.subtype) == ("*", "*"):
-            return 1
-        if self.type != offer.type or self.subtype not in ("*", offer.subtype):
-            return 0
-        if self.subtype == "*":
-            return 2
-        version = self.parameters.get("version")
-        if version is None:
-            return 3
-        return 4 if version == offer.version else 0
-
-
-_TEXT = _Offer("text", "plain", "0.0.4")
 _OFFERS = (
-    _TEXT,
-    _Offer("application", "openmetrics-text", "1.0.0"),
-    _Offer("application", "openmetrics-text", "0.0.1"),
+    ("text/plain", "0.0.4"),
+    ("application/openmetrics-text", "1.0.0"),
+    ("application/openmetrics-text", "0.0.1"),
 )
-"""In order of preference, for equal quality. The page is valid in both OpenMetrics versions; Prometheus before 2.26
-supports only 0.0.1."""
+"""Media types with versions in order of preference, for equal quality. The page is valid in both OpenMetrics versions;
+Prometheus before 2.26 supports only 0.0.1."""
 
 
 def choose_format(accept: str) -> Format:
     """Return the format with the highest quality for an Accept header; text 0.0.4 if none is acceptable."""
-    return _choose_format(accept if len(accept) <= MAX_ACCEPT_LENGTH else "")
+    ranges = [(-place, *element) for place, element in enumerate(_elements(accept))]
+    best, chosen, escaping = (0.0, 0, 0), _OFFERS[0], ""
+    for offer in _OFFERS:
+        matching = [
+            (specificity, place, quality, parameters)
+            for place, name, parameters in ranges
+            if (quality := _quality(parameters)) is not None and (specificity := _specificity(name, parameters, *offer))
+        ]
+        if matching:
+            specificity, place, quality, parameters = max(matching, key=itemgetter(0, 1))
+            if quality > 0 and (rank := (quality, specificity, place)) > best:
+                best, chosen, escaping = rank, offer, parameters.get("escaping", "")
+    media_type, version = chosen
+    content_type = f"{media_type}; version={version}; charset=utf-8"
+    if escaping == "underscores":  # all names are legacy names, so that only the header changes
+        content_type += "; escaping=underscores"
+    return Format(chosen is not _OFFERS[0], content_type)
+
+
+def _specificity(name: str, parameters: Mapping[str, str], media_type: str, version: str) -> int:
+    """Return how precisely a range of Accept matches an offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
+    if name != media_type:
+        return 1 if name == "*/*" else 2 if name == f"{media_type.partition('/')[0]}/*" else 0
+    return 3 if "version" not in parameters else 4 if parameters["version"] == version else 0
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether to compress for an Accept-Encoding header."""
-    return _accepts_gzip(accept_encoding if len(accept_encoding) <= MAX_ACCEPT_LENGTH else "")
-
-
-@lru_cache(maxsize=256)
-def _choose_format(accept: str) -> Format:
-    ranges = _ranges(accept)
-    best: tuple[float, int, int] | None = None
-    chosen, escaping = _TEXT, ""
-    for offer in _OFFERS:
-        matching = [
-            (media_range.specificity(offer), -place, media_range)
-            for place, media_range in enumerate(ranges)
-            if media_range.specificity(offer)
-        ]
-        if not matching:
-            continue
-        specificity, place, deciding = max(matching, key=lambda match: match[:2])
-        rank = (deciding.quality, specificity, place)
-        if deciding.quality > 0 and (best is None or rank > best):
-            best, chosen, escaping = rank, offer, deciding.parameters.get("escaping", "")
-    content_type = f"{chosen.type}/{chosen.subtype}; version={chosen.version}; charset=utf-8"
-    if escaping == "underscores":  # all names are legacy names, so that only the header changes
-        content_type += "; escaping=underscores"
-    return Format(chosen is not _TEXT, content_type)
-
-
-@lru_cache(maxsize=256)
-def _accepts_gzip(accept_encoding: str) -> bool:
     qualities: dict[str, float] = {}
-    for element in accept_encoding.split(","):
-        name, parameters = _element(element)
+    for name, parameters in _elements(accept_encoding):
         quality = _quality(parameters)
         if name and quality is not None:
             qualities.setdefault("gzip" if name == "x-gzip" else name, quality)
@@ -202,26 +165,12 @@ def _accepts_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)
 
 
-def _ranges(accept: str) -> list[_Range]:
-    """Parse an Accept header; invalid elements are omitted."""
-    ranges = []
-    for element in accept.split(","):
-        name, parameters = _element(element)
-        type, slash, subtype = name.partition("/")
-        quality = _quality(parameters)
-        if slash and type and subtype and quality is not None:
-            ranges.append(_Range(type, subtype, parameters, quality))
-    return ranges
-
-
-def _element(text: str) -> tuple[str, dict[str, str]]:
-    """Parse `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
-    name, *rest = text.split(";")
-    parameters = {}
-    for parameter in rest:
-        key, _, value = parameter.partition("=")
-        parameters[key.strip().lower()] = value.strip().strip('"')
-    return name.strip().lower(), parameters
+def _elements(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the elements `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
+    for text in header.split(",") if len(header) <= MAX_ACCEPT_LENGTH else ():
+        name, *rest = text.split(";")
+        pairs = [parameter.partition("=") for parameter in rest]
+        yield name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
 
 
 def _quality(parameters: Mapping[str, str]) -> float | None:

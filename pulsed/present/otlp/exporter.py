@@ -60,7 +60,6 @@ def metrics_data(
     Args:
         page: in the text format without timestamps.
         hardware: points of GPUs, of this node or of others.
-        node: the name of this node.
         attributes: of the resources, in place of their own and of those in `OTEL_RESOURCE_ATTRIBUTES`.
         now: in Unix nanoseconds.
     """

@@ -7,6 +7,7 @@ target; a GPU whose health is unknown has no status.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -155,24 +156,18 @@ METRICS: tuple[HardwareMetric, ...] = (
 )
 
 
+@dataclass(slots=True)
 class _DeviceCounter:
-    """A counter that a GPU keeps itself.
+    """A counter that a GPU keeps itself: its first value and all increases since; the total never falls."""
 
-    Attributes:
-        quantity: its source.
-        total: its first value and all increases since; it never falls.
-    """
-
-    __slots__ = ("_last", "quantity", "total")
-
-    def __init__(self, quantity: str) -> None:
-        self.quantity = quantity
-        self.total = self._last = 0.0
+    quantity: str
+    total: float = 0.0
+    last: float = 0.0
 
     def update(self, value: float) -> float:
         """Return the total with a new value; one that has fallen started again from 0."""
-        self.total += value - self._last if value >= self._last else value
-        self._last = value
+        self.total += value - self.last if value >= self.last else value
+        self.last = value
         return self.total
 
 

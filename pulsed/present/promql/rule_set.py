@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 from pulsed import __version__
@@ -19,11 +20,13 @@ from pulsed.present.promql.health_alerts import alerts_of_each_check, health_ale
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
 from pulsed.present.promql.rule_types import (
     GPU_KEY,
+    RATE,
     Alert,
     Group,
     KubernetesObject,
     Recording,
     prometheus_rule,
+    recorded,
     rule_file,
 )
 from pulsed.present.promql.use_alerts import (
@@ -38,7 +41,7 @@ from pulsed.present.promql.use_alerts import (
     workload_rules,
 )
 
-INTERVAL, RATE = "1m", "5m"
+INTERVAL = "1m"
 
 LEVELS: Mapping[str, tuple[str, ...]] = {
     "node": ("cluster", "node"),
@@ -58,7 +61,6 @@ class LevelRate(NamedTuple):
     """A recorded rate.
 
     Attributes:
-        metric: its name.
         counter: of GPUs, without `pulsed_gpu_` and `_total`.
         label: one that is kept.
         selects: the series that count: those of boards, or all.
@@ -103,13 +105,8 @@ MEMORY = ("memory_used_bytes", "memory_bytes")
 _SAMPLE = f"pulsed_gpu_last_sample_timestamp_seconds{{{BOARDS}}}"
 
 
-def of_node(metric: str, operation: str = f"rate{RATE}") -> str:
-    """Return the name of a series by node.
-
-    >>> of_node("gpus", "count"), of_node("gpu_seconds")
-    ('node:pulsed_gpus:count', 'node:pulsed_gpu_seconds:rate5m')
-    """
-    return f"node:pulsed_{metric}:{operation}"
+of_node = partial(recorded, "node")
+"""Returns the name of a series by node."""
 
 
 def level_rules(*, flat: bool) -> Iterator[Recording]:
@@ -126,7 +123,7 @@ def _of_level(level: str, labels: tuple[str, ...], *, is_summed: bool) -> Iterat
 
     def rule(metric: str, operation: str, function: str, expr: str, label: str = "") -> Recording:
         source = of_node(metric, operation) if is_summed else expr
-        return Recording(f"{level}:pulsed_{metric}:{operation}", f"{_by(function, labels, label)} ({source})")
+        return Recording(recorded(level, metric, operation), f"{_by(function, labels, label)} ({source})")
 
     yield rule("gpus", "count", "sum" if is_summed else "count", f"pulsed_gpu_info{{{BOARDS}}}")
     for rate in (*RATES, *(() if level == "cluster" else CLASS_RATES)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Literal
 
 Severity = Literal["critical", "warning", "info"]
@@ -24,7 +25,6 @@ class Recording:
     record: str
     expr: str
     comment: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ Rule = Recording | Alert
 class Group:
     """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
 
-    Attributes:
-        interval: between two evaluations, such as `5m`; empty for that of the engine.
+    The interval is such as `5m`, empty for that of the engine.
     """
 
     name: str
@@ -73,13 +72,17 @@ class Group:
     interval: str = ""
 
 
-def recorded(metric: str, operation: str) -> str:
+RATE = "5m"
+"""Window of the rates that are recorded by default."""
+
+
+def recorded(level: str, metric: str, operation: str = f"rate{RATE}") -> str:
     """Return the name of a recorded series.
 
-    >>> recorded("idle_seconds", "rate15m")
-    'gpu:pulsed_idle_seconds:rate15m'
+    >>> recorded("gpu", "idle_seconds")
+    'gpu:pulsed_idle_seconds:rate5m'
     """
-    return f"gpu:pulsed_{metric}:{operation}"
+    return f"{level}:pulsed_{metric}:{operation}"
 
 
 GPU_KEY = "cluster, node, gpu, uuid, mig_id"
@@ -95,11 +98,6 @@ def number(value: float) -> str:
     text = repr(value).removesuffix(".0")
     short = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return short if float(short) == value and len(short) < len(text) and value >= 1e5 else text
-
-
-def indented(text: str) -> str:
-    """Return an expression with all lines indented."""
-    return "\n".join("  " + line if line else line for line in text.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ def prometheus_rule(groups: Sequence[Group], header: str, runbook: str, target: 
     if target.labels:
         lines.append("  labels:")
         lines += [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in target.labels.items()]
-    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indented(_groups(groups, runbook)) + "\n"
+    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indent(_groups(groups, runbook), "  ")
 
 
 def _groups(groups: Sequence[Group], runbook: str) -> str:
@@ -152,7 +150,6 @@ def _rule(rule: Rule, runbook: str) -> Iterator[str]:
         yield from _commented(rule.comment, "")
         yield f"- record: {rule.record}"
         yield from _text("expr", rule.expr)
-        yield from _pairs("labels", rule.labels)
     else:
         yield from _alert(rule, runbook)
 
@@ -167,10 +164,9 @@ def _alert(alert: Alert, runbook: str) -> Iterator[str]:
 
 
 def _pairs(key: str, values: Mapping[str, str]) -> Iterator[str]:
-    if values:
-        yield f"  {key}:"
-        for name, value in values.items():
-            yield f"    {name}: {json.dumps(value, ensure_ascii=False)}"
+    yield f"  {key}:"
+    for name, value in values.items():
+        yield f"    {name}: {json.dumps(value, ensure_ascii=False)}"
 
 
 def _text(key: str, text: str) -> Iterator[str]:
@@ -183,6 +179,6 @@ def _comment(text: str) -> str:
     return "".join(line + "\n" for line in _commented(text, ""))
 
 
-def _commented(text: str, indent: str) -> Iterator[str]:
+def _commented(text: str, margin: str) -> Iterator[str]:
     for line in text.splitlines():
-        yield f"{indent}# {line}".rstrip()
+        yield f"{margin}# {line}".rstrip()

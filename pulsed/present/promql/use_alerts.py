@@ -17,7 +17,7 @@ from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.present import owner_totals
 from pulsed.present.promql.alert_text import GPU, OWNER, lookup
-from pulsed.present.promql.rule_types import GPU_KEY, Alert, Recording, number, recorded
+from pulsed.present.promql.rule_types import GPU_KEY, RATE, Alert, Recording, number, recorded
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
@@ -64,18 +64,16 @@ _LEAK_WHY = (
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
-def transcodes(window: str) -> str:
-    """Return the expression for GPUs of which a video engine works, from pulsed's own metrics."""
-    series = [f"pulsed_gpu_{quantity}" for quantity in MEDIA if quantity not in PROFILED_MEDIA]
-    return "(" + " or ".join(f"avg_over_time({name}[{window}]) >= {MEDIA_RATIO}" for name in series) + ")"
+_TRANSCODES = " or ".join(
+    f"avg_over_time(pulsed_gpu_{quantity}[6h]) >= {MEDIA_RATIO}" for quantity in MEDIA if quantity not in PROFILED_MEDIA
+)
+"""Selects GPUs of which a video engine works, from pulsed's own metrics."""
 
 
 def _with_owner(expr: str, gpus: str) -> str:
     """Return the expression with the labels of each GPU's owner; without them for no owner, or several.
 
-    Args:
-        expr: its value is kept.
-        gpus: series of all of its GPUs.
+    `gpus` are the series of all of its GPUs.
     """
     labels = "job_id, namespace, pod"
     owners = f"group by ({GPU_KEY}, {labels}) (pulsed_gpu_owner_info)"
@@ -92,7 +90,7 @@ PERIOD, PERIOD_SECONDS = "15m", 900
 """Of the means that `use_rules` records, and between them."""
 
 MEAN, IDLE_SECONDS, IDLE_JOULES = (
-    recorded(metric, f"{operation}{PERIOD}")
+    recorded("gpu", metric, f"{operation}{PERIOD}")
     for metric, operation in (
         ("real_utilization_ratio", "mean"),
         ("idle_seconds", "rate"),
@@ -150,7 +148,7 @@ def use_alerts(*, flat: bool) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuLowRealUtilization",
-            f"{mean} < {LOW_RATIO}\nunless {idle} >= 0.5\nunless on ({GPU_KEY}) {transcodes('6h')}",
+            f"{mean} < {LOW_RATIO}\nunless {idle} >= 0.5\nunless on ({GPU_KEY}) ({_TRANSCODES})",
             "1h",
             "info",
             f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
@@ -197,8 +195,6 @@ def finding_alerts() -> tuple[Alert, ...]:
     )
 
 
-RATE = "5m"
-
 COUNTERS = (
     "gpu_seconds",
     "real_utilization_seconds",
@@ -211,10 +207,8 @@ COUNTERS = (
 
 
 class OwnerLevel(NamedTuple):
-    """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels.
-
-    Attributes:
-        labels: kept in addition to `cluster`, which Prometheus may add.
+    """A sum over owners: the level of its recorded series, whose counters it sums up, and by which labels besides
+    `cluster`, which Prometheus may add.
     """
 
     level: str
@@ -242,16 +236,7 @@ LEVELS = (
 
 JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]
 
-WORKLOAD_UTILIZATION = "workload:pulsed_real_utilization_ratio:mean"
-
-
-def recorded_owner(level: OwnerLevel, counter: str) -> str:
-    """Return the name of a recorded series.
-
-    >>> recorded_owner(JOB, "idle_seconds")
-    'job:pulsed_idle_seconds:rate5m'
-    """
-    return f"{level.level}:pulsed_{counter}:rate{RATE}"
+WORKLOAD_UTILIZATION = recorded("workload", "real_utilization_ratio", "mean")
 
 
 def owner_rules() -> Iterator[Recording]:
@@ -259,16 +244,11 @@ def owner_rules() -> Iterator[Recording]:
     for level in LEVELS:
         for counter in COUNTERS:
             expr = f"sum {level.by} (rate(pulsed_{level.group}_{counter}_total[{RATE}]))"
-            yield Recording(recorded_owner(level, counter), expr)
+            yield Recording(recorded(level.level, counter), expr)
 
 
 def workload_rules(scale_target: float, *, flat: bool) -> Iterator[Recording]:
-    """Yield the rules for the current state of workloads over nodes.
-
-    Args:
-        scale_target: real utilization that the scale hint aims at, 0..1.
-        flat: whether no rule may use the result of another one.
-    """
+    """Yield the rules for the current state of workloads over nodes; if `flat`, none uses the result of another."""
     gpus, total = "pulsed_workload_gpus", "pulsed_workload_real_utilization_ratio_sum"
     yield Recording("workload:pulsed_gpus:sum", f"sum {WORKLOAD.by} ({gpus})")
     yield Recording("workload:pulsed_pods:sum", f"sum {WORKLOAD.by} (pulsed_workload_pods)")
@@ -303,7 +283,7 @@ OWNER_RECORDING = "\n".join(
 
 def owner_alerts() -> tuple[Alert, ...]:
     """Return the alerts on jobs and pods that hold idle GPUs or use them little."""
-    return tuple(alert for level in (JOB, POD) for alert in _alerts(level))
+    return (*_alerts(JOB), *_alerts(POD))
 
 
 _NAMES = {
@@ -350,7 +330,7 @@ def _alerts(level: OwnerLevel) -> Iterator[Alert]:
         f"Pulsed{word.title()}LowRealUtilization",
         f"{increase('real_utilization_seconds', '6h')}\n/ {known_seconds} < {LOW_RATIO}\n"
         f"and {increase('idle_seconds', '6h')} / {increase('gpu_seconds', '6h')} < 0.5\nand {gpus}\n"
-        f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) {transcodes('6h')})",
+        f"unless on ({owner_key}) group by ({owner_key}) (pulsed_gpu_owner_info and on ({GPU_KEY}) ({_TRANSCODES}))",
         "1h",
         "info",
         f"{name} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",

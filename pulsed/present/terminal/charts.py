@@ -129,25 +129,16 @@ def plot_fields(plots: Sequence[Plot]) -> tuple[str, ...]:
     return tuple(name for each in plots for name in each.fields)
 
 
-def plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return nine charts in `height` lines, with a time axis and a legend."""
-    return _charts(PLOTS, model, view, gpus, width, height)
-
-
-def small_plot(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:
-    """Return the three charts of `SMALL_PLOTS` in `height` lines, with a time axis and a legend."""
-    return _charts(SMALL_PLOTS, model, view, gpus, width, height)
-
-
-def _charts(
+def charts(
     plots: Sequence[Plot], model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int
 ) -> list[Text]:
+    """Return charts in `height` lines, with a time axis and a legend."""
     selected, chart_width = view.current(gpus), (width - COLUMNS + 1) // COLUMNS
     chart_height = max((height - 2) // (len(plots) // COLUMNS) - 1, 1)
     lines: list[Text] = []
     for at in range(0, len(plots), COLUMNS):
-        charts = [_chart(each, gpus, selected, chart_width, chart_height) for each in plots[at : at + COLUMNS]]
-        lines += [line(Text(" ").join(parts)) for parts in zip(*charts, strict=True)]
+        row = [_chart(each, gpus, selected, chart_width, chart_height) for each in plots[at : at + COLUMNS]]
+        lines += [line(Text(" ").join(parts)) for parts in zip(*row, strict=True)]
     begin = f"-{duration(view.window)} "  # whatever part of it has samples
     axis = fixed((f"{begin}{'─' * max(chart_width - len(begin) - 4, 0)} now", "dim"), chart_width)
     return [*lines[: height - 2], line(Text(" ").join([axis] * COLUMNS)), _legend(model, gpus, selected, width)]

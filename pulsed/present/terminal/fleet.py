@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from pulsed.present.terminal.charts import bar, small_plot
+from pulsed.present.terminal.charts import SMALL_PLOTS, bar, charts
 from pulsed.present.terminal.model import GpuRow, Model
 from pulsed.present.terminal.numbers import MISSING, Number, field_text_with_unit, rate, right
 from pulsed.present.terminal.text import Part, TableColumn, fitting, fixed, line, table, wrapped
@@ -46,7 +46,7 @@ def below_gpus(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int
     meanings = [(-at, line((f"{name} {text}", "dim"))) for at, (name, text) in enumerate(ABBREVIATIONS)]
     legend = fitting([(1, line(("? help", "dim"))), *meanings], width)
     has_charts = height > MIN_CHART_LINES and any(gpu.history.times for gpu in gpus)
-    return [*(small_plot(model, view, gpus, width, height - 1) if has_charts else []), legend]
+    return [*(charts(SMALL_PLOTS, model, view, gpus, width, height - 1) if has_charts else []), legend]
 
 
 def gpu_list(model: Model, view: ViewState, gpus: Sequence[GpuRow], width: int, height: int) -> list[Text]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import localtime, strftime
 from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.text import Text
 
-from pulsed.present.terminal.charts import plot
+from pulsed.present.terminal.charts import PLOTS, charts
 from pulsed.present.terminal.fleet import fleet
 from pulsed.present.terminal.focus import focus
 from pulsed.present.terminal.lists import changes, help_text, jobs, source_list
@@ -38,7 +39,7 @@ class View(NamedTuple):
 VIEWS: Mapping[str, View] = {
     "fleet": View(fleet, is_list=False),
     "focus": View(focus, is_list=False),
-    "plot": View(plot, is_list=False),
+    "plot": View(partial(charts, PLOTS), is_list=False),
     "job": View(jobs),
     "events": View(changes),
     "sources": View(source_list),

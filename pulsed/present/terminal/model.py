@@ -179,7 +179,6 @@ class Answers:
         before: the summary of the sample before.
         arrived: monotonic seconds of the summary.
         seconds: duration of its request.
-        kept_fields: of its history.
         processes: None if they are not published.
     """
 

@@ -98,10 +98,7 @@ def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
 def trend(values: Sequence[Number], width: int, top: float | None = None) -> str:
     """Return values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
 
-    More values than `width` are means of several.
-
-    Args:
-        top: value of full height; None: the largest of the values.
+    More values than `width` are means of several. The full height is `top`, otherwise the largest of the values.
     """
     numbers = [[value for value in part if value is not None] for part in parts(values, width)]
     means = [sum(part) / len(part) if part else None for part in numbers]

@@ -35,12 +35,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent.
-
-    Attributes:
-        compressed: the same with gzip.
-        etag: identifies the content.
-    """
+    """A file as it is sent."""
 
     body: bytes
     compressed: bytes
@@ -55,13 +50,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All files of the page.
-
-    Attributes:
-        version: hash of all contents.
-        files: by path below the folder, without the page.
-        template: text of the page.
-    """
+    """All files by path below the folder, with a hash of all contents; the page itself is a template."""
 
     version: str
     files: Mapping[str, Asset]
@@ -79,11 +68,7 @@ class Assets:
         )
 
     def page(self, release: str, telemetry_path: str, external_path: str | None) -> Asset:
-        """Return the page.
-
-        Args:
-            external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
-        """
+        """Return the page; `external_path` is as in `ApiParts`."""
         static = f"static/{self.version}"
         modules = [name for name in self.files if name.endswith(".js") and "/" in name and "vendor/" not in name]
         values = {

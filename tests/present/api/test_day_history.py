@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.api.day_history import DayHistory, DayMinute, write_day_points
+from pulsed.present.api.day_history import DayHistory, DayMinute, write_points
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import write_points
 from tests.present.api.test_history_points import START, at, in_state
 from tests.present.boards import Gpu, gpu
 
@@ -40,7 +39,7 @@ def fed(day: DayHistory, history: History, seconds: Sequence[int]) -> list[DayMi
 
 def shown(day: DayHistory, history: History, count: int, seconds: float) -> Any:
     places = [("made", gpu(0).device)]
-    written = write_day_points(day, history, places, history.fields, count, seconds, "here")
+    written = write_points(history, day, places, history.fields, count, seconds, "here")
     return json.loads(asyncio.run(written))
 
 
@@ -53,8 +52,8 @@ def test_points_are_those_of_all_samples(count: int, seconds: float) -> None:
     fed(day, short, samples)
     fed(unused, long, samples)
     found = shown(day, short, count, seconds)
-    windows = [long.window("made", gpu(0).device, seconds)]
-    whole = json.loads(asyncio.run(write_points(long, windows, FIELDS, count, seconds, "here")))
+    places = [("made", gpu(0).device)]
+    whole = json.loads(asyncio.run(write_points(long, unused, places, FIELDS, count, seconds, "here")))
     assert (found["time"], found["step_seconds"]) == (whole["time"], whole["step_seconds"])
     first = next(at for at, moment in enumerate(found["time"]) if moment >= START + 5000 - 3600)
     recent = next(at for at, moment in enumerate(found["time"]) if moment >= START + 4400)

@@ -120,8 +120,7 @@ def test_a_gpu_that_has_gone_is_remembered_until_it_is_too_old() -> None:
     history = History(seconds=10, fields=NAMES)
     history.add(at(0, [gpu(0), gpu(1)]))
     history.add(at(1, [gpu(0)]))
-    (past,) = history.find("1", None, "here")
-    assert (past.target, past.node, past.device) == ("made", "node1", gpu(1).device)
+    assert history.find("1", None, "here") == history.find("1", "node1", "here") == [("made", gpu(1).device)]
     assert history.find("1", "node2", "here") == []
     assert told(history, 1)["time"] == [TIME]
     for clock in range(2, 12):
@@ -300,8 +299,8 @@ def test_names() -> None:
     assert names_of(slice_) == ("0:7", "GPU-node1-0000:7", "MIG-0-7")
     history = History(fields=NAMES)
     history.add(at(0, [gpu(0), mig(0, 7), mig(0, 8)]))
-    assert [past.device for past in history.find("0:7", None, "here")] == [slice_]
-    assert [past.device for past in history.find("0", None, "here")] == [gpu(0).device]
+    assert [device for _, device in history.find("0:7", None, "here")] == [slice_]
+    assert [device for _, device in history.find("0", None, "here")] == [gpu(0).device]
 
 
 def test_the_same_gpu_by_two_targets_is_kept_twice_and_found_once() -> None:

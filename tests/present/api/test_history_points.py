@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload
 from pulsed.model.health import Health
+from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import HistoryPointsShape, write_points
+from pulsed.present.api.history_points import HistoryPointsShape
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
 from tests.support.documents import has_shape
@@ -34,9 +35,9 @@ def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> ComputedTick
 def points(
     history: History, count: int, seconds: float, gpus: Sequence[Gpu] = (gpu(0),), target: str = "made"
 ) -> dict[str, Any]:
-    windows = [history.window(target, each.device, seconds) for each in gpus]
+    places, day = [(target, each.device) for each in gpus], DayHistory(history, 0)
     document: dict[str, Any] = json.loads(
-        asyncio.run(write_points(history, windows, history.fields, count, seconds, "here"))
+        asyncio.run(write_points(history, day, places, history.fields, count, seconds, "here"))
     )
     return document
 

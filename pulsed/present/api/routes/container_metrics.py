@@ -125,9 +125,7 @@ _OPTIONAL = frozenset(name for name, field in CONTAINER_ROW.model_fields.items()
 def _document(match: Match, board: Match, owner: Owner, missing: Value, derived: Derived | None) -> Document:
     """Return the row of a GPU or MIG instance with its board, and of a container that has it.
 
-    Args:
-        missing: in place of numbers that are missing.
-        derived: what has the derived results; None: the row has none.
+    `missing` stands for numbers that are missing; without `derived` the row has no derived results.
     """
     device, entity = match.device, match.device.entity
     row = {
@@ -227,11 +225,8 @@ class RowFilter(NamedTuple):
 
 
 class ContainerRows(NamedTuple):
-    """The rows of all GPUs with current values.
-
-    Attributes:
-        reasons: why GPUs are left out, one per target with stale ones or without any data.
-        has_failed: whether no target has ever been read, and one has failed.
+    """The rows of all GPUs with current values, why others are left out, one reason per target, and whether no target
+    has ever been read and one has failed.
     """
 
     rows: Sequence[Document]

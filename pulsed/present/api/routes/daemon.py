@@ -88,23 +88,16 @@ class Processes(DocumentModel):
 def _process(pid: int, process: ListedProcess | None, gpus: Sequence[GpuProcess] | None) -> dict[str, object]:
     """Return the values of `ProcessRow`.
 
-    Args:
-        process: None: it is hidden, or has just ended.
-        gpus: what it uses; None where the source does not list it.
+    A process is None if it is hidden or has just ended, its GPUs are None where the source does not list them.
     """
     if process is None:
         unknown = ("slurm_job", "pod_uid", "user", "memory_bytes", "cpu_seconds", "start", "command")
         return {"pid": pid, **dict.fromkeys(unknown), "gpus": gpus}
-    owner = process.owner
-    return {
-        "pid": pid,
+    values = process._asdict()
+    owner = values.pop("owner")
+    return values | {
         "slurm_job": owner.id if owner is not None and owner.kind == "slurm_job" else None,
         "pod_uid": owner.id if owner is not None and owner.kind == "pod" else None,
-        "user": process.user,
-        "memory_bytes": process.memory_bytes,
-        "cpu_seconds": process.cpu_seconds,
-        "start": process.start,
-        "command": process.command,
         "gpus": gpus,
     }
 
@@ -151,12 +144,7 @@ def host_router(parts: ApiParts) -> APIRouter:
 
 
 class HostUsage:
-    """Measures the host when requested, from one request to the next, in the thread that creates it.
-
-    Args:
-        cpu_percent: returns how busy the CPUs were since the call before, 0..100.
-        clock: returns monotonic seconds.
-    """
+    """Measures the host when requested, from one request to the next, in the thread that creates it."""
 
     def __init__(
         self, cpu_percent: Callable[[], float] = psutil.cpu_percent, clock: Callable[[], float] = time.monotonic
@@ -186,12 +174,10 @@ class HostUsage:
 def processes_document(on_gpus: Sequence[GpuProcess] | None, with_arguments: bool) -> Document:
     """Return the processes that belong to jobs and pods or use a GPU. Reads /proc, which may take long.
 
+    The driver lists the latter, None where the source does not.
+
     Where processes of the host are hidden, the driver's process ids are not looked up: they may be other processes'
     here.
-
-    Args:
-        on_gpus: as the driver lists them; None where the source does not.
-        with_arguments: whether commands have all arguments.
     """
     is_visible = are_visible()
     uses: dict[int, list[GpuProcess]] = {}

@@ -13,10 +13,10 @@ from fastapi import APIRouter, Query, Response
 from pulsed.errors import did_you_mean
 from pulsed.model.gpu import Device, node_of
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api.day_history import DayHistory, write_day_points
+from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.gpu_matches import find_all, matches
 from pulsed.present.api.history import History, HistoryShape, history_head
-from pulsed.present.api.history_points import HistoryPointsShape, write_points
+from pulsed.present.api.history_points import HistoryPointsShape
 from pulsed.present.api.json_response import ApiError
 from pulsed.present.api.routing import (
     NOT_FOUND,
@@ -59,7 +59,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
         present = find_all(store, names, node, time.monotonic())
         return {
             name: [(match.target.tick.target, match.device) for match in places if match.target.tick is not None]
-            or [(past.target, past.device) for past in history.find(name, node, store.node)]
+            or history.find(name, node, store.node)
             for name, places in present.items()
         }
 
@@ -125,12 +125,7 @@ def history_router(store: TargetStore, history: History, day: DayHistory) -> API
         if (count := len(places) * points * len(columns)) > MAX_VALUES:
             shape = f"{len(places)} GPUs x {points} points x {len(columns)} fields are {count} values"
             raise ApiError(400, f"{shape}, more than {MAX_VALUES}; reduce them")
-        seconds = min(seconds, longest)
-        if seconds > history.seconds:
-            body = await write_day_points(day, history, places, columns, points, seconds, store.node)
-        else:
-            windows = [history.window(*place, seconds) for place in places]
-            body = await write_points(history, windows, columns, points, seconds, store.node)
+        body = await write_points(history, day, places, columns, points, min(seconds, longest), store.node)
         return Response(body, media_type="application/json")
 
     return router

@@ -34,9 +34,9 @@ from pulsed.present.api.usage_documents import (
     NewestAccountShape,
     comparison_document,
     newest_document,
-    report_document,
     usage,
 )
+from pulsed.present.job_report import report_of
 from pulsed.present.owner_totals import (
     FAMILIES,
     GROUPS,
@@ -110,11 +110,7 @@ def _idle_gpus(owned: Owned, accounts: Iterable[OwnerAccount]) -> Mapping[OwnerA
 def owner_router(
     store: TargetStore, accounts: Accounts, scale_target: Callable[[], float] = lambda: SCALE_TARGET
 ) -> APIRouter:
-    """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`.
-
-    Args:
-        scale_target: returns the real utilization that scale hints aim at.
-    """
+    """Return the routes of owners; `scale_target` returns the real utilization that scale hints aim at."""
     router = APIRouter()
     reading_files = asyncio.Lock()  # a request at a time takes a thread and reads files
 
@@ -177,7 +173,7 @@ def owner_router(
         if all:
             return json_response([account_document(each, store.node, accounts.prices()) for each in accounts_of_job])
         document = newest_document(accounts_of_job, store.node, accounts.prices())
-        texts = {"report": report_document(document)} if report else {}
+        texts = {"report": report_of(document)._asdict()} if report else {}
         if other:
             second = newest_document(await found_accounts(other), store.node, accounts.prices())
             texts["comparison"] = comparison_document(document, second)
