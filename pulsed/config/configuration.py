@@ -134,6 +134,12 @@ class Config(Settings):
 
 _SCHEMA = Schema(Config, "listen: :9401")
 
+_OTHER_NAMES = {
+    "attribution.kubernetes.enabled": "attribution.workloads.enabled",
+    "source.exporter.max_gpus": "source.max_gpus",
+}
+"""Second names of keys, which other programs write."""
+
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
 PREFIX = "PULSED_"
 
@@ -170,7 +176,7 @@ def load(
         *_overrides(overrides, problems),
         *_flags(flags or {}, problems),
     ):
-        document = _over(document, layer)
+        document = _over(document, _with_first_names(layer))
     return _with_unused(_SCHEMA.validate(document, problems), document)
 
 
@@ -189,6 +195,7 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> Iterato
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
         key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
+        key = _OTHER_NAMES.get(key, key)
         if key in _SCHEMA.keys:
             secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
@@ -242,6 +249,36 @@ def _layer(key: str, value: LocatedValue | None) -> Iterator[LocatedValue]:
         yield value
 
 
+def _with_first_names(document: LocatedValue) -> LocatedValue:
+    """Return what is given with the first names of keys; a value of the first name goes before one of the second."""
+    for other, name in _OTHER_NAMES.items():
+        path = other.split(".")
+        if (given := _given(document, path)) is not None:
+            (moved,) = _layer(name, given)
+            document = _over(moved, _without(document, path))
+    return document
+
+
+def _given(document: LocatedValue, path: Sequence[str]) -> LocatedValue | None:
+    """Return what is given at a path, None for nothing."""
+    for name in path:
+        inner = document.value.get(name) if isinstance(document.value, dict) else None
+        if inner is None:
+            return None
+        document = inner
+    return document
+
+
+def _without(document: LocatedValue, path: Sequence[str]) -> LocatedValue:
+    """Return a mapping without the value at a path that it has, and without sections that become empty."""
+    first, rest = path[0], path[1:]
+    kept = dict(document.value) if isinstance(document.value, dict) else {}
+    inner = kept.pop(first)
+    if rest and (left := _without(inner, rest)).value:
+        kept[first] = left
+    return LocatedValue(kept, document.origin)
+
+
 def _over(lower: LocatedValue, upper: LocatedValue) -> LocatedValue:
     """Return the upper value over the lower: mappings are merged, all else is replaced."""
     if not isinstance(lower.value, dict) or not isinstance(upper.value, dict):
@@ -263,7 +300,7 @@ def check(file: Path, *, on_this_machine: bool = False) -> Config:
         on_this_machine: whether the files and folders that it names are checked, too.
     """
     problems: list[str] = []
-    document = _SCHEMA.read(file, problems)
+    document = _with_first_names(_SCHEMA.read(file, problems))
     return _with_unused(_SCHEMA.validate(document, problems, on_this_machine=on_this_machine), document)
 
 

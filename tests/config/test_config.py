@@ -720,3 +720,33 @@ def test_the_route_prefix_is_by_default_the_path_of_the_external_url(
 ) -> None:
     config = load(None, [f"web={json.dumps(web)}"], {})
     assert (config.web.prefix, config.web.external_path) == (prefix, external_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other"),
+    [
+        ("source.max_gpus", 5000, "source.exporter.max_gpus"),
+        ("attribution.workloads.enabled", True, "attribution.kubernetes.enabled"),
+    ],
+)
+def test_keys_with_a_second_name(tmp_path: Path, name: str, value: object, other: str) -> None:
+    def value_of(config: Config) -> object:
+        section, *rest = name.split(".")
+        found: object = getattr(config, section)
+        for each in rest:
+            found = getattr(found, each)
+        return found
+
+    variable = "PULSED_" + other.upper().replace(".", "__")
+    text = json.dumps(value)
+    assert value_of(load(None, [f"{other}={text}"], {})) == value
+    assert value_of(load(None, [], {variable: text})) == value
+    assert value_of(load(None, [f"{other}={text}", "source.interval=5s"], {"PULSED_SOURCE__MAX_GPUS": "7"})) == value
+
+    *sections, key = other.split(".")
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("".join(f"{'  ' * depth}{part}:\n" for depth, part in enumerate(sections)) + f"    {key}: {text}\n")
+    assert value_of(check(file)) == value
+    file.write_text(file.read_text() + "    enabledd: true\n")
+    with pytest.raises(ConfigError, match=": unknown key"):
+        check(file)

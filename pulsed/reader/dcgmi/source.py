@@ -116,6 +116,8 @@ class DcgmiSource(Source):
         self._parts: tuple[Layout | None, Layout | None, Topology] = (None, None, NOTHING_KNOWN)
         self._layout: Layout | None = None
         self._entities: frozenset[Labels] = frozenset()
+        self._listed: frozenset[Labels] = frozenset()
+        self._kept: Sequence[int] | None = None
         self._upkeep: asyncio.Task[None] | None = None
         self._upkeep_at = self._last_upkeep = 0.0
         self._must_restart = self._is_silent = False
@@ -212,7 +214,7 @@ class DcgmiSource(Source):
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
-        self._entities = _entities(arrival.layout)
+        self._entities = self._listed = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
         return arrival
@@ -270,14 +272,31 @@ class DcgmiSource(Source):
         slow_layout, slow_values = self._slow.latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or parts != self._parts:
-            self._layout = merged_layout(*parts)
+            self._layout = merged_layout(
+                arrival.layout, self._without_gone(arrival.layout, slow_layout), self._topology
+            )
             if (entities := _entities(arrival.layout)) != self._entities:  # look for changes of the GPUs soon
                 self._entities = entities
                 self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _MIN_UPKEEP_SECONDS)
         self._parts = parts
         self._maintain()
+        if self._kept is not None:
+            slow_values = [slow_values[position] for position in self._kept]
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
         return replace(arrival, target=self.target, layout=self._layout, values=values, epoch=self._epoch)
+
+    def _without_gone(self, layout: Layout, slow: Layout | None) -> Layout | None:
+        """Return the slow layout without GPUs that the fast stream listed before and no longer does.
+
+        Their slow values are of before, and would make them GPUs that are listed and do not answer.
+        """
+        listed = _entities(layout)
+        self._listed |= listed
+        gone, self._kept = self._listed - listed, None
+        if slow is None or not gone:
+            return slow
+        self._kept = [position for position, each in enumerate(slow.series) if each.labels not in gone]
+        return replace(slow, series=tuple(slow.series[position] for position in self._kept))
 
     def _maintain(self) -> None:
         """Do the background work that is due: reset the pauses, and check for changes of the GPUs."""

@@ -125,7 +125,8 @@ def test_alerts_link_to_the_document_of_the_daemon(
 
 
 def test_each_check_can_have_alerts_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    grouped, long = (set(names_of(printed(capsys, *arguments))[1]) for arguments in ((), ("--per-check",)))
+    grouped, long = (set(names_of(printed(capsys, argument))[1]) for argument in ("--grouped", "--per-check"))
+    assert printed(capsys, "--grouped") == printed(capsys)
     assert grouped - long == {
         f"Pulsed{of}Health{severity}" for of in ("Gpu", "Node") for severity in ("Critical", "Warning")
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import CommandMissing, ConfigError, StreamBroke, WatchRefused
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dcgmi.source import DcgmiSource
 from tests.reader.dcgmi.processes import children, is_alive, script, wait_until_dead
 from tests.reader.dcgmi.sources import FAST, SHORTS, fails, read, read_until, reading, row, rows, settings
@@ -324,3 +325,38 @@ async def test_a_slow_start_is_waited_for(standin: Standin) -> None:
     standin.change(slow_start=0.3)
     async with reading(standin.path) as source:
         await read(source)
+
+
+_TWO_GPUS = """#!/bin/sh
+case "$*" in
+*discovery* | *-v*) exit 1 ;;
+*" 310 "*) name=ESVTL pause=60 ;;
+*) name=POWER pause=0.1 ;;
+esac
+echo "#Entity    $name          "
+echo "ID                        "
+while :; do
+  echo "GPU 0      300            "
+  [ -e "$0.gone" ] || echo "GPU 1      300            "
+  sleep $pause
+done
+"""
+
+
+async def test_a_gpu_without_rows_is_not_listed_by_its_slow_values(tmp_path: Path) -> None:
+    def gpus(tick: RawTick, name: str) -> list[str]:
+        return [dict(series.labels)["id"] for series in tick.layout.series if series.name == name]
+
+    path = tmp_path / "dcgmi"
+    path.write_text(_TWO_GPUS)
+    path.chmod(0o755)
+    async with reading(path, fast=(155,), slow=(310,)) as source:
+        await read_until(source, lambda tick: gpus(tick, "ESVTL") == ["0", "1"])
+        gone = tmp_path / "dcgmi.gone"
+        gone.touch()
+        tick = await read_until(source, lambda tick: gpus(tick, "POWER") == ["0"])
+        assert gpus(tick, "ESVTL") == ["0"]
+        assert len(tick.values) == len(tick.layout.series)
+        gone.unlink()
+        tick = await read_until(source, lambda tick: gpus(tick, "POWER") == ["0", "1"])
+        assert gpus(tick, "ESVTL") == ["0", "1"]
