@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 from pulsed.compute.real_utilization import SETTLED
 from pulsed.compute.settings import Weights
 from pulsed.model.computed_tick import ComputedTick, GpuSample, Result, gpu_samples
-from pulsed.model.gpu import Entity
+from pulsed.model.gpu import DEMO_MARK, Entity
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose, text_cell
 
@@ -61,12 +61,14 @@ def health(result: Result) -> str:
 
 
 def model(name: str) -> str:
-    """Return a short product name: `H100` for `NVIDIA H100 80GB HBM3`; `GPU` if it is unknown.
+    """Return a short product name: `H100` for `NVIDIA H100 80GB HBM3`; `GPU` if it is unknown. Demo data stay marked.
 
     >>> model("NVIDIA RTX 6000 Ada Generation")
     'RTX6000'
     """
     name = name.removeprefix("NVIDIA ").strip()
+    if name.endswith(DEMO_MARK):
+        return f"{model(name.removesuffix(DEMO_MARK))} {DEMO_MARK}"
     if rtx := re.match(r"RTX\s*(\d+)", name):
         return f"RTX{rtx[1]}"
     return re.split(r"[\s-]", name, maxsplit=1)[0] or "GPU"

@@ -58,6 +58,9 @@ def page_epoch(layout: Layout, values: Sequence[RawValue], before: Epoch) -> Epo
     return Epoch(exporter=start)
 
 
+OLD_SECONDS = 300.0
+"""Age of a timestamp at which a sample is no longer current, as for Prometheus. Saved pages may be older."""
+
 _AT_ONCE = 8
 _LARGE_PAGE = 128 * 1024
 """Bytes above which a page is parsed in a thread. A new one of this size takes some 10 ms, the worst some 50 ms."""
@@ -142,7 +145,7 @@ class ExporterSource(Source):
     def _parse(self, page: bytes, arrival: float, clock: float) -> RawTick:
         begun = time.perf_counter()
         try:
-            parsed = self._parser.parse(page)
+            parsed = self._parser.parse(page, arrival - OLD_SECONDS if self._url else -math.inf)
             refuse_other_exporters(parsed.layout, parsed.samples)
         except BadPage as error:
             raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error

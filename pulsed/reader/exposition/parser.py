@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.gpu import NOT_A_GPU
@@ -39,6 +40,9 @@ SPARE_TEXTS = 1000
 TOO_MANY_SERIES = "too_many_series"
 """The reason of rows that are rejected because the page has too many."""
 
+OLD_SAMPLE = "old_sample"
+"""The reason of rows that are rejected because of an old timestamp."""
+
 MIN_DECIMALS = 3
 """Fewer are those of numbers that are printed without zeros at their end."""
 
@@ -59,7 +63,7 @@ class Page:
             are the page's own: DCGM's blank values (such as 9223372036854775794) come through as numbers.
         samples: rows read on this page. 0 is what an exporter serves while it reloads its configuration.
         rejected: rows that could not be read, by reason: `bad_name`, `bad_labels`, `bad_value`, `bad_timestamp`,
-            `too_long`, `too_many_labels`, `too_many_series`.
+            `too_long`, `too_many_labels`, `too_many_series`, `old_sample`.
     """
 
     layout: Layout
@@ -82,6 +86,7 @@ class PageParser:
         self._layout = Layout("exporter", ())
         self._new_devices: set[int] = set()  # on the page being read
         self._before = (0, 0, 0)  # the page being read: live series, known series and label sets
+        self._oldest = -inf
         self._start_over()
 
     def _start_over(self) -> None:
@@ -101,13 +106,19 @@ class PageParser:
         self._mostly_absent_pages = 0
         self._decimals: int | None = None  # of fractions, found with each new layout
 
-    def parse(self, page: bytes) -> Page:
+    def parse(self, page: bytes, oldest: float = -inf) -> Page:
         """Read one page; rows that cannot be read are counted, not raised.
+
+        Args:
+            page: its bytes.
+            oldest: Unix seconds; rows with an older timestamp are rejected.
 
         Raises:
             TooManyGpus: the page has more new GPUs than the limit.
-            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row.
+            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row; or
+                all of its rows are old.
         """
+        self._oldest = oldest
         if self._remembers_too_much():
             self._start_over()
         text = decoded(page)
@@ -126,6 +137,11 @@ class PageParser:
         except (BadPage, TooManyGpus):
             self._start_over()
             raise
+        if samples == 0 and OLD_SAMPLE in rejected:
+            raise BadPage(
+                f"The timestamps of all {rejected[OLD_SAMPLE]} samples are old",
+                "See why what serves this page repeats old samples, and whether the clocks of both hosts agree",
+            )
         if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
         if self._layout_outdated:
@@ -154,7 +170,7 @@ class PageParser:
                 continue
             try:
                 if slot is not None:
-                    values[slot] = read_tail(rest)
+                    values[slot] = self._current(*read_tail(rest))
                 elif not self._read_line(line, values):
                     others += 1
             except RowRejected as problem:
@@ -199,13 +215,20 @@ class PageParser:
         value = read_number(rest) if slot is not None else None
         if slot is None or value is None:
             row = read_row(line, self._limits, self._blocks)
-            slot, value = self._slot(row.name, row.labels or (), values), row.value
+            value = self._current(row.value, row.time)
+            slot = self._slot(row.name, row.labels or (), values)
             if row.labels is None:
                 self._bare[row.text] = slot
             else:
                 self._keyed[row.text] = slot
         values[slot] = value
         return True
+
+    def _current(self, value: float, time: float | None) -> float:
+        """Return the value of a row with this time. Raises `RowRejected` if that is old."""
+        if time is not None and time < self._oldest:
+            raise RowRejected(OLD_SAMPLE)
+        return value
 
     def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
         identity = (name, self._in_order(labels))

@@ -189,6 +189,7 @@ def test_every_class_has_a_label() -> None:
         ("NVIDIA GeForce RTX 4090", "GeForce"),
         ("Tesla T4", "Tesla"),
         ("NVIDIA ", "GPU"),
+        ("NVIDIA H100 80GB HBM3 (demo)", "H100 (demo)"),
         ("", "GPU"),
     ],
 )

@@ -470,6 +470,36 @@ async def test_a_file_that_is_no_certificate(authority: Authority) -> None:
     assert "PEM" in text
 
 
+# --- timestamps of samples, which dcgm-exporter does not write and what collects its pages may
+
+
+NOW = 1_700_000_000.0
+
+
+async def test_samples_with_an_old_timestamp_are_not_current(server: Server) -> None:
+    lines = [
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="{gpu}"}} {gpu} {stamp}'
+        for gpu, stamp in enumerate((int(1000 * (NOW - 299)), int(1000 * (NOW - 301)), NOW - 301.0, NOW + 60.0))
+    ]
+    server.routes["/stamped"] = lambda handler: handler.answer("\n".join([*lines, ""]).encode())
+    time = FakeClock(1000.0)
+    source = ExporterSource(f"{server.url}/stamped", wall=lambda: NOW, clock=time.clock, sleep=time.sleep)
+    for _ in range(2):  # also with lines that are known
+        tick = await source.read()
+        assert (utils(tick), tick.rejected) == ({"0": 0.0, "3": 3.0}, {"old_sample": 2})
+    await source.close()
+
+
+async def test_a_page_of_old_samples_is_an_error(server: Server) -> None:
+    page = PAGE.replace(b" 37\n", b" 37 1600000000000\n").replace(b" 99\n", b" 99 1600000000000\n")
+    server.routes["/old"] = lambda handler: handler.answer(page)
+    source = ExporterSource(f"{server.url}/old", wall=lambda: NOW)
+    with pytest.raises(BadPage, match="timestamps of all 2 samples are old") as caught:
+        await source.read()
+    assert "clocks" in caught.value.remedy
+    await source.close()
+
+
 # --- files
 
 

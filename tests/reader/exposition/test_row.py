@@ -115,6 +115,20 @@ def test_a_label_of_a_pod_that_repeats_one_hides_no_gpu(text: str, labels: dict[
     assert dict(read(f"up{{{text}}} 5").labels or ()) == labels
 
 
+@pytest.mark.parametrize(
+    ("tail", "time"),
+    [
+        ("5", None),
+        ("5 1700000000000", 1.7e9),
+        ("5 1700000000.25", 1700000000.25),
+        ('5 1700000000 # {trace_id="a"} 1 1600000000', 1.7e9),
+        ("5 -1", -1.0),
+    ],
+)
+def test_timestamps_are_milliseconds_or_seconds(tail: str, time: float | None) -> None:
+    assert read(f'up{{a="1"}} {tail}')[3:] == (5.0, time)
+
+
 def test_nan_is_a_number() -> None:
     assert math.isnan(read('up{a="1"} NaN').value)
 
