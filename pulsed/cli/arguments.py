@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pulsed.config.configuration import Config
     from pulsed.translate.fields import ExporterVersion
+from collections.abc import Iterator
 from itertools import product
 
 _KEY = "config."
@@ -136,9 +137,7 @@ def label_pairs(text: str) -> dict[str, str]:
 
 MAX_HOSTS = 65536
 
-_NAMES = re.compile(r"((?:\[[^\[\]]*\]|[^,])*),")
-"""Names that commas outside of brackets end."""
-
+_SEPARATORS = re.compile(r"(\[[^\[\]]*\]|,)")
 _PARTS = re.compile(r"[^\[\],\s]+|\[[^\[\]]*\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
@@ -152,7 +151,7 @@ def expanded_hosts(text: str) -> list[str]:
         UsageError: it is not such a list, or has more than `MAX_HOSTS` names.
     """
     hosts: dict[str, None] = {}
-    for name in _NAMES.findall(f"{text.strip()},"):
+    for name in _names(text.strip()):
         parts = _PARTS.findall(name)
         if not name or "".join(parts) != name:
             raise _refusal(text, f"{name!r} is not a host name")
@@ -164,6 +163,18 @@ def expanded_hosts(text: str) -> list[str]:
             raise _refusal(text, f"more than {MAX_HOSTS} hosts")
         hosts.update(dict.fromkeys(map("".join, product(*choices))))
     return list(hosts)
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names between the commas outside of brackets."""
+    parts: list[str] = []
+    for part in _SEPARATORS.split(text):
+        if part == ",":
+            yield "".join(parts)
+            parts = []
+        else:
+            parts.append(part)
+    yield "".join(parts)
 
 
 def _choices(brackets: str, text: str) -> list[str]:

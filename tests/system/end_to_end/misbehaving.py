@@ -185,7 +185,7 @@ KINDS: Mapping[str, Misbehaviour] = {
     "falling-counter": Misbehaviour(
         "", _pages(lambda n: _row("fall", 10**9 - n, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))
     ),
-    "time-travel": Misbehaviour("", _pages(lambda n: _row("time", f"1 {10**12 - n * 10**9}"))),
+    "time-travel": Misbehaviour("bad_page", _pages(lambda n: _row("time", f"1 {10**12 - n * 10**9}"))),
     "words-as-values": Misbehaviour("", _pages(lambda n: _PAGE + _row("word", "ERROR - FAILED TO CONVERT TO STRING"))),
 }  # fmt: skip
 
