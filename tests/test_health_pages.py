@@ -169,10 +169,11 @@ def test_the_first_xid_is_an_event_although_the_gauge_was_not_there(blank: bool)
     assert node.check("xid_critical").last_event == START + 20 * node.interval
 
 
-def test_a_code_that_appears_with_other_fields_may_be_old() -> None:
+@pytest.mark.parametrize("used", [1000, 10**7], ids=["plausible", "implausible"])
+def test_a_code_that_appears_with_other_fields_may_be_old(used: int) -> None:
     node = Exporter()
-    node.poll(20)
-    assert node.poll(4, XID_ERRORS=79, FB_USED=1000).severity == 2
+    node.poll(20, FB_TOTAL=81559)
+    assert node.poll(4, XID_ERRORS=79, FB_USED=used).severity == 2
     assert dict(node.health[0].xid_events)[79] == 0
 
 

@@ -117,7 +117,8 @@ class HealthEvaluator:
             # The health of one that is back was updated while it was missing.
             sample = state.sample(decision if state.status == "back" else state.decision)
             own_events = _events_of(events, state) if events else ()
-            gpu.record_sample(sample, readings[position], node, tick.extras.get(position), own_events)
+            reading, delivered = readings[position], tick.readings[position]
+            gpu.record_sample(sample, reading, delivered, node, tick.extras.get(position), own_events)
             updated.append((position, gpu))
         if tick.lists_gpus:
             self._named.clear()
@@ -130,7 +131,8 @@ class HealthEvaluator:
             # A source without any GPU is not evidence about one of them.
             if tick.lists_gpus or own_events or gpu.has_fallen_off_bus:
                 presence = _presence(state.device, tick)
-                gpu.record_sample(state.sample(decision), NOTHING, node, kernel_events=own_events, presence=presence)
+                sample = state.sample(decision)
+                gpu.record_sample(sample, NOTHING, NOTHING, node, kernel_events=own_events, presence=presence)
                 updated.append((-1, gpu))
         changes, xids = self._evaluate(updated)
         boards = [self._table.health_of(board) for board in gpus.boards]

@@ -150,12 +150,16 @@ class GpuHealth:
         self,
         sample: TrackedSample,
         reading: Reading,
+        delivered: Reading,
         node: NodeFacts,
         extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
         presence: Presence = "listed",
     ) -> None:
-        """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
+        """Record a sample; a repeated one changes nothing. The readings of a missing GPU are all None.
+
+        Which fields the source has is seen in the reading as it was delivered, with its implausible inputs.
+        """
         self.changes, self.xids, self.is_due = [], {}, False
         decision = FIRST if self._second is None else sample.decision
         if decision.kind == "repeat":
@@ -180,13 +184,13 @@ class GpuHealth:
         if node.epoch != self._epoch:
             self._update_epoch(node.epoch, previous)
         answer = self._answer
-        self._update_answer(sample, reading, node, presence)
+        self._update_answer(sample, reading, delivered, node, presence)
         activity = activity_of(reading)
         is_part_complete = inputs.clock_events.update(reading[_REASONS], bool(activity), decision.covered, now)
         inputs.values = reading + self._facts(freshness, reading, node, activity)
         if is_measured and (moment := self.restarts.signs.update(reading, now)) is not None:
             self._reset(moment)
-        self._update_xids(reading, answer)
+        self._update_xids(reading[_XID], delivered, answer)
         if extras is not None:
             inputs.nvlinks.update(extras, inputs.model, bool(reading[_MIG_MODE]))
         if inputs.xids.records:
@@ -304,7 +308,9 @@ class GpuHealth:
         is_recent = not record.cleared and self.now - record.last < CRITICAL_SECONDS
         return is_recent or self.epoch + record.last + MINUTE >= self.reachability.last_seen
 
-    def _update_answer(self, sample: TrackedSample, reading: Reading, node: NodeFacts, presence: Presence) -> None:
+    def _update_answer(
+        self, sample: TrackedSample, reading: Reading, delivered: Reading, node: NodeFacts, presence: Presence
+    ) -> None:
         """Update whether the GPU answers, and whether its inputs are fresh."""
         freshness, reachability = sample.freshness, self.reachability
         is_evident = presence == "lost" or (bool(self.inputs.xids.records) and self.has_fallen_off_bus)
@@ -315,7 +321,7 @@ class GpuHealth:
         else:
             reachability.update_unlisted(self.time, sample.now, is_evident=is_evident)
         if self.reachability.polls_missed == 0.0 and freshness.state != "stale":
-            self._answer = reading
+            self._answer = delivered
             if node.is_layout_new:
                 self._max_present = 0
             if reading[_XID] is None and self.restarts.has_no_xid(self.inputs.xids.gauge):
@@ -352,13 +358,13 @@ class GpuHealth:
         self.last_reset = self.epoch + moment
         self.latched += 1
 
-    def _update_xids(self, reading: Reading, before: Reading | None) -> None:
-        """Record the codes of a sample; `before` is the last reading with which the GPU answered."""
-        inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
+    def _update_xids(self, gauge: Value, delivered: Reading, before: Reading | None) -> None:
+        """Record the codes of a sample; `before` was delivered when the GPU answered last."""
+        inputs, xids = self.inputs, self.inputs.xids
         if inputs.extras is None and gauge is None:
             return
         records = len(xids.records)
-        if gauge is not None and self.restarts.absent and self.restarts.has_other_fields(reading, before):
+        if gauge is not None and self.restarts.absent and self.restarts.has_other_fields(delivered, before):
             xids.forget_source()
         codes = xids.update(gauge, inputs.extras, self._programs, self.now)
         if codes or len(xids.records) != records:

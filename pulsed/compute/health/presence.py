@@ -246,8 +246,8 @@ class Restarts:
         Then the source has another list of fields, and the code may be old.
 
         Args:
-            reading: the newest one, with a last XID.
-            before: the last one with which the GPU answered.
+            reading: the newest one as delivered, with a last XID.
+            before: the last one with which the GPU answered, as delivered.
         """
         absent, self.absent = self.absent, 0
         return (
