@@ -10,7 +10,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 
@@ -30,9 +29,6 @@ from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.present.exposition.telemetry import failure_family
 from pulsed.reader.source import REMIND_SECONDS
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

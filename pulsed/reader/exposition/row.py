@@ -215,7 +215,7 @@ def read_tail(text: str) -> tuple[float, float | None]:
 
 
 _MILLISECONDS = 1e11
-"""Larger numbers are milliseconds: so many seconds are the year 5138."""
+"""Timestamps above this are in milliseconds; in seconds they would be after the year 5138."""
 
 
 def _time_of(text: str) -> float | None:
