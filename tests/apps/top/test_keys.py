@@ -8,6 +8,7 @@ from pulsed.apps.top.session import TopSession, WrongCommand
 from pulsed.present.terminal.view_state import ViewState
 from tests.apps.top.running_top import Running, running
 from tests.present.terminal.fleet_model import model
+from tests.support.waiting import eventually
 
 NAMES = {":": "colon", "/": "slash", " ": "space", "+": "plus", "-": "minus", "?": "question_mark"}
 
@@ -53,7 +54,7 @@ async def pressed(top: Running, names: str) -> None:
 async def test_a_key_selects_a_gpu_or_opens_a_view(names: str, view: str, gpu: str) -> None:
     async with running((120, 24)) as top:
         await pressed(top, names)
-        assert (top.session.view.view, top.selected) == (view, gpu)
+        await eventually(lambda: (top.session.view.view, top.selected) == (view, gpu))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_going_back_leads_to_fleet_and_then_ends(session: TopSession, text: str)
 async def test_keys_end_the_program(names: str) -> None:
     async with running() as top:
         await pressed(top, names)
-        assert not top.app.is_running
+        await eventually(lambda: not top.app.is_running)
 
 
 @pytest.mark.parametrize(
@@ -129,16 +130,16 @@ async def test_a_wrong_command_is_a_message() -> None:
 async def test_filter_and_order(names: str, gpus: str) -> None:
     async with running() as top:
         await pressed(top, names)
-        assert " ".join(gpu.name for gpu in top.session.view.shown(top.session.model)) == gpus
+        await eventually(lambda: " ".join(gpu.name for gpu in top.session.view.shown(top.session.model)) == gpus)
 
 
 async def test_layout_pause_and_window_are_changed_by_a_key() -> None:
     async with running() as top:
         view = top.session.view
         await pressed(top, "v space +")
-        assert (view.layout, view.paused, view.window) == ("cards", True, 1800.0)
+        await eventually(lambda: (view.layout, view.paused, view.window) == ("cards", True, 1800.0))
         await pressed(top, "v v s - -")
-        assert (view.layout, view.sort, view.window) == ("auto", "ru", 300.0)
+        await eventually(lambda: (view.layout, view.sort, view.window) == ("auto", "ru", 300.0))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,7 @@ async def test_layout_pause_and_window_are_changed_by_a_key() -> None:
 async def test_a_prompt_can_be_edited_and_left(names: str, prompt: str | None) -> None:
     async with running() as top:
         await pressed(top, names)
-        assert ("? help" in top.lines[-1]) == (prompt is None)
-        assert prompt is None or top.lines[-1].startswith(prompt)
+        await eventually(lambda: top.lines[-1].startswith("? help" if prompt is None else prompt))
 
 
 async def test_a_list_scrolls_and_changes_are_selected() -> None:
