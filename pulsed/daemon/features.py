@@ -5,7 +5,6 @@ A new one is a module or folder and a line of `FEATURES`.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import Counter
@@ -82,15 +81,19 @@ class FeatureSet:
     def take_tick(self, tick: ComputedTick) -> None:
         """Pass a tick on. A new error of a feature is logged at once, the same one again once a minute."""
         for feature in self:
-            with self._logged_errors("a consumer of ticks", feature, target=tick.target):
+            try:
                 feature.take_tick(tick)
+            except Exception as error:  # noqa: BLE001 (of a feature's code; logged with its traceback)
+                self._note(error, "a consumer of ticks", feature, target=tick.target)
 
     def metrics(self, now: float) -> Iterator[Metric]:
         """Yield the families of all features at monotonic seconds; errors are logged as by `take_tick`."""
         for feature in self:
             families: Iterable[Metric] = ()
-            with self._logged_errors("the metrics of a feature", feature):
+            try:
                 families = list(feature.metrics(now))
+            except Exception as error:  # noqa: BLE001
+                self._note(error, "the metrics of a feature", feature)
             yield from families
         if self.failures:
             yield failure_family(
@@ -108,23 +111,22 @@ class FeatureSet:
     def save(self) -> None:
         """Write what outlives a restart; errors are logged as by `take_tick`."""
         for feature in self:
-            with self._logged_errors("the state of a feature", feature):
+            try:
                 feature.save()
+            except Exception as error:  # noqa: BLE001
+                self._note(error, "the state of a feature", feature)
 
-    @contextlib.contextmanager
-    def _logged_errors(self, part: str, feature: Feature, **fields: str) -> Iterator[None]:
-        """Count, log and end the errors of a feature.
+    def _note(self, error: Exception, part: str, feature: Feature, **fields: str) -> None:
+        """Count and log an error of a feature.
 
         Args:
             part: what the feature does, for the log.
             fields: of the log line, in addition to the feature.
         """
-        try:
-            yield
-        except Exception as error:  # of a feature's code
-            self.failures[feature.name] += 1
-            now, reason = time.monotonic(), repr(error)
-            last, logged_at = self._logged.get((part, feature.name), ("", 0.0))
-            if reason != last or now - logged_at >= REMIND_SECONDS:
-                self._logged[part, feature.name] = (reason, now)
-                log.exception(f"internal error in {part}; please report it", extra={"consumer": feature.name, **fields})
+        self.failures[feature.name] += 1
+        now, reason = time.monotonic(), repr(error)
+        last, logged_at = self._logged.get((part, feature.name), ("", 0.0))
+        if reason != last or now - logged_at >= REMIND_SECONDS:
+            self._logged[part, feature.name] = (reason, now)
+            extra = {"consumer": feature.name, **fields}
+            log.error(f"internal error in {part}; please report it", exc_info=error, extra=extra)

@@ -124,9 +124,9 @@ def merged_numbers(
     for point, those in rows.items():
         finite = [row for row in those if -inf < mean[row] < inf]  # neither is NaN
         if finite:
-            points["min"][point] = round(min(lowest[row] for row in finite), decimals)
-            points["mean"][point] = round(sum(mean[row] for row in finite) / len(finite), decimals)
-            points["max"][point] = round(max(highest[row] for row in finite), decimals)
+            points["min"][point] = round(min([lowest[row] for row in finite]), decimals)
+            points["mean"][point] = round(sum([mean[row] for row in finite]) / len(finite), decimals)
+            points["max"][point] = round(max([highest[row] for row in finite]), decimals)
     return points
 
 
