@@ -59,7 +59,9 @@ async def failure(request: Request, error: Exception) -> Response:
     if status == 404 and (location := _without_slash(request)):
         return Response(status_code=307, headers={"location": location})
     message = error.detail if isinstance(error, HTTPException) else "internal error"
-    headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if "Allow" in headers:  # of a 405; the server answers HEAD wherever it answers GET
+        headers["Allow"] = headers["Allow"].replace("GET", "GET, HEAD")
     return failure_response(f"{request.url.path}: {message}", status, headers)
 
 

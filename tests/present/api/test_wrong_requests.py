@@ -35,6 +35,8 @@ WRONG = {
         ("/events/recent?since=x", "since"),
         ("/events/recent?since=nan", "since"),
         ("/autoscale/v1/gpus?fields=power", "is not a number to scale on"),
+        ("/jobs?kind=job", "kind: Input should be 'slurm_job', 'pod'"),
+        ("/jobs?state=done", "state: String should match"),
     ],
     404: [
         ("/gpus/9", "GPU '9' not found; /gpus lists"),

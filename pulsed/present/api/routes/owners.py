@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field, create_model
 
 from pulsed.durations import DAY
 from pulsed.model.gpu import GpuKey
+from pulsed.model.owner import OwnerKind
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.present.api.account_documents import AccountShape, account_document
@@ -130,7 +131,7 @@ def owner_router(
     )
     async def jobs(
         state: Annotated[str, Query(description="running or ended", pattern="^(running|ended)?$")] = "",
-        kind: Annotated[str, Query(description="slurm_job, pod, container or process")] = "",
+        kind: Annotated[Literal[OwnerKind, ""], Query(description="of the owner")] = "",
         user: str = "",
         account: str = "",
         namespace: str = "",
