@@ -130,7 +130,9 @@ class GpuHealth:
         self._in_turn = sorted(self.checks, key=lambda check: check.check.id == "dcgm_health")
         self._rules = [pair for check in self.checks for pair in check.rules]
         self._increases = [(rule, state) for rule, state in self._rules if isinstance(rule, Increase)]
-        self._duties = [(rule, state) for rule, state in self._rules if isinstance(rule, Duty)]
+        self._duties = [
+            (check, rule, state) for check in self.checks for rule, state in check.rules if isinstance(rule, Duty)
+        ]
         self._programs: Programs = ()  # on the GPU: a fault that follows one of them is not the board's
         self._second: int | None = None  # of the last evaluation, by the GPU's clock
         self._epoch: Epoch | None = None
@@ -198,8 +200,9 @@ class GpuHealth:
         for increase, state in self._increases:
             increase.observe(state, inputs, now)
         if is_part_complete or decision.kind != "next":
-            for duty, state in self._duties:
+            for check, duty, state in self._duties:
                 duty.observe(state, inputs, now)
+                check.wake()
         self.is_due = node.interval >= EVALUATION_SECONDS or int(now + ROUNDING) != self._second
 
     def change_source(self) -> None:

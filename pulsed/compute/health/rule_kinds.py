@@ -239,10 +239,6 @@ class Duty(Rule):
             if value is not None or name in state.duties:
                 state.duties.setdefault(name, DutyCounter()).update(value, now, self.window)
 
-    def rests(self, state: RuleState, inputs: GpuInputs) -> bool:
-        """Return false: its share of time moves while its inputs stay the same."""
-        return False
-
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
         if not self.uncertain or not state.duties or any(duty.is_proven for duty in state.duties.values()):

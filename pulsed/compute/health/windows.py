@@ -3,12 +3,14 @@ across resets and misread values; and how long it was in each state of its healt
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
-from pulsed.compute.sample import has_passed
+from pulsed.compute.sample import ROUNDING, has_passed
 from pulsed.durations import MINUTE
 from pulsed.model.health import STATES, State
 
@@ -112,14 +114,10 @@ class ClockEvents:
 
     def _parts_of(self, window: float, min_samples: int) -> list[Part]:
         """Return the parts of a window, and older ones if it has fewer samples than the minimum."""
-        parts: list[Part] = []
-        samples, now = 0, self._begun or 0.0
-        for part in reversed(self._parts):
-            if samples >= min_samples and has_passed(window, part.ended, now):
-                break
-            parts.append(part)
-            samples += part.samples
-        return parts
+        first = bisect_right(self._parts, (self._begun or 0.0) - window + ROUNDING, key=attrgetter("ended"))
+        while first and sum([part.samples for part in self._parts[first:]]) < min_samples:
+            first -= 1
+        return self._parts[first:]
 
 
 def _seconds(parts: Sequence[Part], bits: int) -> float:

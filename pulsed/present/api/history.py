@@ -177,16 +177,18 @@ class History:
         ring, key = self._rings.get(target), key_of(device, "")
         if ring is None:
             return HistoryWindow(device, 0.0, seconds)
-        positions: dict[int, int] = {}
-        for devices in ring.layouts():
-            position = next((at for at, each in enumerate(devices) if key_of(each, "") == key), None)
-            if position is not None:
-                positions[id(devices)], device = position, devices[position]
-        shown = [
-            (tick, positions[id(tick.devices)])
-            for tick in ring.ticks
-            if id(tick.devices) in positions and self._is_within(tick, ring, seconds, now)
-        ]
+        positions: dict[int, int | None] = {}
+        shown: list[tuple[_Tick, int]] = []
+        for tick in reversed(ring.ticks):
+            if not self._is_within(tick, ring, seconds, now):
+                break
+            if (layout := id(tick.devices)) not in positions:
+                positions[layout] = next((at for at, each in enumerate(tick.devices) if key_of(each, "") == key), None)
+            if (position := positions[layout]) is not None:
+                shown.append((tick, position))
+        if shown:
+            device = shown[0][0].devices[shown[0][1]]
+        shown.reverse()
         return HistoryWindow(device, ring.interval, seconds, ring.newest, ring.time, shown)
 
     def forget(self, gpu: Device) -> None:
