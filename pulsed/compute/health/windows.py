@@ -4,7 +4,7 @@ across resets and misread values; and how long it was in each state of its healt
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -98,9 +98,13 @@ class ClockEvents:
         self._parts = [part for part in self._parts if now - part.ended <= MAX_WINDOW]
         self._begun, self._seconds_by_mask, self._seconds, self._samples = now, {}, 0.0, 0
         parts = self._parts_of(SHARES_WINDOW, 0)
-        observed = sum([part.seconds for part in parts])
+        observed, reduced = sum([part.seconds for part in parts]), _seconds_by_mask(parts)
         self.shares = tuple(
-            (name, round(reduced / observed, 3)) for bit, name in REASONS.items() if (reduced := _seconds(parts, bit))
+            [
+                (name, round(seconds / observed, 3))
+                for bit, name in REASONS.items()
+                if reduced and (seconds := _seconds(reduced, bit))
+            ]
         )
         return True
 
@@ -110,7 +114,7 @@ class ClockEvents:
         parts = self._parts_of(window, MIN_SAMPLES)
         observed = sum([part.seconds for part in parts])
         is_known = observed and sum([part.samples for part in parts]) >= MIN_SAMPLES
-        return _seconds(parts, bits) / max(observed, window) if is_known else None
+        return _seconds(_seconds_by_mask(parts), bits) / max(observed, window) if is_known else None
 
     def _parts_of(self, window: float, min_samples: int) -> list[Part]:
         """Return the parts of a window, and older ones if it has fewer samples than the minimum."""
@@ -120,9 +124,18 @@ class ClockEvents:
         return self._parts[first:]
 
 
-def _seconds(parts: Sequence[Part], bits: int) -> float:
+def _seconds_by_mask(parts: Iterable[Part]) -> Mapping[int, float]:
+    """Return the seconds of each mask in some parts."""
+    total: dict[int, float] = {}
+    for part in parts:
+        for mask, seconds in part.seconds_by_mask.items():
+            total[mask] = total.get(mask, 0.0) + seconds
+    return total
+
+
+def _seconds(seconds_by_mask: Mapping[int, float], bits: int) -> float:
     """Return the seconds of the masks with one of the bits."""
-    return sum([seconds for part in parts for mask, seconds in part.seconds_by_mask.items() if mask & bits])
+    return sum([seconds for mask, seconds in seconds_by_mask.items() if mask & bits])
 
 
 _PARTS = 60
