@@ -73,7 +73,8 @@ async def trace(*settings: str) -> CallTrace:
     (source,) = open_sources(config)
     target = target_of(source, config)
     store = TargetStore("here", [target])
-    pages, calls = Pages(store, Telemetry(store)), CallTrace()
+    telemetry = Telemetry(store)
+    pages, calls = Pages(store, telemetry), CallTrace()
 
     def render(_: ComputedTick) -> None:
         pages.page(time.monotonic(), openmetrics=False, gzip=False)
@@ -84,7 +85,8 @@ async def trace(*settings: str) -> CallTrace:
     def is_traced(target: Target) -> bool:
         return target.samples >= _WARM_TICKS
 
-    await Collector(source, Pipeline(GpuTable(config.compute_settings()), "here"), target, render, is_traced).run()
+    pipeline = Pipeline(GpuTable(config.compute_settings()), "here", telemetry.observe)
+    await Collector(source, pipeline, target, render, is_traced).run()
     return calls
 
 

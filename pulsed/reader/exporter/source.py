@@ -22,11 +22,11 @@ from pulsed.http.credentials import (
     BadCredentials,
     BadTlsFiles,
     ClientTls,
-    authorization,
     basic_authorization,
     masked,
     masked_foreign,
     read_password,
+    read_token,
     without_login,
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
@@ -338,13 +338,13 @@ class Scraper:
 
     def _secrets(self, login: Login | None) -> Mapping[str, str]:
         """Return the headers for the exporter only."""
-        settings = self._settings
-        secrets = authorization("", settings.bearer_token_file)
-        if not secrets and settings.bearer_token:
-            secrets = {"Authorization": f"Bearer {settings.bearer_token}"}
-        elif not secrets and (login or settings.username):
-            secrets = {"Authorization": basic_authorization(*(login or (settings.username or "", self._password())))}
-        return {**secrets, **settings.headers} if settings.headers else secrets
+        settings, secrets = self._settings, dict[str, str]()
+        if settings.bearer_token_file or settings.bearer_token:
+            token = read_token(settings.bearer_token_file) if settings.bearer_token_file else settings.bearer_token
+            secrets["Authorization"] = f"Bearer {token}"
+        elif login or settings.username:
+            secrets["Authorization"] = basic_authorization(*(login or (settings.username or "", self._password())))
+        return {**secrets, **settings.headers}
 
     def _password(self) -> str:
         file = self._settings.password_file
