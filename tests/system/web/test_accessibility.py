@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.daemon import Daemon
 from tests.support.nightly import nightly_after
-from tests.system.web.browser import THEMES, Theme, tab, url
+from tests.system.web.browser import THEMES, Tab, Theme, tab, url
 
 VIEWS = {
     "#/": ".tile",
@@ -31,13 +33,18 @@ VIEWS = {
 """With something that each shows once it has its data."""
 
 
-@pytest.mark.parametrize("theme", nightly_after(1, THEMES))
+@pytest.fixture(scope="module", params=nightly_after(1, THEMES))
+def themed(request: pytest.FixtureRequest, browser: Browser, demo: Daemon) -> Iterator[Tab]:
+    with tab(browser, url(demo), theme=request.param) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("hash_", VIEWS)
-def test_no_violation_and_no_console_message(browser: Browser, demo: Daemon, theme: Theme, hash_: str) -> None:
-    with tab(browser, url(demo), theme=theme) as opened:
-        page = opened.open(hash_)
-        page.locator(VIEWS[hash_]).first.wait_for()
-        assert opened.violations() == []
+def test_no_violation_and_no_console_message(themed: Tab, hash_: str) -> None:
+    page = themed.open(hash_)
+    page.locator(VIEWS[hash_]).first.wait_for()
+    assert themed.violations() == []
+    assert themed.console == []
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -49,14 +56,18 @@ def test_the_help(browser: Browser, demo: Daemon, theme: Theme) -> None:
         assert opened.violations() == []
 
 
-@pytest.mark.parametrize("width", nightly_after(1, [320, 700]))
+@pytest.fixture(scope="module", params=nightly_after(1, [320, 700]))
+def narrow(request: pytest.FixtureRequest, browser: Browser, demo: Daemon) -> Iterator[Tab]:
+    with tab(browser, url(demo), viewport={"width": request.param, "height": 800}) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("hash_", ["#/", "#/gpu/7", "#/plot", "#/events", "#/work", "#/job/4711", "#/sources"])
-def test_narrow_screens_scroll_in_one_direction_only(browser: Browser, demo: Daemon, hash_: str, width: int) -> None:
-    with tab(browser, url(demo), viewport={"width": width, "height": 800}) as opened:
-        page = opened.open(hash_)
-        page.locator(VIEWS[hash_].replace(".u-wrap canvas", ".chart")).first.evaluate("e => e.scrollIntoView()")
-        page.locator(VIEWS[hash_]).first.wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_narrow_screens_scroll_in_one_direction_only(narrow: Tab, hash_: str) -> None:
+    page = narrow.open(hash_)
+    page.locator(VIEWS[hash_].replace(".u-wrap canvas", ".chart")).first.evaluate("e => e.scrollIntoView()")
+    page.locator(VIEWS[hash_]).first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_keyboard_alone_reaches_everything(browser: Browser, demo: Daemon) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page
 
-from tests.support.daemon import serving
+from tests.support.daemon import Daemon, serving
 from tests.support.nightly import nightly_after
 from tests.support.tools import missing
 from tests.system.web.browser import THEMES, Theme, tab, url
@@ -30,18 +31,23 @@ VOLATILE = ".live, .totals > div:nth-child(5) dd, .sparkline, .class-name"
 """Ages, the host's load, and times of classes."""
 
 
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("fleet")
+    file = folder / "page.prom"
+    file.write_text(exporter_text(Row(0, FULL, OWNER), Row(1, PARTIAL), Row(2, NOTHING), Row(3, IDLE, OWNER)))
+    flags = ("--source", "exporter", "--set", f"source.exporter.targets=[{file}]", "--set", "source.interval=1s")
+    with serving(folder, *flags) as daemon:
+        yield daemon
+
+
 @pytest.mark.parametrize("theme", nightly_after(1, THEMES))
 @pytest.mark.parametrize("view", ["tiles", "table", "map"])
-def test_the_look_of_the_fleet(browser: Browser, tmp_path: Path, theme: Theme, view: str) -> None:
+def test_the_look_of_the_fleet(browser: Browser, fleet: Daemon, theme: Theme, view: str) -> None:
     font = subprocess.run(["fc-match", "system-ui"], capture_output=True, text=True, check=True).stdout
     if "DejaVu Sans" not in font:
         missing("the system's font is not DejaVu Sans: apt-get install fonts-dejavu-core")
-    rows = [Row(0, FULL, OWNER), Row(1, PARTIAL), Row(2, NOTHING), Row(3, IDLE, OWNER)]
-    file = tmp_path / "page.prom"
-    file.write_text(exporter_text(*rows))
-    flags = ("--source", "exporter", "--set", f"source.exporter.targets=[{file}]", "--set", "source.interval=1s")
-    size = {"width": 1000, "height": 760}
-    with serving(tmp_path, *flags) as daemon, tab(browser, url(daemon), theme=theme, viewport=size) as opened:
+    with tab(browser, url(fleet), theme=theme, viewport={"width": 1000, "height": 760}) as opened:
         page = opened.open(f"#/?v={view}")
         page.locator(".totals dd").first.wait_for()
         page.wait_for_timeout(2500)  # the class is settled
