@@ -14,6 +14,12 @@ from tests.support.tools import tool
 ROOT = Path(__file__).parents[2] / "build" / "tools"
 
 
+def bookworm() -> Path:
+    """Return Debian 12: what boots, with rpm and what pip and Ansible need, and what the image is built on."""
+    packages = "systemd,dbus,python3,python3-apt,python3-venv,rpm,elfutils,ca-certificates"
+    return debian_tree("bookworm", packages, lambda tree: (tree / "usr/bin/python").symlink_to("python3"))
+
+
 def debian_tree(
     name: str, packages: str, finish: Callable[[Path], None] = lambda tree: None, *, suite: str = "bookworm"
 ) -> Path:

@@ -6,8 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
+from tests.support.debian_tree import bookworm
 from tests.system.deploy.tools import fetched
-from tests.system.systemd.boot import ROOT, bookworm, boot
+from tests.system.systemd.boot import ROOT, boot
 
 INSIDE = Path(__file__).with_name("inside_ansible.py")
 

@@ -32,11 +32,6 @@ def run(*words: str | Path, folder: Path = ROOT, seconds: float = 300) -> None:
     assert done.returncode == 0, f"{words[0]}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
-def bookworm() -> Path:
-    """Return Debian 12, with pip for the recipe, with rpm, and with what Ansible needs for packages."""
-    return debian_tree("systemd-bookworm", "systemd,dbus,python3,python3-apt,python3-venv,rpm")
-
-
 def trixie() -> Path:
     """Return Debian 13."""
     return debian_tree("systemd-trixie", "systemd,dbus,python3", suite="trixie")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.systemd.boot import ROOT, Row, bookworm, boot
+from tests.support.debian_tree import bookworm
+from tests.system.systemd.boot import ROOT, Row, boot
 
 INSIDE = Path(__file__).with_name("inside.py")
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from pulsed import __version__
+from tests.support.debian_tree import bookworm
 from tests.support.tools import tool
 from tests.system.deploy.tools import fetched
 from tests.system.systemd.ansible_role import follow_the_role
-from tests.system.systemd.boot import ROOT, bookworm, boot, trixie
+from tests.system.systemd.boot import ROOT, boot, trixie
 from tests.system.systemd.conftest import NEW_VERSION, once
+from tools import system_packages
 from tools.package_documents import write_debian_changelog, write_documents
 from tools.system_packages import ARCHITECTURES, PYTHONS, build_deb, build_rpm, unpack_wheels
 
@@ -35,9 +37,15 @@ RPM = ["rpm_install", "rpm_reload", "rpm_upgrade", "rpm_remove"]
 EPOCH = "1700000000"
 
 
+DEBIAN_12 = ("3.11",)
+"""Its Python. Packages for all of `PYTHONS`, as they are released, take a minute more."""
+
+
 @pytest.fixture(scope="session")
-def packages(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path) -> Path:
-    """A folder with packages of this version in `old`, and of a later one in `new`."""
+def packages(
+    tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel: Path
+) -> Callable[[Sequence[str]], Path]:
+    """Folders with packages for some Pythons: of this version in `old`, and of a later one in `new`."""
     tool("dpkg-deb", "dpkg")
     tool("rpmbuild", "rpm")
 
@@ -49,21 +57,30 @@ def packages(tmp_path_factory: pytest.TempPathFactory, wheel: Path, newer_wheel:
             for build_package in (build_deb, build_rpm):
                 build_package(here, environment, built, version, folder / name, EPOCH)
 
-    return once(tmp_path_factory, "packages", build)
+    def for_pythons(pythons: Sequence[str]) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(system_packages, "PYTHONS", pythons)
+            return once(tmp_path_factory, f"packages-{len(pythons)}", build)
+
+    return for_pythons
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tree", "steps"),
+    ("tree", "steps", "pythons"),
     [
-        pytest.param(bookworm, DEB + RPM, id="debian12"),
-        pytest.param(trixie, DEB, id="debian13", marks=pytest.mark.nightly),
+        pytest.param(bookworm, DEB + RPM, DEBIAN_12, id="debian12"),
+        pytest.param(trixie, DEB, PYTHONS, id="debian13", marks=pytest.mark.nightly),
     ],
 )
 def test_every_step_works_under_systemd(
-    packages: Path, tmp_path: Path, tree: Callable[[], Path], steps: list[str]
+    packages: Callable[[Sequence[str]], Path],
+    tmp_path: Path,
+    tree: Callable[[], Path],
+    steps: list[str],
+    pythons: Sequence[str],
 ) -> None:
-    rows = boot(tree(), packages, INSIDE, tmp_path)
+    rows = boot(tree(), packages(pythons), INSIDE, tmp_path)
     for row in rows:
         print(row)
     assert [row for row in rows if not row["ok"]] == []
@@ -71,13 +88,15 @@ def test_every_step_works_under_systemd(
 
 
 @pytest.mark.nightly
-def test_every_step_of_the_ansible_role_works_with_a_deb(packages: Path, tmp_path: Path) -> None:
-    old, new = (next((packages / name).glob("*.deb")) for name in ("old", "new"))
+def test_every_step_of_the_ansible_role_works_with_a_deb(
+    packages: Callable[[Sequence[str]], Path], tmp_path: Path
+) -> None:
+    old, new = (next((packages(PYTHONS) / name).glob("*.deb")) for name in ("old", "new"))
     follow_the_role(tmp_path / "check", old, new, tmp_path)
 
 
-def test_an_rpm_names_files_that_distributions_have(packages: Path) -> None:
-    (package,) = (packages / "old").glob("*.rpm")
+def test_an_rpm_names_files_that_distributions_have(packages: Callable[[Sequence[str]], Path]) -> None:
+    (package,) = (packages(DEBIAN_12) / "old").glob("*.rpm")
 
     def query(*words: str) -> str:
         return subprocess.run(
