@@ -24,6 +24,16 @@ MESSAGE_BYTES = 2**18
 READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ")
 """Beginnings of variables that have an effect only at the start of a process."""
 
+PRELOADED = (
+    "pulsed.daemon.serve",
+    "pulsed.present.api.routes.events",
+    "pulsed.present.api.routes.history",
+    "pulsed.present.api.routes.owners",
+    "pydantic.v1",
+    "uvicorn.lifespan.off",
+)
+"""What every daemon imports."""
+
 
 class ForkedProcess:
     """A forked process, with the members of `subprocess.Popen` that tests use."""
@@ -124,7 +134,9 @@ def _serve(requests: socket.socket) -> Sequence[str] | None:
 
 
 if __name__ == "__main__":
-    import_module("pulsed.daemon.serve")
+    for name in PRELOADED:
+        import_module(name)
+    import_module("pulsed.config.configuration").load(None, (), {})  # makes the validator of the configuration
     given = _serve(socket.socket(fileno=int(sys.argv[1])))
     if given is not None:
         sys.argv[1:] = given
