@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import time
@@ -23,6 +24,7 @@ Values = Mapping[str, str]
 """What is chosen, by variable, with Grafana's own `__range` and `__rate_interval`."""
 
 
+@functools.cache
 def boards() -> dict[str, Json]:
     """Return the dashboards by file name."""
     return {name: json.loads((FOLDER / name).read_text()) for name in DASHBOARDS}

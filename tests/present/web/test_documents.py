@@ -12,21 +12,24 @@ from pulsed.present.web.documents import documents, page
 from tests.present.api.client import application
 from tools.generate_docs import ROOT
 
-TEXTS = {name: asset.body.decode() for name, asset in documents().items()}
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return {name: asset.body.decode() for name, asset in documents().items()}
 
 
-def test_every_document_is_a_page() -> None:
-    assert set(TEXTS) == {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert '<h3 id="gpu_lost">gpu_lost</h3>' in TEXTS["health"]
-    assert '<h3 id="pulseddaemondown">PulsedDaemonDown</h3>' in TEXTS["health"]
+def test_every_document_is_a_page(texts: dict[str, str]) -> None:
+    assert set(texts) == {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert '<h3 id="gpu_lost">gpu_lost</h3>' in texts["health"]
+    assert '<h3 id="pulseddaemondown">PulsedDaemonDown</h3>' in texts["health"]
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_every_link_leads_somewhere(name: str) -> None:
-    for link in re.findall(r'<a href="([^"]*)"', TEXTS[name]):
-        document, _, anchor = link.partition("#")
-        if not document.startswith("https://"):
-            assert f'id="{anchor}"' in TEXTS[document or name] if anchor else document in TEXTS, link
+def test_every_link_leads_somewhere(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        for link in re.findall(r'<a href="([^"]*)"', text):
+            document, _, anchor = link.partition("#")
+            if not document.startswith("https://"):
+                assert f'id="{anchor}"' in texts[document or name] if anchor else document in texts, (name, link)
 
 
 def test_markup_of_a_text_is_text_and_links_out_of_the_folder_are_none() -> None:
@@ -39,11 +42,11 @@ def test_a_cell_of_a_table_has_lines() -> None:
     assert "<td><code>x</code><br><code>y</code></td>" in page("|a|\n|-|\n|`x`<br>`y`|\n", {})
 
 
-async def test_the_daemon_serves_them_without_anything_from_elsewhere() -> None:
+async def test_the_daemon_serves_them_without_anything_from_elsewhere(texts: dict[str, str]) -> None:
     app = application(TargetStore("here", []))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
         answer = await client.get("/docs/health")
-        assert answer.text == TEXTS["health"]
+        assert answer.text == texts["health"]
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
         assert (await client.get("/docs/nothing")).status_code == 404
