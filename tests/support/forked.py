@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import signal
@@ -29,10 +30,12 @@ PRELOADED = (
     "pulsed.present.api.routes.events",
     "pulsed.present.api.routes.history",
     "pulsed.present.api.routes.owners",
+    "pulsed.http.client",
     "pydantic.v1",
+    "rich.console",
     "uvicorn.lifespan.off",
 )
-"""What every daemon imports."""
+"""What every daemon imports, and most commands."""
 
 
 class ForkedProcess:
@@ -137,6 +140,8 @@ if __name__ == "__main__":
     for name in PRELOADED:
         import_module(name)
     import_module("pulsed.config.configuration").load(None, (), {})  # makes the validator of the configuration
+    gc.collect()
+    gc.freeze()  # else each fork collects all of this soon
     given = _serve(socket.socket(fileno=int(sys.argv[1])))
     if given is not None:
         sys.argv[1:] = given

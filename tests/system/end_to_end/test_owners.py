@@ -87,7 +87,8 @@ def test_the_account_of_a_job_over_a_restart_to_its_end(tmp_path: Path) -> None:
 def test_the_jobs_of_the_demo(tmp_path: Path) -> None:
     with serving(tmp_path, "--source=demo", "--set=source.interval=100ms") as daemon:
         url = daemon.address
-        until(lambda: len(pulsed("job", url).stdout.splitlines()) == 8)
+        until(lambda: len(daemon.get("/jobs").json()["jobs"]) == 6)
+        assert len(pulsed("job", url).stdout.splitlines()) == 8
         report = pulsed("job", "4711", url).stdout
         assert report.startswith(f"{DEMO_NOTICE}\nJob 4711   3 x H100, 1 node, ")
         assert pulsed("job", url).stdout.startswith(f"{DEMO_NOTICE}\nJOB ")
