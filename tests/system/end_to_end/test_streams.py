@@ -24,8 +24,8 @@ COMBINATIONS = [each for length in (1, 2, 3) for each in itertools.combinations(
 
 PRINTING = (
     ("snapshot", "--source=demo"),
-    ("export", "--source=demo"),
     ("record", "-", "--source=demo"),
+    ("export", "--source=demo"),
     ("doctor", "--source=demo"),
     ("rules",),
     ("counters",),
@@ -76,7 +76,7 @@ def test_no_socket_gets_the_number_of_a_closed_stream(tmp_path: Path, closed: tu
         assert "Traceback" not in daemon.log()
 
 
-@pytest.mark.parametrize("command", nightly_after(4, PRINTING), ids=" ".join)
+@pytest.mark.parametrize("command", nightly_after(2, PRINTING), ids=" ".join)
 @pytest.mark.parametrize("output", nightly_after(2, [">&-", ">/dev/full", "<&- >&-"]))
 def test_output_that_cannot_be_written_is_an_error(command: tuple[str, ...], output: str) -> None:
     done = shell(command, output)
@@ -96,7 +96,7 @@ def test_without_any_stream_it_is_an_error_too(command: tuple[str, ...]) -> None
     assert shell(command, "<&- >&- 2>&-").returncode == 1
 
 
-@pytest.mark.parametrize("command", nightly_after(4, PRINTING), ids=" ".join)
+@pytest.mark.parametrize("command", nightly_after(2, PRINTING), ids=" ".join)
 def test_a_reader_that_has_read_enough_is_none(command: tuple[str, ...]) -> None:
     for redirection in ("| true", "| head -c 1 >/dev/null"):
         done = subprocess.run(
