@@ -21,8 +21,7 @@ MAY_IMPORT = {
     "printable": "",
     "revision": "",
     "regular_file": "",
-    "pauses": "",
-    "background_tasks": "pauses",
+    "background_tasks": "",
     "daemon_thread": "",
     "die_with_parent": "",
     "heap": "",
@@ -31,18 +30,18 @@ MAY_IMPORT = {
     "config.values": "durations config.settings",
     "log": "printable config.settings",
     "http": "printable regular_file",
-    "kubernetes": "errors regular_file pauses background_tasks config.settings config.values http",
+    "kubernetes": "errors regular_file background_tasks config.settings config.values http",
     "model": "errors",
     "config": "errors regular_file config.settings config.values http",
     "translate.units": "",
     "translate.fields": "model translate.units",
     "reader": (
-        "errors regular_file pauses daemon_thread die_with_parent durations config.settings config.values "
+        "errors regular_file background_tasks daemon_thread die_with_parent durations config.settings config.values "
         "http kubernetes model config translate.fields"
     ),
     "owners": "",
     "owners.attribution": (
-        "errors regular_file pauses background_tasks daemon_thread config.settings config.values kubernetes model"
+        "errors regular_file background_tasks daemon_thread config.settings config.values kubernetes model"
     ),
     "host": "durations regular_file config.settings config.values model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
@@ -73,7 +72,7 @@ MAY_IMPORT = {
         "apps.adapter.settings config.configuration collector cli"
     ),
     "daemon": (
-        "durations errors heap json_text regular_file pauses background_tasks daemon_thread log http kubernetes "
+        "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "
         "model reader owners.attribution host translate compute owners.accounting owners.findings present.otlp present "
         "server config.configuration collector cli"
     ),

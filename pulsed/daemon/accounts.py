@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.events import EventsFeature
@@ -22,7 +23,6 @@ from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.owners.accounting.settings import AccountsSettings
-from pulsed.pauses import aligned_sleep
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import owner_change
 from pulsed.present.owner_totals import WorkloadTotals

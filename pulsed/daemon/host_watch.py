@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.collector.this_host import are_of_this_host, kernel_log_of
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
@@ -22,7 +23,6 @@ from pulsed.model.health import Health
 from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownAs, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.owners.attribution.mapping_directory import boot_time
-from pulsed.pauses import aligned_sleep
 from pulsed.present.exposition.host_families import cpu_families, node_families
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.translate.identity import is_same_host

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.collector.this_host import are_of_this_host
 from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.config.configuration import Config
@@ -18,7 +19,6 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.host import InfinibandPort, JobHostUsage
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.host_balances import TRAFFIC, BalanceRecorder
-from pulsed.pauses import aligned_sleep
 from pulsed.translate.identity import is_same_host
 
 

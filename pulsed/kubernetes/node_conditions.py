@@ -16,10 +16,10 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
+from pulsed.background_tasks import Backoff, aligned_sleep
 from pulsed.errors import PulsedError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.objects import mapping, mappings, text
-from pulsed.pauses import Backoff, aligned_sleep
 
 _MAX_MESSAGE_LENGTH = 1000
 """Longer messages are cut; the API server refuses events above 1,024."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
-from pulsed.background_tasks import FAILURES
+from pulsed.background_tasks import FAILURES, Backoff
 from pulsed.kubernetes.api_client import (
     SILENT_SECONDS,
     AccessDenied,
@@ -20,7 +20,6 @@ from pulsed.kubernetes.api_client import (
     WatchEvent,
 )
 from pulsed.kubernetes.objects import mapping, text
-from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 

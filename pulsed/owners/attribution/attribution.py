@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsed.background_tasks import FAILURES, keep_running
+from pulsed.background_tasks import FAILURES, aligned_sleep, keep_running
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.owners.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
-from pulsed.pauses import aligned_sleep
 
 if TYPE_CHECKING:  # most hosts have no cluster
     from pulsed.owners.attribution.pod_workloads import PodWorkloads
