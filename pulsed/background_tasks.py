@@ -46,6 +46,7 @@ async def aligned_sleep(seconds: float) -> None:
     now = asyncio.get_running_loop().time()
     await asyncio.sleep(next_multiple(seconds, now) - now)
 
+
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 """Pauses before a task is started again."""
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pulsed.background_tasks import keep_running
-from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name, node_of_pods
+from pulsed.collector.this_host import api_client, discovers_exporters, node_name, node_of_pods
 from pulsed.config.configuration import Config
 from pulsed.owners.attribution.attribution import Attribution
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable, ProcessOwners

@@ -7,8 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name, reads_lists
+from pulsed.collector.this_host import api_client, discovers_exporters, node_name, reads_lists
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target

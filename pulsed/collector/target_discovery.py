@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsed.background_tasks import keep_running
-from pulsed.collector.connections import exporter_settings
 from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
@@ -54,7 +53,7 @@ class Discovery:
 
     def __init__(self, config: Config, changed: Callable[[], None]) -> None:
         self._changed, self._shard = changed, config.source.exporter.shard
-        self._settings = exporter_settings(config)
+        self._settings = config.source.scrapes()
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._read_at: dict[str, float] = {}

@@ -92,6 +92,12 @@ class SourceSettings(Settings):
         section: SourceSection | None = None if kind == "auto" else getattr(self, kind)
         return section
 
+    def scrapes(self) -> ExporterSettings:
+        """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
+        settings = self.exporter.completed(self.interval, self.max_gpus)
+        settings.check_password_file()
+        return settings
+
     def seconds(self) -> float | None:
         """Return the seconds between two samples; None when the source decides (`replay`)."""
         section = self.section(self.kind)

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.collector import Collector, Pipeline
-from pulsed.collector.connections import api_client
 from pulsed.collector.source_factory import found_sources
-from pulsed.collector.this_host import node_name
+from pulsed.collector.this_host import api_client, node_name
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config
 from pulsed.errors import AttributionError, ConfigError, ProfilingHeld, SourceError
