@@ -38,14 +38,12 @@ MAY_IMPORT = {
         "errors regular_file background_tasks daemon_thread die_with_parent durations config.settings config.values "
         "http kubernetes model config translate.fields"
     ),
-    "owners": "",
-    "owners.attribution": (
-        "errors regular_file background_tasks daemon_thread config.settings config.values kubernetes model"
-    ),
+    "owners": "durations config.settings config.values kubernetes",
+    "owners.attribution": "errors regular_file background_tasks daemon_thread kubernetes model",
     "host": "durations regular_file config.settings config.values model owners.attribution",
     "translate": "errors model translate.units translate.fields owners.attribution",
     "compute": "errors durations config.settings config.values model translate.fields host",
-    "owners.accounting": "json_text durations config.settings config.values model compute",
+    "owners.accounting": "json_text model compute",
     "owners.findings": "model compute owners.accounting",
     "present.terminal": "printable",
     "present.otlp": "config.settings config.values http model",
@@ -58,8 +56,8 @@ MAY_IMPORT = {
     "server": "errors regular_file daemon_thread config.settings config.values config present server.settings",
     "apps.adapter.settings": "errors config.settings config.values kubernetes present server.settings",
     "config.configuration": (
-        "errors regular_file config.settings config.values log kubernetes model config reader owners.attribution "
-        "owners.accounting host compute present server.settings apps.adapter.settings"
+        "errors regular_file config.settings config.values log kubernetes model config reader owners "
+        "host compute present server.settings apps.adapter.settings"
     ),
     "collector": (
         "errors background_tasks kubernetes model reader owners.attribution translate compute config.configuration"
@@ -72,8 +70,8 @@ MAY_IMPORT = {
     ),
     "daemon": (
         "durations errors heap json_text regular_file background_tasks daemon_thread log http kubernetes "
-        "model reader owners.attribution host translate compute owners.accounting owners.findings present.otlp present "
-        "server config.configuration collector cli"
+        "model reader owners owners.attribution host translate compute owners.accounting owners.findings present.otlp "
+        "present server config.configuration collector cli"
     ),
     "__main__": "cli",
 }

@@ -20,8 +20,7 @@ from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.features import FEATURES, FeatureSet
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
-from pulsed.daemon.service_manager import Notifier
-from pulsed.daemon.stop_deadline import StopDeadline
+from pulsed.daemon.process import Notifier, StopDeadline
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore

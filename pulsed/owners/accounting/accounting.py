@@ -21,8 +21,8 @@ from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, OwnerEvent
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
+from pulsed.owners.accounting.activity import Extremes
 from pulsed.owners.accounting.counter_vector import increase, observed
-from pulsed.owners.accounting.extremes import Extremes
 from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
 
 SILENT_SECONDS = 600.0

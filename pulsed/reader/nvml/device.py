@@ -21,9 +21,8 @@ from pulsed.reader.nvml.calls import (
     Numbers,
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FieldReader, LinkReader, Values
+from pulsed.reader.nvml.field_values import FieldReader, GpmSampler, LinkReader, Values
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
-from pulsed.reader.nvml.profiling import GpmSampler
 from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Settings of attribution: where the owners of GPUs are read from."""
+"""Settings of attribution, where the owners of GPUs are read from, and of the accounts of owners that have ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
-from pulsed.config.values import Duration, Switch, not_empty
+from pulsed.config.values import Duration, Size, Switch, not_empty
+from pulsed.durations import DAY
 from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
 
 CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
@@ -114,3 +115,17 @@ class AttributionSettings(Settings):
         "workstations. In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")
+
+
+KEPT_SECONDS = 90 * DAY
+KEPT_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsSettings(Settings):
+    """How long the accounts of owners that have ended are kept in `state_dir`."""
+
+    keep: Duration = setting(KEPT_SECONDS, "How long the account of an ended owner is kept, in whole days.")
+    max_bytes: Size = setting(
+        KEPT_BYTES, "Size limit of these files, some 4 KB per GPU of an owner; the oldest days are removed."
+    )
