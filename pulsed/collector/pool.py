@@ -29,7 +29,7 @@ from pulsed.config.configuration import Config
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
 from pulsed.owners.attribution.attribution import Attribution
-from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:

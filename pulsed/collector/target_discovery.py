@@ -15,7 +15,7 @@ from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import DiscoveryList
-from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.exporter.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
 from pulsed.reader.exporter.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
 from pulsed.reader.exporter.source import ExporterSource, Scraper, phases

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Duration, PositiveCount
 from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.reader.dcgmi.settings import DcgmiSettings
-from pulsed.reader.demo.settings import DemoSettings
-from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.nvml.settings import NvmlSettings
-from pulsed.reader.replay.settings import ReplaySettings
+from pulsed.reader.dcgmi import DcgmiSettings
+from pulsed.reader.demo import DemoSettings
+from pulsed.reader.exporter import ExporterSettings
+from pulsed.reader.nvml import NvmlSettings
+from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.source import SourceSection
 
 STALE_INTERVALS = 3

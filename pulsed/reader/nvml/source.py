@@ -27,8 +27,8 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
+from pulsed.reader.nvml import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.nvml.session import TARGET, DriverSession
-from pulsed.reader.nvml.settings import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.source import Source, SourceRequest
 
 _T = TypeVar("_T")
