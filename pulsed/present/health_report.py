@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsed.json_text import moment_of
 from pulsed.model.health import SEVERITY, STATES
-from pulsed.present.demo_notice import demo_lines
+from pulsed.present.text_table import demo_lines
 from pulsed.printable import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3

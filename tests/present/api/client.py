@@ -17,11 +17,10 @@ from pulsed.present.api.application import api
 from pulsed.present.api.day_history import DayHistory
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
-from pulsed.present.api.json_response import ERROR_HANDLERS
 from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
-from pulsed.present.api.routing import ApiParts
+from pulsed.present.api.routing import ERROR_HANDLERS, ApiParts
 
 
 class Answer(NamedTuple):
