@@ -18,7 +18,7 @@ from pulsed.collector.target_discovery import Discovery, MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.config.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, own_namespace
 from pulsed.kubernetes.exporter_pods import (
     ExporterEndpoint,
     ExporterPod,
@@ -27,7 +27,7 @@ from pulsed.kubernetes.exporter_pods import (
     endpoints,
     exporter_pod,
 )
-from pulsed.kubernetes.objects import labels_of, parse_selector
+from pulsed.kubernetes.objects import JsonObject, labels_of, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.model.raw_tick import Labels, RawTick

@@ -16,10 +16,10 @@ from pulsed.collector.this_host import api_client, node_of_pods
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.errors import ConfigError
+from pulsed.present.health_report import Row, node_conditions
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.node_conditions import ConditionTarget, ConditionWriter
-    from pulsed.present.health_report import Row
 
 START_SECONDS = 60.0
 """How long after the start nothing is reported while a source has neither delivered nor failed."""
@@ -48,7 +48,6 @@ class NodeConditions(Feature):
         target = self._used[1]
         if target is not None and self._writer is None:
             from pulsed.kubernetes.node_conditions import ConditionWriter
-            from pulsed.present.node_conditions import node_conditions
 
             self._writer = ConditionWriter(lambda: node_conditions(rows) if (rows := self._rows()) else ())
         if self._writer is not None:

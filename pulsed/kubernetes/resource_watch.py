@@ -14,12 +14,11 @@ from pulsed.kubernetes.api_client import (
     SILENT_SECONDS,
     AccessDenied,
     ApiClient,
-    JsonObject,
     KubernetesError,
     ResourceExpired,
     WatchEvent,
 )
-from pulsed.kubernetes.objects import mapping, text
+from pulsed.kubernetes.objects import JsonObject, mapping, text
 
 log = logging.getLogger(__name__)
 

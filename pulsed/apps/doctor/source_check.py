@@ -19,8 +19,8 @@ from pulsed.collector.this_host import api_client, node_name
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config
 from pulsed.errors import AttributionError, ConfigError, ProfilingHeld, SourceError
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.objects import Controller, ObjectKind
+from pulsed.kubernetes.api_client import ApiClient, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.objects import Controller, JsonObject, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pulsed.background_tasks import FAILURES, Backoff
-from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
-from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
+from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError
+from pulsed.kubernetes.objects import Controller, JsonObject, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import (
     MISSING_SECONDS,

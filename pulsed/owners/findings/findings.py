@@ -30,8 +30,7 @@ from pulsed.owners.findings.hangs import (
     stop_of,
     waits_by_design,
 )
-from pulsed.owners.findings.steps import GpuStep, is_blank, step_of
-from pulsed.owners.findings.stragglers import PEERS, straggler
+from pulsed.owners.findings.steps import PEERS, GpuStep, is_blank, step_of, straggler
 
 FindingName = Literal["hang", "straggler", "leaked_memory"]
 
