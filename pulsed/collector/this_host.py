@@ -15,7 +15,7 @@ from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environmen
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.target_store import Target
 from pulsed.owners.attribution.mapping_directory import boot_time
-from pulsed.reader.kernel_log.log import KMSG
+from pulsed.reader.kernel_log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback
 

@@ -24,7 +24,7 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
-from pulsed.owners.findings.findings import FindingDetector
+from pulsed.owners.findings import FindingDetector
 from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_lookup import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
-from pulsed.owners.findings.findings import FindingChange
+from pulsed.owners.findings import FindingChange
 from pulsed.present.api.event_documents import Change, removal_change
 from pulsed.present.api.events import EventBroadcaster
 

@@ -34,7 +34,7 @@ from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.host_balances import TRAFFIC, BalanceRecorder
 from pulsed.owners.attribution.mapping_directory import boot_time
 from pulsed.present.exposition.host_families import cpu_families, node_families
-from pulsed.reader.kernel_log.log import KernelLog
+from pulsed.reader.kernel_log import KernelLog
 from pulsed.translate.identity import is_same_host
 
 log = logging.getLogger(__name__)
