@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
+from pulsed.config.settings import Kind, ListKind, Settings, setting
 from pulsed.config.values import Duration, Size, Switch, not_empty
 from pulsed.durations import DAY
 from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
@@ -71,11 +70,6 @@ class PodWorkloadSettings(Settings):
         example=("team", "app.kubernetes.io/*"),
     )
 
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield all other keys of workloads that are not looked up."""
-        if not self.enabled:
-            yield from without(self, "enabled")
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings(Settings):
@@ -85,11 +79,6 @@ class ProcessSettings(Settings):
         False, "Publish user, memory, start, program and script, memory and activity per GPU, to everybody."
     )
     arguments: Switch = setting(False, "Publish all arguments, too. Many programs get passwords and tokens by them.")
-
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield the key of arguments if processes are not published."""
-        if not self.enabled:
-            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)
