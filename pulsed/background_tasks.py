@@ -65,9 +65,9 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, name: str, work: Work) -> None:
+    def start(self, name: str, work: Work, failed: Callable[[], None] = lambda: None) -> None:
         """Start a task, as `keep_running` describes."""
-        self._tasks.append(asyncio.create_task(keep_running(name, work), name=name))
+        self._tasks.append(asyncio.create_task(keep_running(name, work, failed), name=name))
 
     async def stop(self) -> None:
         """Cancel all tasks, and wait until they have ended."""

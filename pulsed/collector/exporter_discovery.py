@@ -5,7 +5,6 @@ What is known of the cluster is kept over a restart: the API server may be out o
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,7 +128,8 @@ class ExporterDiscovery(Discovery):
 
     def start(self) -> None:
         """Begin to watch."""
-        self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
+        for watch in self._watches:
+            self._tasks.start("kubernetes_watch", watch.run)
 
     @property
     def lists(self) -> Sequence[DiscoveryList]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pulsed.background_tasks import keep_running
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
@@ -57,7 +57,7 @@ class Discovery:
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._read_at: dict[str, float] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
 
     @property
@@ -75,9 +75,7 @@ class Discovery:
 
     async def stop(self) -> None:
         """End looking; `sources` can still be read."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         await self._scraper.release()
 
     def reload(self) -> None:
@@ -150,7 +148,7 @@ class TargetDiscovery(Discovery):
 
     def start(self) -> None:
         """Begin to read the lists."""
-        self._tasks = [asyncio.create_task(keep_running("discovery", self._run, self._fail))]
+        self._tasks.start("discovery", self._run, self._fail)
 
     async def stop(self) -> None:
         """End reading; `sources` can still be read."""
