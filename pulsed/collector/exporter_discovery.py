@@ -52,6 +52,42 @@ _HOST_LABELS = ("Hostname", "hostname")
 """Those that dcgm-exporter itself writes; pods of the GPUs may have labels with the other names."""
 
 
+_YEAR_10000 = 253402300800.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCluster:
+    """What is known of a cluster, until the API server answers.
+
+    Attributes:
+        found_by: as `found_by` returns in the run that found the exporters.
+        exporters: of this node.
+    """
+
+    found_by: str = ""
+    exporters: tuple[ExporterEndpoint, ...] = ()
+    pods: KnownPods = field(default_factory=KnownPods)
+
+
+_ADAPTER = TypeAdapter(KnownCluster)
+
+
+def dump_cluster(cluster: KnownCluster) -> object:
+    """Return what is known of a cluster as JSON."""
+    return _ADAPTER.dump_python(cluster, mode="json")
+
+
+def load_cluster(saved: object) -> KnownCluster:
+    """Return what `dump_cluster` has returned in an earlier run. Raises `ValueError` if it is something else."""
+    loaded = _ADAPTER.validate_python(saved)  # its error is a ValueError
+    if loaded.pods.time is not None and not 0.0 <= loaded.pods.time < _YEAR_10000:
+        raise ValueError(f"{loaded.pods.time!r} is not a time")
+    for exporter in loaded.exporters:
+        if not urlsplit(exporter.url).hostname:
+            raise ValueError(f"{exporter.url!r:.80} is not a URL")
+    return loaded
+
+
 def pod_requirements(config: Config) -> PodRequirements:
     """Return which pods are exporters, besides their labels.
 
@@ -254,39 +290,3 @@ class DiscoveredExporter(OwnNodeExporter):
             if not name.startswith(EXPORTED)
         )
         return labels if own == labels else own
-
-
-_YEAR_10000 = 253402300800.0
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCluster:
-    """What is known of a cluster, until the API server answers.
-
-    Attributes:
-        found_by: as `exporter_discovery.found_by` of the run that found the exporters.
-        exporters: of this node.
-    """
-
-    found_by: str = ""
-    exporters: tuple[ExporterEndpoint, ...] = ()
-    pods: KnownPods = field(default_factory=KnownPods)
-
-
-_ADAPTER = TypeAdapter(KnownCluster)
-
-
-def dump_cluster(cluster: KnownCluster) -> object:
-    """Return what is known of a cluster as JSON."""
-    return _ADAPTER.dump_python(cluster, mode="json")
-
-
-def load_cluster(saved: object) -> KnownCluster:
-    """Return what `dump_cluster` has returned in an earlier run. Raises `ValueError` if it is something else."""
-    loaded = _ADAPTER.validate_python(saved)  # its error is a ValueError
-    if loaded.pods.time is not None and not 0.0 <= loaded.pods.time < _YEAR_10000:
-        raise ValueError(f"{loaded.pods.time!r} is not a time")
-    for exporter in loaded.exporters:
-        if not urlsplit(exporter.url).hostname:
-            raise ValueError(f"{exporter.url!r:.80} is not a URL")
-    return loaded
