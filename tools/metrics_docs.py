@@ -28,7 +28,7 @@ from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.owners.attribution.attribution import LABELS
+from pulsed.owners.attribution import LABELS
 from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
 from pulsed.present.exposition.catalog import SUMMARIES

@@ -21,7 +21,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
-from pulsed.owners.attribution.attribution import Attribution, OwnerLookup
+from pulsed.owners.attribution import Attribution, OwnerLookup
 from pulsed.reader.kernel_log import KMSG, KernelLog
 from pulsed.reader.source import Source, SourceLog, internal_error
 from pulsed.translate.identity import is_same_host

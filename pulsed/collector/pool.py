@@ -28,7 +28,7 @@ from pulsed.compute.health_evaluator import HealthEvaluator
 from pulsed.config.configuration import Config
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution
 from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.source import Source
 

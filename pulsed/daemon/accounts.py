@@ -20,8 +20,8 @@ from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
 from pulsed.owners.findings import FindingDetector

@@ -22,7 +22,7 @@ from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY

@@ -25,7 +25,7 @@ from pulsed.kubernetes.workload_resolver import object_path
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target
 from pulsed.model.vocabulary import NOTHING
-from pulsed.owners.attribution.attribution import LABELS, READ_SECONDS
+from pulsed.owners.attribution import LABELS, READ_SECONDS
 from pulsed.owners.attribution.pod_workloads import NAME
 from pulsed.owners.attribution.source import AttributionSource
 from pulsed.reader.dcgmi.child import find

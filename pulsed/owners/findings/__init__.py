@@ -17,8 +17,8 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
+from pulsed.owners.accounting import LEAK_SECONDS, OwnedGpu, OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict, GpuAccount, OwnerAccount, OwnerEvent
-from pulsed.owners.accounting.accounting import LEAK_SECONDS, OwnedGpu, OwnerAccounting
 from pulsed.owners.findings.hangs import (
     MissingInput,
     StallState,

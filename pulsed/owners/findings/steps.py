@@ -15,7 +15,7 @@ from pulsed.compute.activity import media_of
 from pulsed.compute.products import c2c_of
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.owners.accounting.accounting import OwnedGpu
+from pulsed.owners.accounting import OwnedGpu
 from pulsed.owners.accounting.counter_vector import CounterVector, increase, observed, total, value
 
 MAX_UNKNOWN_RATIO = 0.1

@@ -13,8 +13,8 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
 from pulsed.owners.findings import FindingChange, FindingDetector
 from pulsed.reader.demo.source import DemoSource

@@ -9,7 +9,7 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_lookup import Accounts
