@@ -1,4 +1,4 @@
-"""Write the revision of the sources into wheel and sdist, where `pulsed/revision.py` reads it."""
+"""Write the revision of the sources into wheel and sdist, where `pulsed/__init__.py` reads it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pulsed.present.health_report import health_line, health_table
 from pulsed.present.job_line import job_line
 from pulsed.present.job_report import job_report
-from pulsed.present.job_table import job_table
+from pulsed.present.text_table import job_table
 from pulsed.printable import clean, clean_lines, cleaned, escaped
 from tests.present.accounts import document
 

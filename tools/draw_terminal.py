@@ -25,7 +25,7 @@ from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config
 from pulsed.json_text import rfc3339
 from pulsed.model.target_store import Target, TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_lookup import Accounts

@@ -28,7 +28,7 @@ from pulsed.model.health import CheckState, NodeHealth
 from pulsed.model.host import PORT_COUNTERS, CpuReading, HostFacts, InfinibandPort
 from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.owners.attribution.attribution import LABELS
+from pulsed.owners.attribution import LABELS
 from pulsed.owners.attribution.pod_workloads import PodSettings
 from pulsed.owners.attribution.source import SourceState
 from pulsed.present.exposition.catalog import SUMMARIES
@@ -38,7 +38,7 @@ from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP, WITHOUT_SERIES_HELP
 from pulsed.present.exposition.telemetry import Telemetry, task_families
 from pulsed.present.owner_totals import families_of
-from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter.source import Scraper
 from tools.class_docs import classes
 from tools.hardware.readings import kept_runs

@@ -11,9 +11,8 @@ from pathlib import Path
 from pulsed.cli.arguments import configuration
 from pulsed.config.configuration import Config, check, web_config_file
 from pulsed.errors import ConfigError, PulsedError
-from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document
-from pulsed.present.promql.rule_types import KubernetesObject
+from pulsed.present.promql.rule_types import RUNBOOK, KubernetesObject
 from pulsed.regular_file import is_readable_by_all
 from pulsed.server.reloader import check as check_web
 

@@ -11,17 +11,21 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TextIO
 
 from pulsed.cli.arguments import configuration
-from pulsed.collector.pool import collect
-from pulsed.collector.this_host import selection_of
+from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.source_factory import found_sources, target_of
+from pulsed.collector.this_host import node_name, node_of_source, selection_of
+from pulsed.compute.gpu_table import GpuTable
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
-from pulsed.errors import NothingRead
+from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.target_store import Target
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api import documents
 from pulsed.present.csv import kempnerpulse, pulsed_csv
 from pulsed.present.exposition.page import Pages
@@ -109,6 +113,63 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
         out.flush()
 
     asyncio.run(collect(config, settings, lambda target: not target.up and not target.samples, write))
+
+
+async def collect(
+    config: Config,
+    settings: ComputeSettings,
+    until: Callable[[Target], bool],
+    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+    *,
+    is_logged: bool = True,
+) -> TargetStore:
+    """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
+
+    Args:
+        until: evaluated for a target after every attempt; true ends its collector.
+        is_logged: whether failures and ends of sources are logged as they occur.
+
+    Raises:
+        NothingRead: no source delivered a tick.
+        GpuNotFound: `gpus` names a GPU that is not there.
+        ConfigError: a source cannot be made.
+    """
+    sources = await found_sources(config)
+    store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
+    selection = selection_of(config, os.environ)
+    table = GpuTable(settings)
+    pipelines = [
+        Pipeline(table, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
+        for source in sources
+    ]
+
+    def missing() -> tuple[str, ...]:
+        """Return what `gpus` names and no target has; nothing while a target without a tick may have it."""
+        if not named or not all(target.samples for target in store.targets):
+            return ()
+        return selection.unmatched([gpu for pipeline in pipelines for gpu in pipeline.candidates])
+
+    def is_done(target: Target) -> bool:
+        return until(target) or (config.source.kind != "replay" and bool(missing()))  # a recording may have it later
+
+    named = config.gpus is not None and not selection.everything
+    await asyncio.gather(
+        *(
+            Collector(source, pipeline, target, on_tick, is_done, is_logged=is_logged).run()
+            for source, pipeline, target in zip(sources, pipelines, store.targets, strict=True)
+        )
+    )
+    if not any(target.samples for target in store.targets):
+        raise NothingRead("; ".join(dict.fromkeys(target.error for target in store.targets)))
+    if absent := missing():
+        there = sorted({gpu.name for pipeline in pipelines for gpu in pipeline.candidates}, key=_in_order)
+        raise GpuNotFound(f"gpus: there is no GPU {', '.join(absent)}", f"There are: {', '.join(there) or 'none'}")
+    return store
+
+
+def _in_order(name: str) -> tuple[int, ...]:
+    numbers = name.split(":")
+    return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
 
 
 def _is_done(target: Target) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TextIO, cast
 
+from pulsed import version_text
 from pulsed.cli import options
 from pulsed.cli.arguments import CommandParser
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.printable import clean_lines
-from pulsed.revision import version_text
 
 
 class Command(NamedTuple):

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pulsed.background_tasks import keep_running
-from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name, node_of_pods
+from pulsed.collector.this_host import api_client, discovers_exporters, node_name, node_of_pods
 from pulsed.config.configuration import Config
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable, ProcessOwners
 from pulsed.owners.attribution.kubelet import DRA_DRIVER, Kubelet
 from pulsed.owners.attribution.mapping_directory import MappingDirectory, boot_time

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import compress
 from socket import gethostname
 
-from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.this_host import HostEpoch
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
@@ -22,8 +21,8 @@ from pulsed.model.gpu import Device
 from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.model.target_store import Target
-from pulsed.owners.attribution.attribution import Attribution
-from pulsed.reader.kernel_log.log import KMSG, KernelLog
+from pulsed.owners.attribution import Attribution, OwnerLookup
+from pulsed.reader.kernel_log import KMSG, KernelLog
 from pulsed.reader.source import Source, SourceLog, internal_error
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.translator import Translator

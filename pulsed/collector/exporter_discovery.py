@@ -1,17 +1,23 @@
-"""The exporters that the Kubernetes API lists, each a source; sources change as pods come and go."""
+"""The exporters that the Kubernetes API lists, each a source; sources change as pods come and go.
+
+What is known of the cluster is kept over a restart: the API server may be out of reach when pulsed starts.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
 
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, gpus_of
 from pulsed.collector.target_discovery import Discovery, MissingExporter
 from pulsed.collector.this_host import BOOT_ID, discovery_node
 from pulsed.config.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, own_namespace
+from pulsed.kubernetes.api_client import ApiClient, own_namespace
 from pulsed.kubernetes.exporter_pods import (
     ExporterEndpoint,
     ExporterPod,
@@ -20,17 +26,19 @@ from pulsed.kubernetes.exporter_pods import (
     endpoints,
     exporter_pod,
 )
-from pulsed.kubernetes.objects import labels_of, parse_selector
+from pulsed.kubernetes.objects import JsonObject, labels_of, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.model.target_store import DiscoveryList
+from pulsed.owners.attribution.pod_workloads import KnownPods
 from pulsed.owners.attribution.source import EXPORTED
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 
 log = logging.getLogger(__name__)
+
 
 NO_EXPORTER = "kubernetes"
 """Name of the target while no exporter has been found."""
@@ -42,6 +50,42 @@ _REMEDY = (
 _MAX_REASONS = 8
 _HOST_LABELS = ("Hostname", "hostname")
 """Those that dcgm-exporter itself writes; pods of the GPUs may have labels with the other names."""
+
+
+_YEAR_10000 = 253402300800.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCluster:
+    """What is known of a cluster, until the API server answers.
+
+    Attributes:
+        found_by: as `found_by` returns in the run that found the exporters.
+        exporters: of this node.
+    """
+
+    found_by: str = ""
+    exporters: tuple[ExporterEndpoint, ...] = ()
+    pods: KnownPods = field(default_factory=KnownPods)
+
+
+_ADAPTER = TypeAdapter(KnownCluster)
+
+
+def dump_cluster(cluster: KnownCluster) -> object:
+    """Return what is known of a cluster as JSON."""
+    return _ADAPTER.dump_python(cluster, mode="json")
+
+
+def load_cluster(saved: object) -> KnownCluster:
+    """Return what `dump_cluster` has returned in an earlier run. Raises `ValueError` if it is something else."""
+    loaded = _ADAPTER.validate_python(saved)  # its error is a ValueError
+    if loaded.pods.time is not None and not 0.0 <= loaded.pods.time < _YEAR_10000:
+        raise ValueError(f"{loaded.pods.time!r} is not a time")
+    for exporter in loaded.exporters:
+        if not urlsplit(exporter.url).hostname:
+            raise ValueError(f"{exporter.url!r:.80} is not a URL")
+    return loaded
 
 
 def pod_requirements(config: Config) -> PodRequirements:
@@ -120,7 +164,8 @@ class ExporterDiscovery(Discovery):
 
     def start(self) -> None:
         """Begin to watch."""
-        self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
+        for watch in self._watches:
+            self._tasks.start("kubernetes_watch", watch.run)
 
     @property
     def lists(self) -> Sequence[DiscoveryList]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,7 @@ from pulsed.background_tasks import keep_running
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
-from pulsed.collector.saved_health import SavedHealth
-from pulsed.collector.source_factory import found_sources, open_sources, target_of
+from pulsed.collector.source_factory import open_sources, target_of
 from pulsed.collector.this_host import (
     discovers_exporters,
     host_epoch_of,
@@ -26,77 +25,52 @@ from pulsed.collector.this_host import (
 )
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health_evaluator import HealthEvaluator
-from pulsed.compute.settings import ComputeSettings
 from pulsed.config.configuration import Config
-from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import DiscoveryList, Target, TargetStore
-from pulsed.owners.attribution.attribution import Attribution
-from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.owners.attribution import Attribution
+from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
-    from pulsed.collector.known_cluster import KnownCluster
+    from pulsed.collector.exporter_discovery import KnownCluster
     from pulsed.collector.target_discovery import Discovery
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.exporter_pods import ExporterEndpoint
 
-
-async def collect(
-    config: Config,
-    settings: ComputeSettings,
-    until: Callable[[Target], bool],
-    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
-    *,
-    is_logged: bool = True,
-) -> TargetStore:
-    """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
-
-    Args:
-        until: evaluated for a target after every attempt; true ends its collector.
-        is_logged: whether failures and ends of sources are logged as they occur.
-
-    Raises:
-        NothingRead: no source delivered a tick.
-        GpuNotFound: `gpus` names a GPU that is not there.
-        ConfigError: a source cannot be made.
-    """
-    sources = await found_sources(config)
-    store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
-    selection = selection_of(config, os.environ)
-    table = GpuTable(settings)
-    pipelines = [
-        Pipeline(table, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
-        for source in sources
-    ]
-
-    def missing() -> tuple[str, ...]:
-        """Return what `gpus` names and no target has; nothing while a target without a tick may have it."""
-        if not named or not all(target.samples for target in store.targets):
-            return ()
-        return selection.unmatched([gpu for pipeline in pipelines for gpu in pipeline.candidates])
-
-    def is_done(target: Target) -> bool:
-        return until(target) or (config.source.kind != "replay" and bool(missing()))  # a recording may have it later
-
-    named = config.gpus is not None and not selection.everything
-    await asyncio.gather(
-        *(
-            Collector(source, pipeline, target, on_tick, is_done, is_logged=is_logged).run()
-            for source, pipeline, target in zip(sources, pipelines, store.targets, strict=True)
-        )
-    )
-    if not any(target.samples for target in store.targets):
-        raise NothingRead("; ".join(dict.fromkeys(target.error for target in store.targets)))
-    if absent := missing():
-        there = sorted({gpu.name for pipeline in pipelines for gpu in pipeline.candidates}, key=_in_order)
-        raise GpuNotFound(f"gpus: there is no GPU {', '.join(absent)}", f"There are: {', '.join(there) or 'none'}")
-    return store
+log = logging.getLogger(__name__)
 
 
-def _in_order(name: str) -> tuple[int, ...]:
-    numbers = name.split(":")
-    return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
+class SavedHealth:
+    """The health of targets as of the last run, until they are read again, by the target's name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Mapping[str, object]] = {}
+
+    def load(self, saved: object) -> None:
+        """Keep what an earlier run has saved. Raises `ValueError` if it is something else."""
+        if not isinstance(saved, dict):
+            raise ValueError(f"a {type(saved).__name__} instead of the targets")
+        self._kept = {name: kept for name, kept in saved.items() if isinstance(kept, dict)}
+
+    def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
+        """Restore the saved health of a target, once; what is not valid is logged and dropped.
+
+        Args:
+            evaluator: has evaluated nothing yet.
+            now: in Unix seconds.
+        """
+        kept = self._kept.pop(target, None)
+        if kept is None:
+            return
+        try:
+            evaluator.restore(kept, now)
+        except ValueError as error:
+            log.warning("saved health cannot be used", extra={"target": target, "error": str(error)})
+
+    def dump(self, evaluators: Mapping[str, HealthEvaluator]) -> dict[str, object]:
+        """Return the health of all targets; those that are not read now are kept as they were."""
+        return {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}}
 
 
 @dataclass(slots=True)
@@ -205,7 +179,7 @@ class CollectorPool:
 
     def known_cluster(self) -> KnownCluster:
         """Return what is known of the cluster now."""
-        from pulsed.collector.known_cluster import KnownCluster
+        from pulsed.collector.exporter_discovery import KnownCluster
 
         discovery, pods = self._discovery, self._cluster.known_pods
         cluster = KnownCluster() if pods is None else KnownCluster(pods=pods)

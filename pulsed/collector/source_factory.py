@@ -7,8 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pulsed.collector.connections import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name, reads_lists
+from pulsed.collector.this_host import api_client, discovers_exporters, node_name, reads_lists
 from pulsed.compute.products import C2C_LINKS
 from pulsed.config.configuration import Config
 from pulsed.model.target_store import Target
@@ -38,7 +37,7 @@ def open_sources(config: Config, kind: str | None = None, *, hurried: bool = Fal
 
         return [AutoSource([partial(_first_source, config, candidate, hurried) for candidate in CANDIDATES])]
     request = SourceRequest(node_name(config), hurried, [link.pattern for link in C2C_LINKS])
-    module = import_module(f"{type(section).__module__.rpartition('.')[0]}.source")  # at the first use: some are heavy
+    module = import_module(f"{type(section).__module__}.source")  # at the first use: some are heavy
     completed = section.completed(config.source.interval, config.source.max_gpus)
     sources: Sequence[Source] = module.open_sources(completed, request)
     if kind == "exporter" and config.source.exporter.own_node:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pulsed.background_tasks import keep_running
-from pulsed.collector.connections import exporter_settings
+from pulsed.background_tasks import BackgroundTasks
 from pulsed.config.configuration import Config
 from pulsed.errors import ExporterNotFound, SourceError, TargetListError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import DiscoveryList
-from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.exporter.discovery.target_groups import ListedTarget, TargetGroup, listed_targets
 from pulsed.reader.exporter.discovery.target_lists import DnsLists, FileLists, HttpList, TargetLists
 from pulsed.reader.exporter.source import ExporterSource, Scraper, phases
@@ -54,11 +53,11 @@ class Discovery:
 
     def __init__(self, config: Config, changed: Callable[[], None]) -> None:
         self._changed, self._shard = changed, config.source.exporter.shard
-        self._settings = exporter_settings(config)
+        self._settings = config.source.scrapes()
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._read_at: dict[str, float] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
 
     @property
@@ -76,9 +75,7 @@ class Discovery:
 
     async def stop(self) -> None:
         """End looking; `sources` can still be read."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         await self._scraper.release()
 
     def reload(self) -> None:
@@ -151,7 +148,7 @@ class TargetDiscovery(Discovery):
 
     def start(self) -> None:
         """Begin to read the lists."""
-        self._tasks = [asyncio.create_task(keep_running("discovery", self._run, self._fail))]
+        self._tasks.start("discovery", self._run, self._fail)
 
     async def stop(self) -> None:
         """End reading; `sources` can still be read."""

@@ -1,4 +1,4 @@
-"""What of this host belongs to the GPUs of a source: its name, its boot, its kernel log, and the GPUs of a job."""
+"""What a configuration means on this host: its name, boot and kernel log, the GPUs to show, and the API server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pulsed.config.configuration import Config
@@ -14,9 +15,12 @@ from pulsed.model.gpu_selection import EVERYTHING, GpuSelection, from_environmen
 from pulsed.model.raw_tick import Epoch
 from pulsed.model.target_store import Target
 from pulsed.owners.attribution.mapping_directory import boot_time
-from pulsed.reader.kernel_log.log import KMSG
+from pulsed.reader.kernel_log import KMSG
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback
+
+if TYPE_CHECKING:
+    from pulsed.kubernetes.api_client import ApiClient, ClusterAccess
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DRIVER = Path("/sys/module/nvidia")
@@ -80,6 +84,27 @@ def node_of_pods(config: Config) -> str:
         return node_name(config)
     is_this_one = len(exporter.targets) == 1 and config.node is not None
     return node_name(config) if is_this_one or all(map(_is_exporter_here, exporter.targets)) else ""
+
+
+def api_client(config: Config) -> ApiClient:
+    """Return a client of the configured Kubernetes API server, by default that of the cluster that pulsed runs in.
+
+    Raises:
+        ConfigError: there is neither, or exporters of an unknown node are to be found.
+    """
+    from pulsed.kubernetes.api_client import ApiClient
+
+    if discovers_exporters(config):
+        discovery_node(config)
+    return ApiClient(cluster_access(config), config.kubernetes.timeout)
+
+
+def cluster_access(config: Config) -> ClusterAccess:
+    """Return where the API server is and how to log in. Raises `ConfigError` if no API server is configured."""
+    from pulsed.kubernetes.api_client import ClusterAccess, server_of_pod
+
+    settings = config.kubernetes
+    return ClusterAccess(settings.server or server_of_pod(os.environ), settings.token_file, settings.ca_file)
 
 
 class HostEpoch:

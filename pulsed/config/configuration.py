@@ -24,8 +24,7 @@ from pulsed.host.settings import HostSettings
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
 from pulsed.model.gpu_selection import parse
-from pulsed.owners.accounting.settings import AccountsSettings
-from pulsed.owners.attribution.settings import AttributionSettings
+from pulsed.owners.settings import AccountsSettings, AttributionSettings
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
 from pulsed.present.notification import NotifySettings

@@ -40,8 +40,12 @@ class Settings:
         yield from ()
 
     def without_effect(self) -> Iterator[Problem]:
-        """Yield keys that have no effect together with the others; they are reported if they are given."""
-        yield from ()
+        """Yield keys that have no effect together with the others; they are reported if they are given.
+
+        By default, these are all others of a section whose key `enabled` is off.
+        """
+        if not getattr(self, "enabled", True):
+            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Accounts of the owners of GPUs: running and ended ones, how they are kept, totals of workloads, and routes."""
+"""Accounts of the owners of GPUs: how running and ended ones are kept, totals of workloads, findings, and routes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prometheus_client.metrics_core import Metric
+
+from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
+from pulsed.daemon.changes import EventsFeature, log_finding
 from pulsed.daemon.day_files import DayFiles
-from pulsed.daemon.events import EventsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from pulsed.owners.accounting.saved_accounts import MAX_ENDED, EndedAccounts, dump_account, load_account
-from pulsed.owners.accounting.settings import AccountsSettings
-from pulsed.pauses import aligned_sleep
+from pulsed.owners.findings import FindingDetector
+from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_lookup import Accounts
-from pulsed.present.api.event_documents import owner_change
+from pulsed.present.api.event_documents import finding_change, owner_change
+from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.regular_file import lines_from_end
 
@@ -43,7 +47,6 @@ RETRY_SECONDS = 60.0
 
 SWEEP_SECONDS = 60.0
 """Seconds between two looks for owners that were on no tick for long."""
-
 
 READ_BYTES = 16 * 2**20
 """Bytes that are read at start, of the newest accounts."""
@@ -193,3 +196,33 @@ class AccountsFeature(Feature):
         """Continue the account of an owner that had ended and has returned."""
         self.ended.drop(account)
         self.workloads.skip([account])
+
+
+class FindingsFeature(Feature):
+    """Detects findings in ticks that are accounted for.
+
+    Its families are those of all owners: per GPU and owner they include the findings.
+    """
+
+    name = "findings"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        accounts = parts.feature(AccountsFeature)
+        self._store, self._events = parts.store, parts.feature(EventsFeature)
+        self._findings = FindingDetector(accounts.accounting)
+        self._families = OwnerFamilies(parts.store, accounts.accounting, workloads=accounts.workloads)
+
+    def apply(self, config: Config) -> None:
+        """Publish the families of owners by a configuration."""
+        publish = config.publish
+        self._families.configure(publish.max_owners, config.page_settings().catalog.owners, publish.scale_target)
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Log and announce the findings that begin or end with a tick."""
+        for finding in self._findings.add(tick):
+            log_finding(finding, self._store.node)
+            self._events.announce(finding_change(finding))
+
+    def metrics(self, now: float) -> Iterator[Metric]:
+        """Yield the families of owners."""
+        return self._families.collect(now)

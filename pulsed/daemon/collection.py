@@ -43,13 +43,13 @@ class Collection(Feature):
         pool = self.pool
         yield Section("health", pool.latched, pool.dump_health, pool.saved_health.load)
         if self._keeps_cluster:
-            from pulsed.collector.known_cluster import dump, load  # most hosts have no cluster
+            from pulsed.collector.exporter_discovery import dump_cluster, load_cluster  # most hosts have no cluster
 
             yield Section(
                 "cluster",
                 pool.known_cluster,
-                lambda: dump(pool.known_cluster()),
-                lambda saved: pool.restore_cluster(load(saved)),
+                lambda: dump_cluster(pool.known_cluster()),
+                lambda saved: pool.restore_cluster(load_cluster(saved)),
             )
 
     def apply(self, config: Config) -> None:

@@ -13,19 +13,17 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from pulsed import __version__
-from pulsed.background_tasks import BackgroundTasks
+from pulsed.background_tasks import BackgroundTasks, aligned_sleep
 from pulsed.collector.this_host import node_name
 from pulsed.config.configuration import Config
 from pulsed.daemon.collection import Collection
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.features import FEATURES, FeatureSet
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
-from pulsed.daemon.service_manager import Notifier
-from pulsed.daemon.stop_deadline import StopDeadline
+from pulsed.daemon.process import Notifier, StopDeadline
 from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.model.target_store import TargetStore
-from pulsed.pauses import aligned_sleep
 from pulsed.present.api.application import api
 from pulsed.present.api.routing import ApiParts
 from pulsed.present.asgi import EVENTS, App

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from pulsed.config.configuration import Config
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution
 from pulsed.present.exposition.page import Pages
 
 if TYPE_CHECKING:

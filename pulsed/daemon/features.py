@@ -13,14 +13,11 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.metrics_core import Metric
 
 from pulsed.config.configuration import Config
-from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.accounts import AccountsFeature, FindingsFeature
+from pulsed.daemon.changes import EventsFeature, HealthChanges
 from pulsed.daemon.feature import Feature
-from pulsed.daemon.findings import FindingsFeature
-from pulsed.daemon.health_log import HealthChanges
 from pulsed.daemon.history import HistoryFeature
-from pulsed.daemon.host_watch import HostWatch
-from pulsed.daemon.job_host_usage import JobHostReader
+from pulsed.daemon.host_watch import HostWatch, JobHostReader
 from pulsed.daemon.node_conditions import NodeConditions
 from pulsed.daemon.notify import Notify
 from pulsed.daemon.otlp_push import OtlpPush

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.daemon.day_files import DayFiles
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.state_file import WriteStatus
 from pulsed.durations import DAY, MINUTE
 from pulsed.json_text import json_bytes
 from pulsed.model.computed_tick import ComputedTick, Removal
-from pulsed.pauses import aligned_sleep
 from pulsed.present.api.day_history import DayHistory, DayMinute
 from pulsed.present.api.history import History
 from pulsed.regular_file import open_regular

@@ -1,31 +1,76 @@
-"""Looks at this host every minute, in threads, and evaluates the checks of the node, where its own GPUs are read."""
+"""Reads this host, where its own GPUs are read: every minute for the checks of the node, more often for its jobs.
+
+Each part is read in a thread of its own, as the read may hang.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client.metrics_core import Metric
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.collector.this_host import are_of_this_host, kernel_log_of
+from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.config.configuration import Config
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.changes import log_node_checks
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.daemon.health_log import log_node_checks
-from pulsed.daemon.host_part import HostPart
-from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes
+from pulsed.daemon_thread import SharedCall
+from pulsed.host.kernel_files import read_pci_gpus, read_ports, read_stuck_processes, read_usage
 from pulsed.host.node_checks import DEAD_GPU_XIDS, NODE_CHECK_IDS, NodeView
 from pulsed.host.node_evaluator import NodeEvaluator
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import node_of
 from pulsed.model.health import Health
-from pulsed.model.host import HostFacts, InfinibandPort, PciGpu, ShownAs, ShownGpu, StuckProcess
+from pulsed.model.host import HostFacts, InfinibandPort, JobHostUsage, PciGpu, ShownAs, ShownGpu, StuckProcess
 from pulsed.model.raw_tick import KernelEvent
+from pulsed.owners.accounting.account import OwnerAccount
+from pulsed.owners.accounting.host_balances import TRAFFIC, BalanceRecorder
 from pulsed.owners.attribution.mapping_directory import boot_time
-from pulsed.pauses import aligned_sleep
 from pulsed.present.exposition.host_families import cpu_families, node_families
-from pulsed.reader.kernel_log.log import KernelLog
+from pulsed.reader.kernel_log import KernelLog
 from pulsed.translate.identity import is_same_host
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+READ_SECONDS = 10.0
+"""Timeout of a part, in seconds. A part that takes longer is unknown; its thread continues."""
+
+
+class HostPart(SharedCall[_T]):
+    """A part of this host.
+
+    Args:
+        name: for the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"host {name}")
+        self._name = name
+        self._is_failing = False
+
+    async def read(self, read: Callable[[], _T]) -> _T | None:
+        """Return what a function returns in the thread; None if it fails or hangs, which is logged once."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                facts = await self.call(read)
+        except OSError as error:  # or a TimeoutError
+            if not self._is_failing:
+                fields = {"part": self._name, "error": str(error) or "it hangs"}
+                log.warning("a part of the host cannot be read", extra=fields)
+            self._is_failing = True
+            return None
+        self._is_failing = False
+        return facts
+
 
 POLLS = 32
 """Reads of the kernel log per look: 32,000 records, as many as a large buffer of the kernel has."""
@@ -141,3 +186,70 @@ def _shown_as(health: Health) -> ShownAs:
     """Return how a missing GPU is shown, by its health."""
     is_lost = any(check.id == "gpu_lost" and check.severity > 0 for check in health.checks)
     return "lost" if is_lost else "unlisted"
+
+
+class JobHostReader(Feature):
+    """Reads what jobs use of this host, for their accounts."""
+
+    name = "job_host"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        self._store, self._config = parts.store, parts.config
+        self._accounting = parts.feature(AccountsFeature).accounting
+        self._groups: HostPart[list[tuple[OwnerAccount, JobHostUsage]]] = HostPart("control groups")
+        self._ports: HostPart[tuple[float, tuple[InfinibandPort, ...] | None]] = HostPart("traffic of InfiniBand")
+        self._balances = BalanceRecorder()
+
+    def apply(self, config: Config) -> None:
+        """Read by this configuration from the next reading on."""
+        self._config = config
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Take the power of the processors of superchips."""
+        if tick.cpus and all(is_same_host(cpu.node or self._store.node, self._store.node) for cpu in tick.cpus):
+            self._balances.add_cpus(tick.now, tick.cpus, self._limit())
+
+    async def run(self) -> None:
+        """Read regularly, until cancelled."""
+        try:
+            while True:
+                await aligned_sleep(self._config.host.job_interval)
+                await self.read()
+        finally:
+            self.close()
+
+    async def read(self) -> None:
+        """Read once; nothing where the jobs may be those of other hosts."""
+        config, targets = self._config, self._store.targets
+        owned = self._accounting.owned() if are_of_this_host(config, targets) else ()
+        accounts = list(dict.fromkeys([each.account for each in owned]))
+        if not accounts:
+            self._balances = BalanceRecorder()
+            return
+        root = Path(config.host.root)
+        usages, traffic = await asyncio.gather(
+            self._groups.read(lambda: _read_groups(root, accounts)),
+            self._ports.read(lambda: (time.monotonic(), read_ports(root, TRAFFIC))),
+        )
+        for account, usage in usages or ():
+            account.host = usage
+        limit = self._limit()
+        if traffic is not None:
+            self._balances.add_ports(*traffic, limit)
+        self._accounting.settle(accounts)
+        self._balances.add_balances(accounts, limit)
+
+    def _limit(self) -> float:
+        """Return the seconds from which the difference between two readings does not count."""
+        intervals = [target.interval for target in self._store.targets]
+        return GAP_INTERVALS * max(self._config.host.job_interval, *intervals)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._groups.close()
+        self._ports.close()
+
+
+def _read_groups(root: Path, accounts: Iterable[OwnerAccount]) -> list[tuple[OwnerAccount, JobHostUsage]]:
+    usages = [(account, read_usage(root, account.owner, account.host)) for account in accounts]
+    return [(account, usage) for account, usage in usages if usage is not None]

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.json_text import json_bytes
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api.json_response import PlainRoute
+from pulsed.present.api.routing import PlainRoute
 from pulsed.present.asgi import (
     FORGET,
     HEAD_ONLY,

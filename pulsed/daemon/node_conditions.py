@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from pulsed.collector.connections import condition_target
+from pulsed.collector.this_host import api_client, node_of_pods
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
+from pulsed.errors import ConfigError
+from pulsed.present.health_report import Row, node_conditions
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.node_conditions import ConditionTarget, ConditionWriter
-    from pulsed.present.health_report import Row
 
 START_SECONDS = 60.0
 """How long after the start nothing is reported while a source has neither delivered nor failed."""
@@ -47,7 +48,6 @@ class NodeConditions(Feature):
         target = self._used[1]
         if target is not None and self._writer is None:
             from pulsed.kubernetes.node_conditions import ConditionWriter
-            from pulsed.present.node_conditions import node_conditions
 
             self._writer = ConditionWriter(lambda: node_conditions(rows) if (rows := self._rows()) else ())
         if self._writer is not None:
@@ -73,6 +73,26 @@ class NodeConditions(Feature):
         if now < self._begin + START_SECONDS and any(each.tick is None and not each.error for each in targets):
             return ()
         return health_document(self._store, now)
+
+
+def condition_target(config: Config) -> ConditionTarget | None:
+    """Return where conditions of the node are written; None if they are not to be.
+
+    Raises:
+        ConfigError: the node or the API server is unknown, or the GPUs may be those of other nodes.
+    """
+    settings = config.kubernetes.conditions
+    if not settings.enabled:
+        return None
+    from pulsed.kubernetes.node_conditions import ConditionTarget
+
+    if config.node is None or not node_of_pods(config) or config.source.is_synthetic:
+        raise ConfigError(
+            "kubernetes.conditions needs the name of the node, and readings of its own, real GPUs only",
+            "Set `node`, in a pod PULSED_NODE from the field spec.nodeName; for targets that may be of other hosts set "
+            "source.exporter.own_node, too",
+        )
+    return ConditionTarget(config.node, api_client(config), settings.interval, settings.heartbeat, settings.events)
 
 
 def report_family(*, is_up: bool) -> Metric:

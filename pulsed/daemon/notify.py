@@ -20,6 +20,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
+from pulsed.background_tasks import Backoff, aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
@@ -28,7 +29,6 @@ from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls
 from pulsed.json_text import json_bytes
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.saved_accounts import AccountKey, account_key
-from pulsed.pauses import Backoff, aligned_sleep
 from pulsed.present.notification import NotifySettings, OwnerFinding, notification, owner_findings, slack_message
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
-from pulsed.pauses import aligned_sleep
 from pulsed.present.otlp.hardware_metrics import DeviceCounters, hardware_points
 from pulsed.present.otlp.settings import OtlpSettings
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from pulsed.background_tasks import aligned_sleep
 from pulsed.daemon.accounts import AccountsFeature
 from pulsed.daemon.feature import Feature, FeatureParts, Section
 from pulsed.daemon.state_file import Draft, StateFile, WriteStatus
-from pulsed.pauses import aligned_sleep
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from pulsed.http.body import lines
 from pulsed.http.client import Answer, HttpClient, Request, answer_of
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, url_host
 from pulsed.http.failure import HttpRequestFailed
+from pulsed.kubernetes.objects import JsonObject
 from pulsed.kubernetes.settings import SERVICE_ACCOUNT
 from pulsed.regular_file import read_regular
 
@@ -45,8 +46,6 @@ _REMEDIES: Mapping[int, str] = {
     404: "See whether this is a Kubernetes API server, and whether the namespace exists",
     429: "It is overloaded; requests continue at growing intervals",
 }
-
-JsonObject = Mapping[str, object]
 
 
 class RateLimit(NamedTuple):

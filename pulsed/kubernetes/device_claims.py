@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.objects import mapping, mappings, text
+from pulsed.kubernetes.api_client import ApiClient, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.objects import JsonObject, mapping, mappings, text
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pulsed.http.credentials import url_host
-from pulsed.kubernetes.api_client import JsonObject
-from pulsed.kubernetes.objects import Controller, controller_of, mapping, mappings, text
+from pulsed.kubernetes.objects import Controller, JsonObject, controller_of, mapping, mappings, text
 from pulsed.kubernetes.settings import DAEMON_SET, USUAL_NAMESPACES
 
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")

@@ -12,14 +12,14 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
+from pulsed.background_tasks import Backoff, aligned_sleep
 from pulsed.errors import PulsedError
-from pulsed.kubernetes.api_client import ApiClient, JsonObject
-from pulsed.kubernetes.objects import mapping, mappings, text
-from pulsed.pauses import Backoff, aligned_sleep
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.objects import JsonObject, NodeCondition, mapping, mappings, text
 
 _MAX_MESSAGE_LENGTH = 1000
 """Longer messages are cut; the API server refuses events above 1,024."""
@@ -33,15 +33,6 @@ _WHAT = "conditions of the node"
 """What is reported, for the log."""
 
 log = logging.getLogger(__name__)
-
-
-class NodeCondition(NamedTuple):
-    """A condition as it is to be; `reason` is in CamelCase."""
-
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
 
 
 class ConditionTarget(NamedTuple):

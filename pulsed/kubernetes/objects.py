@@ -8,9 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pulsed.kubernetes.api_client import JsonObject
+JsonObject = Mapping[str, object]
+
+
+class NodeCondition(NamedTuple):
+    """A condition of a node as it is to be; `reason` is in CamelCase."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -9,18 +9,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
-from pulsed.background_tasks import FAILURES
+from pulsed.background_tasks import FAILURES, Backoff
 from pulsed.kubernetes.api_client import (
     SILENT_SECONDS,
     AccessDenied,
     ApiClient,
-    JsonObject,
     KubernetesError,
     ResourceExpired,
     WatchEvent,
 )
-from pulsed.kubernetes.objects import mapping, text
-from pulsed.pauses import Backoff
+from pulsed.kubernetes.objects import JsonObject, mapping, text
 
 log = logging.getLogger(__name__)
 

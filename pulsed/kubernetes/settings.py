@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
+from pulsed.config.settings import Kind, ListKind, Settings, setting
 from pulsed.config.values import Duration, FileName, HttpPath, Switch, external_url, matching
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -115,11 +114,6 @@ class ConditionSettings(Settings):
     interval: Duration = setting(10.0, "Minimum time between two patches of the node.")
     heartbeat: Duration = setting(300.0, "Time after which unchanged conditions are written again.")
     events: Switch = setting(True, "Create an event of the node for each change.")
-
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield all other keys of conditions that are not enabled."""
-        if not self.enabled:
-            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)

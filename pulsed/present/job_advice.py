@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.json_text import duration_text, moment_of
 from pulsed.model.vocabulary import Value
-from pulsed.owners.findings.findings import STEP_SECONDS
+from pulsed.owners.findings import STEP_SECONDS
 from pulsed.owners.findings.hangs import FIRST, Stop, StopState, first_text
 from pulsed.present.job_numbers import (
     Account,

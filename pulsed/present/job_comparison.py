@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pulsed.present.job_numbers import Account, joules
 from pulsed.present.job_report import job_head
 from pulsed.present.job_statistics import FLOPS, JOB_QUANTITIES
-from pulsed.present.job_table import aligned
+from pulsed.present.text_table import aligned
 from pulsed.printable import clean
 
 MAX_CORRELATION = 0.999

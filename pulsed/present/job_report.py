@@ -8,7 +8,6 @@ from math import floor
 from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.present.demo_notice import demo_lines
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
 from pulsed.present.job_numbers import (
     JOULES_PER_KWH,
@@ -26,7 +25,7 @@ from pulsed.present.job_numbers import (
     without_energy,
 )
 from pulsed.present.job_statistics import JOB_QUANTITIES, balance_rows, cpu_joules, known_ratio, shared_ratio, sparkline
-from pulsed.present.job_table import aligned
+from pulsed.present.text_table import aligned, demo_lines
 from pulsed.printable import clean
 
 GIBIBYTE = 2**30

@@ -18,7 +18,7 @@ from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, auth
 from pulsed.json_text import duration_text, rfc3339
 from pulsed.model.gpu import node_of
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount
-from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
+from pulsed.owners.accounting.activity import WARM_UP_SECONDS
 from pulsed.present.job_advice import FINDING_TEXTS, IDLE_TEXT
 from pulsed.present.job_numbers import Account
 from pulsed.present.job_report import job_report, job_title

@@ -15,8 +15,8 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
+from pulsed.owners.accounting import OwnedGpu, OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnedGpu, OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
 
 SCALE_TARGET = 0.6

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.gpu_matches import Match, matches
-from pulsed.present.demo_notice import DEMO_NOTICE
 from pulsed.present.terminal.numbers import left, right
+from pulsed.present.text_table import DEMO_NOTICE
 from pulsed.printable import clean
 
 WIDTH = 120

@@ -13,9 +13,8 @@ from functools import reduce
 from typing import Any, Literal
 
 from pulsed.json_text import duration_text
-from pulsed.present.demo_notice import DEMO_NOTICE
 from pulsed.present.job_numbers import JOULES_PER_KWH, MAX_UNKNOWN_RATIO, MISSING, Account, percent
-from pulsed.present.job_table import TextColumn, aligned, cells
+from pulsed.present.text_table import DEMO_NOTICE, TextColumn, aligned, cells
 
 GroupBy = Literal["user", "account", "namespace", "workload", "node"]
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from pulsed.background_tasks import Backoff
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
-from pulsed.pauses import Backoff
 from pulsed.reader.source import Source
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Duration, PositiveCount
 from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.reader.dcgmi.settings import DcgmiSettings
-from pulsed.reader.demo.settings import DemoSettings
-from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.nvml.settings import NvmlSettings
-from pulsed.reader.replay.settings import ReplaySettings
+from pulsed.reader.dcgmi import DcgmiSettings
+from pulsed.reader.demo import DemoSettings
+from pulsed.reader.exporter import ExporterSettings
+from pulsed.reader.nvml import NvmlSettings
+from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.source import SourceSection
 
 STALE_INTERVALS = 3
@@ -91,6 +91,12 @@ class SourceSettings(Settings):
         """Return the section of a kind of source; None for `auto`."""
         section: SourceSection | None = None if kind == "auto" else getattr(self, kind)
         return section
+
+    def scrapes(self) -> ExporterSettings:
+        """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
+        settings = self.exporter.completed(self.interval, self.max_gpus)
+        settings.check_password_file()
+        return settings
 
     def seconds(self) -> float | None:
         """Return the seconds between two samples; None when the source decides (`replay`)."""

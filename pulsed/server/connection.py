@@ -19,10 +19,9 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from pulsed.present.asgi import CLIENT, Client, Message, Receive, Scope, Send
-from pulsed.server.connection_limits import ConnectionLimit, Waiting, drop_unread, network_of
 from pulsed.server.fair_queue import QueueFull
+from pulsed.server.limits import ConnectionLimit, RequestParser, Waiting, drop_unread, network_of
 from pulsed.server.reloader import InForce
-from pulsed.server.request_parser import RequestParser
 from pulsed.server.settings import WebServerSettings
 from pulsed.server.tls_context import common_names, is_allowed
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from pulsed.present.asgi import App
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
-from pulsed.server.connection_limits import ConnectionLimit, limit_clients
+from pulsed.server.limits import ConnectionLimit, limit_clients
 from pulsed.server.listeners import BACKLOG
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.settings import WebServerSettings

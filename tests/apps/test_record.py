@@ -28,7 +28,7 @@ from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
-from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record_file import RecordFailed, open_record
 from pulsed.reader.record_lines import Session

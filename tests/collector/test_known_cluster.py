@@ -9,8 +9,7 @@ import json
 import pytest
 
 from pulsed.collector import exporter_discovery
-from pulsed.collector.known_cluster import KnownCluster, dump
-from pulsed.collector.known_cluster import load as load_known
+from pulsed.collector.exporter_discovery import KnownCluster, dump_cluster, load_cluster
 from pulsed.collector.pool import CollectorPool
 from pulsed.config.configuration import load
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
@@ -31,16 +30,16 @@ KNOWN = KnownCluster(
 
 
 def test_what_is_saved_is_loaded() -> None:
-    assert load_known(json.loads(json.dumps(dump(KNOWN)))) == KNOWN
-    assert load_known(dump(KnownCluster())).pods.time is None
+    assert load_cluster(json.loads(json.dumps(dump_cluster(KNOWN)))) == KNOWN
+    assert load_cluster(dump_cluster(KnownCluster())).pods.time is None
 
 
 @pytest.mark.parametrize("time", [-1.0, 1e18, "soon"])
 def test_a_wrong_time_is_refused(time: object) -> None:
-    document = json.loads(json.dumps(dump(KNOWN)))
+    document = json.loads(json.dumps(dump_cluster(KNOWN)))
     document["pods"][0] = time
     with pytest.raises(ValueError, match=r"time|number"):
-        load_known(document)
+        load_cluster(document)
 
 
 async def test_a_damaged_section_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +53,14 @@ async def test_a_damaged_section_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
         "kubernetes.server=https://127.0.0.1:9",
     )
     config = load(None, list(overrides), {})
-    for text, change in tampered(json.loads(json.dumps(dump(KNOWN))), 100, seed=1):
+    for text, change in tampered(json.loads(json.dumps(dump_cluster(KNOWN))), 100, seed=1):
         try:
             pool = CollectorPool(TargetStore("node-a"), lambda *_: None, lambda _: None)
             with contextlib.suppress(ValueError):
-                pool.restore_cluster(load_known(json.loads(text)))
+                pool.restore_cluster(load_cluster(json.loads(text)))
             pool.apply(config)
             await asyncio.sleep(0)
-            dump(pool.known_cluster())
+            dump_cluster(pool.known_cluster())
             await pool.stop()
         except Exception as error:
             raise AssertionError(change) from error

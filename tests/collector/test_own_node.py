@@ -10,7 +10,7 @@ from pulsed.collector.exporter_discovery import DiscoveredExporter
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter
 from pulsed.errors import OtherNode
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
-from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 
 GPU = 'gpu="0",UUID="GPU-a"'

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from pulsed.collector.pool import CollectorPool
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.pool import CollectorPool, SavedHealth
+from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config, load
 from pulsed.errors import ConfigError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
+from tests.support.tampering import tampered
 from tests.support.waiting import eventually
+from tools.bench.ticks import raw_ticks
 
 
 class Watched:
@@ -111,3 +116,30 @@ async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
     await asyncio.sleep(0.3)
     assert len(watched.ticks) == seen
     assert len(asyncio.all_tasks()) == 1
+
+
+def test_what_no_target_has_restored_is_kept() -> None:
+    saved = SavedHealth()
+    saved.load({"away": {"version": 2}, "not a target": 1})
+    assert saved.dump({}) == {"away": {"version": 2}}
+
+
+@pytest.mark.slow
+def test_no_change_of_saved_health_stops_pulsed() -> None:
+    ticks, first = raw_ticks(2, 4), Pipeline(GpuTable(), "node")
+    for raw in ticks[:2]:
+        first.process(raw)
+    document = json.loads(json.dumps(SavedHealth().dump({"bench": first.health_evaluator})))
+    for text, change in tampered(document, 300, seed=1):
+        try:
+            saved, pipeline = SavedHealth(), Pipeline(GpuTable(), "node")
+            try:
+                saved.load(json.loads(text))
+            except ValueError:
+                continue
+            saved.restore("bench", pipeline.health_evaluator, ticks[1].time + 5.0)
+            for raw in ticks[2:]:
+                pipeline.process(raw)
+            json.dumps(saved.dump({"bench": pipeline.health_evaluator}), allow_nan=False)
+        except Exception as error:
+            raise AssertionError(change) from error

@@ -21,7 +21,7 @@ from pulsed.errors import ExporterNotFound
 from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.exporter.discovery.settings import GONE_SECONDS
+from pulsed.reader.exporter.discovery import GONE_SECONDS
 from pulsed.reader.exporter.discovery.target_lists import FileLists
 from tests.support.exporters import Exporter, exporting, page
 from tests.support.waiting import eventually

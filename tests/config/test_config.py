@@ -25,8 +25,8 @@ from pulsed.compute.settings import (
 from pulsed.config.configuration import Config, check, load
 from pulsed.config.settings import all_keys
 from pulsed.errors import ConfigError
-from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.replay.settings import DEFAULT_START
+from pulsed.reader.exporter import ExporterSettings
+from pulsed.reader.replay import DEFAULT_START
 from tools.generate_docs import ROOT, example, manual
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -6,7 +6,7 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.daemon.features import FeatureSet
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 

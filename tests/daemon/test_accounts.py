@@ -17,13 +17,13 @@ import pytest
 from pulsed.config.configuration import Config
 from pulsed.daemon import accounts, day_files, state_folder
 from pulsed.daemon.accounts import AccountsFeature, EndedFiles
-from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.feature import Feature, Section
 from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.accounting.settings import AccountsSettings
+from pulsed.owners.accounting import OwnerAccounting
+from pulsed.owners.settings import AccountsSettings
 from pulsed.present.api.account_documents import account_document
 from tests.compute.streams import BUSY
 from tests.daemon.parts import feature_parts, features_before_restore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,15 @@ import pytest
 from pulsed import background_tasks
 from pulsed.background_tasks import FAILURES, BackgroundTasks
 from pulsed.config.configuration import load
-from pulsed.daemon.host_watch import HostWatch
+from pulsed.daemon.accounts import AccountsFeature
+from pulsed.daemon.changes import EventsFeature
+from pulsed.daemon.host_watch import HostWatch, JobHostReader
 from pulsed.host.kernel_files import read_pci_gpus
-from pulsed.model.host import PciGpu
+from pulsed.model.host import JobHostUsage, PciGpu
 from pulsed.model.target_store import Target, TargetStore
+from tests.compute.streams import BUSY
 from tests.daemon.parts import feature_parts
+from tests.owners.accounting.streams import Node, job
 from tests.support.host_tree import HostTree
 
 
@@ -45,3 +50,31 @@ async def test_an_internal_error_ends_one_look_only(
     assert health is not None
     assert health.state == "ok", "no process is stuck"
     assert store.node_health is None, "nothing is known of the host any more"
+
+
+JOB = job("4711")
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "is_read"),
+    [
+        ("dcgmi", ("localhost",), True),
+        ("exporter", ("http://localhost:9400/metrics",), True),
+        ("exporter", ("http://gpu02:9400/metrics",), False),
+        ("exporter", ("http://localhost:9400/metrics", "http://gpu02:9400/metrics"), False),
+        ("demo", ("demo",), False),
+    ],
+)
+async def test_only_control_groups_of_own_jobs_are_read(
+    tmp_path: Path, kind: str, names: tuple[str, ...], is_read: bool
+) -> None:
+    """Slurm gives a job of several nodes one id, and a fleet's pulsed sees jobs that are not here."""
+    HostTree(tmp_path).write("sys/fs/cgroup/system.slice/slurmstepd.scope/job_4711/cpu.stat", "usage_usec 90000000\n")
+    store = TargetStore("n1", [Target(kind, name, 1.0, 3.0) for name in names])
+    config = load(None, (f"source.kind={kind}", f"host.root={tmp_path}"), {})
+    parts = feature_parts(store, config, EventsFeature, AccountsFeature)
+    node = Node(accounting=parts.feature(AccountsFeature).accounting)
+    node.sees(((JOB,), BUSY))
+    with closing(JobHostReader(parts)) as reader:
+        await reader.read()
+    assert node.running(JOB).host == (JobHostUsage(90.0) if is_read else None)

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from pulsed.daemon import http_app as module
 from pulsed.daemon.http_app import DaemonApp, FrontRoutes
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api.json_response import PlainRoute
+from pulsed.present.api.routing import PlainRoute
 from pulsed.present.asgi import CLIENT, EVENTS, App, Client, Message, Receive, Scope, Send, respond
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry

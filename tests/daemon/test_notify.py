@@ -17,12 +17,12 @@ import pytest
 from pulsed.config.configuration import Config
 from pulsed.daemon import notify
 from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.notify import Notify
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.account import OwnerCondition
-from pulsed.owners.accounting.settings import AccountsSettings
+from pulsed.owners.settings import AccountsSettings
 from pulsed.present.notification import NotifySettings, WebhookSettings, slack_message
 from tests.compute.streams import BUSY, IDLE
 from tests.daemon.parts import features_before_restore

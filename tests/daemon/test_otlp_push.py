@@ -17,7 +17,7 @@ from pulsed.config.configuration import Config
 from pulsed.daemon.feature import FeatureParts
 from pulsed.daemon.otlp_push import OtlpPush
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution
 from pulsed.present.otlp.settings import OtlpSettings
 from tests.support.certificates import make
 from tests.support.http_servers import running

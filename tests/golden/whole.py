@@ -16,7 +16,7 @@ from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import gpus_document
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.replay.settings import DEFAULT_START
+from pulsed.reader.replay import DEFAULT_START
 
 NODE = "here"
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
 from pulsed.http.client import Answer, HttpClient, Request
-from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter.source import Scraper
 from tests.support.certificates import make, make_authority
 from tests.support.examples import examples

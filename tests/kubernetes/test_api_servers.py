@@ -12,8 +12,8 @@ import pytest
 from pulsed.collector.exporter_discovery import ExporterDiscovery
 from pulsed.config.configuration import load
 from pulsed.kubernetes import api_client
-from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
+from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.objects import JsonObject, PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
 from tests.support.kubernetes.exchanges import PODS, Cluster, access_to

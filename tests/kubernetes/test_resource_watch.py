@@ -13,8 +13,8 @@ import pytest
 
 from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
-from pulsed.kubernetes.api_client import REQUEST_LIMITS, ApiClient, JsonObject, RateLimit, server_of_pod
-from pulsed.kubernetes.objects import labels_of
+from pulsed.kubernetes.api_client import REQUEST_LIMITS, ApiClient, RateLimit, server_of_pod
+from pulsed.kubernetes.objects import JsonObject, labels_of
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from tests.support.clocks import ManualClock
 from tests.support.kubernetes.exchanges import access_to

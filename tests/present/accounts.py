@@ -7,9 +7,8 @@ from typing import Any
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
-from pulsed.owners.accounting.activity import Moments
+from pulsed.owners.accounting.activity import Extremes, Moments
 from pulsed.owners.accounting.counter_vector import load
-from pulsed.owners.accounting.extremes import Extremes
 from pulsed.present.api.account_documents import account_document
 from pulsed.present.job_numbers import NO_PRICES, Prices
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.node_conditions import node_conditions
+from pulsed.present.health_report import node_conditions
 
 GPU: dict[str, Any] = {
     "node": "n",

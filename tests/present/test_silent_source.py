@@ -11,7 +11,7 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.health.settings import DEFAULT_HEALTH
-from pulsed.daemon.health_log import log_health_change
+from pulsed.daemon.changes import log_health_change
 from pulsed.errors import SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore

@@ -17,9 +17,9 @@ def test_kinds_are_the_sections_and_auto() -> None:
     assert CANDIDATES == ("dcgmi", "exporter", "nvml")
 
 
-def test_every_folder_with_settings_is_registered() -> None:
+def test_every_folder_with_a_source_is_registered() -> None:
     assert pulsed.reader.__file__ is not None
-    folders = {path.parent.name for path in Path(pulsed.reader.__file__).parent.glob("*/settings.py")}
+    folders = {path.parent.name for path in Path(pulsed.reader.__file__).parent.glob("*/source.py")}
     assert folders == set(SECTIONS)
 
 

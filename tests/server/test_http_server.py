@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from pulsed import regular_file
-from pulsed.server import connection, connection_limits, reloader
+from pulsed.server import connection, limits, reloader
 from pulsed.server.connection import ServerConnection, TlsProtocol, all_connections
-from pulsed.server.connection_limits import MAX_PER_CLIENT, network_of
 from pulsed.server.http_server import Server
+from pulsed.server.limits import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES, MAX_PER_CLIENT, network_of
 from pulsed.server.reloader import WebConfigReloader
-from pulsed.server.request_parser import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADER_LINES
 from pulsed.server.settings import WebServerSettings
 from tests.support.certificates import make
 from tests.support.waiting import eventually
@@ -467,7 +466,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
 
 
 def test_an_address_has_32_connections_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "PATIENCE_SECONDS", 0.2)
 
     async def test(site: Site) -> None:
         scraper = await site.connect()
@@ -523,7 +522,7 @@ def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
 
 
 def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "UNREAD_ANSWERS", 3)
+    monkeypatch.setattr(limits, "UNREAD_ANSWERS", 3)
 
     async def test(site: Site) -> None:
         for _ in range(10):

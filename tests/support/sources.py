@@ -14,7 +14,7 @@ import pytest
 
 from pulsed.errors import SourceEnded
 from pulsed.model.raw_tick import Layout, RawTick
-from pulsed.reader.replay.settings import ReplaySettings
+from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsed.collector.pool import collect
+from pulsed.apps.ticks import collect
 from pulsed.config.configuration import load
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.vocabulary import Reading

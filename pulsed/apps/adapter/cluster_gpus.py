@@ -18,9 +18,17 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
-from pulsed.kubernetes.api_client import JsonObject, KubernetesError
+from pulsed.kubernetes.api_client import KubernetesError
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
-from pulsed.kubernetes.objects import Labels, PodMetadata, has_claims, parse_selector, pod_metadata, requested_gpus
+from pulsed.kubernetes.objects import (
+    JsonObject,
+    Labels,
+    PodMetadata,
+    has_claims,
+    parse_selector,
+    pod_metadata,
+    requested_gpus,
+)
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
 from pulsed.owners.attribution.pod_workloads import PodSettings

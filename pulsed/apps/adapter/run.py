@@ -20,7 +20,7 @@ from pulsed.apps.adapter.serving_certificate import ServingCertificate
 from pulsed.background_tasks import BackgroundTasks
 from pulsed.cli.arguments import configuration
 from pulsed.collector.attribution_sources import pod_settings
-from pulsed.collector.connections import cluster_access, exporter_settings
+from pulsed.collector.this_host import cluster_access
 from pulsed.config.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.heap import return_large_blocks
@@ -144,7 +144,7 @@ async def _run(
         await serving.wait()
     web = web_configuration(config)
     settings_of_pages = replace(
-        exporter_settings(config), interval=adapter_settings.interval, max_page_bytes=MAX_PAGE_BYTES
+        config.source.scrapes(), interval=adapter_settings.interval, max_page_bytes=MAX_PAGE_BYTES
     )
     scraper = Scraper(settings_of_pages)
     scraper.retain()

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsed.reader.kernel_log.log import KMSG, KernelLog
+from pulsed.reader.kernel_log import KMSG, KernelLog
 
 NVML = "libnvidia-ml.so.1"
 

@@ -10,7 +10,7 @@ from pulsed.apps.daemon_client import ClientSettings, DaemonClient
 from pulsed.collector.source_factory import found_sources
 from pulsed.config.configuration import Config
 from pulsed.errors import PulsedError
-from pulsed.reader.exporter.discovery.settings import ShardSettings
+from pulsed.reader.exporter.discovery import ShardSettings
 
 SECONDS = 10.0
 

@@ -14,19 +14,18 @@ from typing import NamedTuple
 
 from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.collector import Collector, Pipeline
-from pulsed.collector.connections import api_client
 from pulsed.collector.source_factory import found_sources
-from pulsed.collector.this_host import node_name
+from pulsed.collector.this_host import api_client, node_name
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.config.configuration import Config
 from pulsed.errors import AttributionError, ConfigError, ProfilingHeld, SourceError
-from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.objects import Controller, ObjectKind
+from pulsed.kubernetes.api_client import ApiClient, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.objects import Controller, JsonObject, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target
 from pulsed.model.vocabulary import NOTHING
-from pulsed.owners.attribution.attribution import LABELS, READ_SECONDS
+from pulsed.owners.attribution import LABELS, READ_SECONDS
 from pulsed.owners.attribution.pod_workloads import NAME
 from pulsed.owners.attribution.source import AttributionSource
 from pulsed.reader.dcgmi.child import find

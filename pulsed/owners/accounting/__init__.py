@@ -1,1 +1,344 @@
-"""What each owner got out of its GPUs: accounts of jobs, pods and processes over their whole life. No I/O."""
+"""Accounts of the owners of all GPUs, from ticks.
+
+Nothing is summed per tick: the account of an owner is the increase of the GPU's own counters over the time in which its
+owners did not change. A sample in which an owner got or lost the GPU counts in that owner's upper bound only. Time
+comes with the ticks.
+
+An owner ends only when a source that delivers shows its GPU without it. While the source is silent, or does not list
+the GPU, the owner keeps it, and its account has a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device, GpuKey
+from pulsed.model.owner import Owner, Owners
+from pulsed.model.vocabulary import Reading, Value
+from pulsed.owners.accounting.account import LEAKED, Accounts, OwnerAccount, OwnerEvent
+from pulsed.owners.accounting.accounted_gpu import AccountedGpu
+from pulsed.owners.accounting.activity import Extremes
+from pulsed.owners.accounting.counter_vector import increase, observed
+from pulsed.owners.accounting.owner_roster import OwnerChange, OwnerRoster
+
+SILENT_SECONDS = 600.0
+"""An owner that is not on its GPU after so long a silence of the target ended with the last tick before. A target that
+is silent for so long and is not read any more is forgotten, and its owners have ended."""
+
+MAX_ABSENT_GPUS = 256
+"""GPUs that are gone, of which the last counters are kept: they may come back."""
+
+
+LEAK_SECONDS = 600.0
+"""Memory of an idle GPU that is in use for so long, without an owner while owners are known, has leaked."""
+
+
+class OwnedGpu(NamedTuple):
+    """A GPU in the newest tick of its target, and one of the owners that have it.
+
+    Attributes:
+        share: of the activity of the GPU, 0..1: an equal one unless that of each owner is measured.
+        memory_used_bytes: by the owner; of a shared GPU an equal share unless that of each owner is measured.
+    """
+
+    account: OwnerAccount
+    device: Device
+    reading: Reading
+    result: Result
+    sharers: int
+    share: float
+    memory_used_bytes: Value
+    tick: ComputedTick
+
+
+@dataclass(slots=True, eq=False)
+class _TargetView:
+    """The GPUs of a target's ticks, and its newest tick; how many there were, at the last sweep, and since when.
+
+    `owned` are the GPUs with owners in the newest tick, `held` those that owners keep while it does not list them.
+    """
+
+    tick: ComputedTick
+    gpus: dict[GpuKey, AccountedGpu] = field(default_factory=dict)
+    owned: list[AccountedGpu] = field(default_factory=list)
+    held: list[AccountedGpu] = field(default_factory=list)
+    is_current: bool = True
+    ticks: int = 0
+    swept: int = 0
+    swept_at: float = 0.0
+    leaked: frozenset[GpuKey] = frozenset()
+    _held_since: dict[GpuKey, float] = field(default_factory=dict)
+
+    def find_leaks(self, tick: ComputedTick) -> bool:
+        """Find the GPUs whose memory has leaked; return whether they are others than before."""
+        held = {
+            device.entity.key: min(self._held_since.get(device.entity.key, tick.now), tick.now)
+            for position, (device, result) in enumerate(zip(tick.devices, tick.results, strict=True))
+            if result.use == "held" and device.owners == () and position not in tick.missing
+        }
+        self._held_since = held
+        before = self.leaked
+        self.leaked = frozenset([key for key, since in held.items() if tick.now - since >= LEAK_SECONDS])
+        return self.leaked != before
+
+
+class OwnerAccounting:
+    """The accounts of all owners.
+
+    Args:
+        ended_at: returns when a source lost an owner, in seconds of the clock of the ticks, if that is known more
+            exactly than by ticks.
+        on_end: called with the account of each owner that has ended.
+        on_return: called with the account of each owner that has returned after that.
+    """
+
+    def __init__(
+        self,
+        ended_at: Callable[[Owner], float | None] = lambda owner: None,
+        on_end: Callable[[OwnerAccount], object] = lambda account: None,
+        on_return: Callable[[OwnerAccount], object] = lambda account: None,
+    ) -> None:
+        self._views: dict[str, _TargetView] = {}
+        self._gpus: dict[GpuKey, AccountedGpu] = {}
+        self._owners = OwnerRoster(self._gpus, ended_at, on_end, on_return)
+
+    def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
+        """Account for the next tick of a target; return the owners that began and ended."""
+        view = self._views.get(tick.target)
+        if view is not None and tick.now - view.tick.now > _silent_seconds(tick):
+            for gpu in view.gpus.values():
+                self._hold(gpu, view)
+            view.is_current = False
+        if view is None:
+            view = self._views[tick.target] = _TargetView(tick, is_current=False)
+        is_changed = view.find_leaks(tick) or view.tick.devices != tick.devices or not view.is_current
+        if is_changed or view.tick.standby != tick.standby or tick.passing:
+            self._update(view, tick)
+        for gpu in view.owned:
+            gpu.add_extremes(tick)
+        for gpu in view.held:
+            for account in gpu.owners:
+                account.advance(tick.now, account.last_seen)
+        if tick.health_changes:
+            _add_events([*view.owned, *view.held], tick)
+        view.tick = tick
+        view.ticks += 1
+        self._owners.advance(tick)
+        return self._owners.take_changes()
+
+    @property
+    def dropped(self) -> int:
+        """Owners that have no account of their own, because they are too many at a time."""
+        return self._owners.dropped
+
+    @property
+    def running(self) -> Sequence[OwnerAccount]:
+        """The accounts of all owners that have a GPU, up to the newest tick."""
+        accounts = self._owners.running
+        self.settle(accounts)
+        return accounts
+
+    def settle(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Bring some accounts up to the newest tick."""
+        for gpu in {self._gpus[key] for account in accounts for key in account.holding}:
+            if (last := self._last(gpu)) is not None:
+                gpu.close(*last)
+
+    def owned(self) -> Iterator[OwnedGpu]:
+        """Yield every GPU with each of its owners."""
+        for view in self._views.values():
+            tick = view.tick
+            for gpu in view.owned:
+                at = gpu.position
+                reading, result, sharers = tick.readings[at], tick.results[at], len(gpu.owners)
+                for account, use in zip(gpu.owners, gpu.uses(tick), strict=True):
+                    memory = use.memory_bytes
+                    if memory is None and reading.memory_used_bytes is not None:
+                        memory = reading.memory_used_bytes / sharers
+                    yield OwnedGpu(account, gpu.device, reading, result, sharers, use.share, memory, tick)
+
+    def unlisted(self, account: OwnerAccount) -> Iterator[Device]:
+        """Yield the GPUs that an owner has kept since their target has not listed them."""
+        return (gpu.device for key in account.holding if (gpu := self._gpus[key]).missed is not None)
+
+    def sweep(self, now: float, targets: Container[str] = ()) -> Sequence[OwnerChange]:
+        """End owners of targets that have been silent and are not read any more.
+
+        Args:
+            now: monotonic seconds.
+            targets: those that are read.
+
+        The clock of the ticks stops without ticks. To be called regularly: a target is silent from the first call
+        without a newer tick.
+        """
+        for view in list(self._views.values()):
+            if view.swept != view.ticks:
+                view.swept, view.swept_at = view.ticks, now
+            elif view.tick.target not in targets and now - view.swept_at > _silent_seconds(view.tick):
+                self._drop(view)
+        self._owners.sweep(self._views)
+        self._forget_gpus()
+        return self._owners.take_changes()
+
+    def _drop(self, view: _TargetView) -> None:
+        """Take all GPUs from a target that is silent."""
+        for gpu in view.gpus.values():
+            self._release(gpu, view, gpu.owners)
+        del self._views[view.tick.target]
+        self._owners.sweep(self._views)
+        for other in self._views.values():
+            other.is_current = False
+
+    def _forget_gpus(self) -> None:
+        """Forget GPUs that are in no target's ticks, if they are many: MIG instances come and go."""
+        present = {key for view in self._views.values() for key in view.gpus}
+        absent = [key for key in self._gpus if key not in present]
+        for key in absent[: max(0, len(absent) - MAX_ABSENT_GPUS)]:
+            del self._gpus[key]
+
+    @property
+    def unfinished(self) -> Sequence[OwnerAccount]:
+        """The accounts for `restore`: of all owners that have not ended, also those that were not yet seen again."""
+        return [*self.running, *self._owners.waiting]
+
+    def restore(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
+        self._owners.restore(accounts)
+
+    def _update(self, view: _TargetView, tick: ComputedTick) -> None:
+        """Find the GPUs of a tick with new devices or owners, and charge what their owners got."""
+        gpus: dict[GpuKey, AccountedGpu] = {}
+        passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
+        boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
+        for position, device in enumerate(tick.devices):
+            key = device.entity.key
+            is_divided = device.entity.kind == "gpu" and key[:2] in boards
+            if position in tick.missing or position in tick.standby or is_divided or key in gpus:
+                continue
+            gpu = self._claim(key, device, tick, tick.readings[position].energy_joules_total)
+            gpus[key] = gpu
+            owners = self._accounts((LEAKED,) if key in view.leaked else device.owners or (), tick)
+            self._move(gpu, tick, position, owners, passing.get(position, ()))
+        listed = {device.entity.board for at, device in enumerate(tick.devices) if at not in tick.missing}
+        removed = {removal.device.entity.board for removal in tick.removed}
+        decided = listed | removed | (_missing_boards(view.tick) - _missing_boards(tick))
+        uuids = {uuid for _, uuid in listed}  # an exporter may name another host than before
+        held: dict[GpuKey, AccountedGpu] = {}
+        for key, gpu in view.gpus.items():
+            is_decided = gpu.device.entity.board in decided or gpu.device.entity.uuid in uuids
+            if key not in gpus:
+                ended = gpu.owners if is_decided else tuple(filter(self._owners.is_replaced, gpu.owners))
+                self._release(gpu, view, ended)
+                if gpu.owners:
+                    held[key] = gpu
+        view.gpus, view.is_current = gpus | held, True
+        view.owned, view.held = [gpu for gpu in gpus.values() if gpu.owners], list(held.values())
+        if len(self._gpus) > MAX_ABSENT_GPUS + sum(len(each.gpus) for each in self._views.values()):
+            self._forget_gpus()
+
+    def _claim(self, key: GpuKey, device: Device, tick: ComputedTick, joules: Value) -> AccountedGpu:
+        """Return a GPU, which this target delivers from now on."""
+        gpu = self._gpus.get(key)
+        if gpu is None:
+            gpu = self._gpus[key] = AccountedGpu(device, tick.target)
+            gpu.first_energy = None if joules is None else (joules, tick.time)
+        elif gpu.target != tick.target:
+            other = self._views.get(gpu.target)
+            if other is not None and other.gpus.get(key) is gpu:  # it is late
+                if (last := self._last(gpu)) is not None:
+                    gpu.close(*last)
+                del other.gpus[key]
+                other.owned = [one for one in other.owned if one is not gpu]
+                other.held = [one for one in other.held if one is not gpu]
+            gpu.target = tick.target
+        return gpu
+
+    def _accounts(self, owners: Owners, tick: ComputedTick) -> Accounts:
+        """Return the accounts of owners, each once; a new owner has a new one."""
+        return tuple(dict.fromkeys([self._owners.account(owner, tick) for owner in owners]))
+
+    def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
+        """Return the counters and the reading of a GPU in the newest tick of its target."""
+        view = self._views.get(gpu.target)
+        if view is None or gpu.missed is not None or view.gpus.get(gpu.device.entity.key) is not gpu:
+            return None
+        return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
+
+    def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
+        """Take over the place and the owners of a GPU in a tick that is not yet the newest.
+
+        Passing owners had it since the tick before, but in neither of both.
+        """
+        now, last = tick.results[position].counters, self._last(gpu)
+        counted = gpu.base if last is None else last[0]  # without a last one it was away
+        before, device = gpu.owners, tick.devices[position]
+        gpu.device = device.without_owners()
+        if gpu.is_known and (view := self._views.get(gpu.target)) is not None and view.tick is not tick:
+            gpu.known_at = view.tick.now
+        gpu.is_known = device.owners is not None
+        left, gpu.missed = gpu.missed or tick, None
+        follows = counted is not None and gpu.base is not None and counted.created == now.created
+        if follows and set(owners) == set(before) and not passing:
+            gpu.position = position
+            return
+        if last is not None:
+            gpu.close(*last)
+        gpu.position = position
+        if follows and counted is not None:
+            gpu.charge_boundary(owners, passing, increase(counted, now))
+        gpu.start(now, tick.readings[position])
+        gpu.observed = observed(now.values)
+        for account in before:
+            if account not in owners:
+                self._owners.leave(account, gpu.device, left)
+        for account in owners:
+            if account not in before:
+                self._owners.enter(account, gpu, tick)
+        for account in passing:
+            self._owners.pass_between(account, gpu.device, tick)
+        if not set(owners) <= set(before):
+            gpu.extremes = Extremes()
+        gpu.assign(owners)
+
+    def _release(self, gpu: AccountedGpu, view: _TargetView, ended: Accounts) -> None:
+        """Take owners that have ended from a GPU that is no longer in the ticks of its target; others keep it."""
+        self._hold(gpu, view)
+        for account in ended:
+            self._owners.leave(account, gpu.device, gpu.missed or view.tick)
+        if ended:
+            gpu.assign(tuple([account for account in gpu.owners if account not in ended]))
+        if not gpu.owners:
+            gpu.missed = None
+
+    def _hold(self, gpu: AccountedGpu, view: _TargetView) -> None:
+        """Account for a GPU up to the newest tick, the last one for now that has it; its owners keep it."""
+        if gpu.missed is not None:
+            return
+        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
+        gpu.missed = view.tick
+        if gpu.is_known:
+            gpu.is_known, gpu.known_at = False, view.tick.now
+
+
+def _missing_boards(tick: ComputedTick) -> set[tuple[str, str]]:
+    return {tick.devices[position].entity.board for position in tick.missing}
+
+
+def _silent_seconds(tick: ComputedTick) -> float:
+    return max(SILENT_SECONDS, 10.0 * tick.interval)
+
+
+def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
+    """Add changes of health to the accounts of owners; instances have the health of their board."""
+    gpus = list(owned)
+    for change in tick.health_changes:
+        board = change.device.entity.key[:2]
+        event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
+        for gpu in gpus:
+            if gpu.device.entity.key[:2] == board:
+                for account in gpu.owners:
+                    account.on(gpu.device).add_event(event)

@@ -14,10 +14,9 @@ from pulsed.model.health import Health
 from pulsed.model.host import JobHostUsage
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
-from pulsed.owners.accounting.activity import Moments, Timeline
+from pulsed.owners.accounting.activity import Extremes, Moments, Timeline
 from pulsed.owners.accounting.balance import Balance
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total
-from pulsed.owners.accounting.extremes import Extremes
 
 LEAKED = Owner("nobody", "nobody")
 """The owner of memory that has leaked."""

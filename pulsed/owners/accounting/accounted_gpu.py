@@ -14,9 +14,8 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import OwnerUse
 from pulsed.model.vocabulary import POSITION, Reading, Value
 from pulsed.owners.accounting.account import VIOLATIONS, Accounts
-from pulsed.owners.accounting.activity import Moments
+from pulsed.owners.accounting.activity import Extremes, Moments
 from pulsed.owners.accounting.counter_vector import CounterVector, added, increase, observed
-from pulsed.owners.accounting.extremes import Extremes
 
 UNKNOWN_USE = OwnerUse()
 

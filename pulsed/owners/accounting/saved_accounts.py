@@ -29,10 +29,9 @@ from pulsed.owners.accounting.account import (
     OwnerCondition,
     OwnerEvent,
 )
-from pulsed.owners.accounting.activity import MAX_SUM, Moments, Timeline
+from pulsed.owners.accounting.activity import MAX_SUM, Extremes, Moments, Timeline
 from pulsed.owners.accounting.balance import Balance
 from pulsed.owners.accounting.counter_vector import dump, load
-from pulsed.owners.accounting.extremes import Extremes
 
 SavedAccount = Mapping[str, Any]
 

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pulsed.background_tasks import FAILURES
-from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
-from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
+from pulsed.background_tasks import FAILURES, Backoff
+from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError
+from pulsed.kubernetes.objects import Controller, JsonObject, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import (
     MISSING_SECONDS,
@@ -26,7 +26,6 @@ from pulsed.kubernetes.workload_resolver import (
 )
 from pulsed.model.owner import Owner
 from pulsed.owners.attribution.source import SourceState
-from pulsed.pauses import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import GpuAccount
-from pulsed.owners.accounting.extremes import WARM_UP_SECONDS, WORKING_DRAM_RATIO, Extremes
+from pulsed.owners.accounting.activity import WARM_UP_SECONDS, WORKING_DRAM_RATIO, Extremes
 from pulsed.owners.findings.steps import GpuStep
 
 HANG_SECONDS = 1800.0

@@ -10,9 +10,9 @@ from pulsed.model.gpu import node_of
 from pulsed.model.host import JobHostUsage
 from pulsed.model.vocabulary import Value
 from pulsed.owners.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount, OwnerCondition
+from pulsed.owners.accounting.activity import WARM_UP_SECONDS
 from pulsed.owners.accounting.balance import BALANCED, Balance, BalanceSums
 from pulsed.owners.accounting.counter_vector import by_name, observed
-from pulsed.owners.accounting.extremes import WARM_UP_SECONDS
 from pulsed.present.account_totals import coverage, with_totals
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, at, shape_of
 from pulsed.present.job_advice import Advice, Unjudged

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pulsed.json_text import json_bytes
 from pulsed.model.owner import Owner
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import AccountKey, EndedAccounts, account_key, ended_account
 from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.owner_totals import WorkloadTotals

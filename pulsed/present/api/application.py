@@ -14,13 +14,12 @@ from fastapi_offline import FastAPIOffline
 from starlette.routing import BaseRoute, Route
 
 from pulsed import __version__
-from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import PATH as CONTAINER_METRICS
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router, host_router, page_router
 from pulsed.present.api.routes.gpus import catalog_router, class_router, gpu_router, health_router
-from pulsed.present.api.routing import ApiParts
+from pulsed.present.api.routing import ERROR_HANDLERS, ApiParts, JsonCompression, ResponseHeaders
 from pulsed.present.asgi import EVENTS, HEALTH, HEALTHY, READY
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."

@@ -12,7 +12,7 @@ from pulsed.model.computed_tick import ComputedTick, Removal, Result
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.owners.accounting.owner_roster import OwnerChange
-from pulsed.owners.findings.findings import FindingChange
+from pulsed.owners.findings import FindingChange
 from pulsed.present.api.account_documents import OwnerShape
 from pulsed.present.api.gpu_matches import identity_of
 from pulsed.present.api.sample_fields import getter

@@ -15,11 +15,10 @@ from pulsed.owners.accounting.counter_vector import observed, total, value
 from pulsed.present.account_totals import pod_account
 from pulsed.present.api.account_documents import AccountShape, OwnerShape, account_document
 from pulsed.present.api.schema import Document, DocumentModel, Text, Time, TimeOrNull, shape_of
-from pulsed.present.demo_notice import has_demo
 from pulsed.present.job_comparison import compared_jobs, comparison_notes, comparison_rows
 from pulsed.present.job_numbers import Prices
 from pulsed.present.job_report import JobReport, job_head
-from pulsed.present.job_table import first_finding
+from pulsed.present.text_table import first_finding, has_demo
 from pulsed.present.usage import LABELS, SUMS, GroupBy, lacks_energy, merged_rows
 
 

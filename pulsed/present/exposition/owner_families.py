@@ -17,9 +17,9 @@ from prometheus_client import Metric
 from pulsed.model.gpu import Device, gpu_labels
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.findings.findings import FindingName
+from pulsed.owners.findings import FindingName
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.owner_totals import (
     JOB,

@@ -13,12 +13,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pulsed import __version__
+from pulsed import __version__, revision
 from pulsed.background_tasks import FAILURES
 from pulsed.model.gpu import key_of, repeated
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import encoded, lines
-from pulsed.revision import revision
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""

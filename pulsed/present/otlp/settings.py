@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pulsed.config.settings import Kind, Problem, Settings, TableKind, setting, without
+from pulsed.config.settings import Kind, Problem, Settings, TableKind, setting
 from pulsed.config.values import Duration, FileName, SecretFileName, Switch, matching
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, read_token
 
@@ -125,11 +125,6 @@ class OtlpSettings(Settings):
                 _milliseconds(name)
             except ValueError as error:
                 yield "enabled", f"needs variables of the environment that can be used: {error}"
-
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield all other keys of an exporter that is not enabled."""
-        if not self.enabled:
-            yield from without(self, "enabled")
 
     def unusable(self) -> Iterator[Problem]:
         """Yield files that cannot be read."""

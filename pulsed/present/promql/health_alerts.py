@@ -17,8 +17,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.host.node_checks import NODE_CHECKS, NodeCheck
 from pulsed.model.health import SEVERITY
 from pulsed.present.exposition.host_families import NODE_CHECK
-from pulsed.present.promql.alert_text import GPU, LAST_OWNER, lookup, since
-from pulsed.present.promql.rule_types import Alert, Severity
+from pulsed.present.promql.rule_types import GPU, LAST_OWNER, Alert, Severity, lookup, since
 
 METRIC = "pulsed_gpu_health_check"
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pulsed.compute.plausibility_rules import RULES as PLAUSIBILITY
 from pulsed.compute.settings import ComputeSettings
-from pulsed.present.promql.alert_text import DAEMON, GPU, UNMONITORED, last_seen, lookup
-from pulsed.present.promql.rule_types import Alert, number
+from pulsed.present.promql.rule_types import DAEMON, GPU, UNMONITORED, Alert, last_seen, lookup, number
 from pulsed.translate.units import ANOMALIES
 
 JOBS = "pulsed.*"

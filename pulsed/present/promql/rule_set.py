@@ -15,12 +15,12 @@ from pulsed import __version__
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError, nearest
 from pulsed.present.owner_totals import SCALE_TARGET
-from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.health_alerts import alerts_of_each_check, health_alerts
 from pulsed.present.promql.monitoring_alerts import gone_alerts, monitoring_alerts
 from pulsed.present.promql.rule_types import (
     GPU_KEY,
     RATE,
+    RUNBOOK,
     Alert,
     Group,
     KubernetesObject,

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.present import owner_totals
-from pulsed.present.promql.alert_text import GPU, OWNER, lookup
-from pulsed.present.promql.rule_types import GPU_KEY, RATE, Alert, Recording, number, recorded
+from pulsed.present.promql.rule_types import GPU, GPU_KEY, OWNER, RATE, Alert, Recording, lookup, number, recorded
 
 NEARLY_ALWAYS = 0.95
 """Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""

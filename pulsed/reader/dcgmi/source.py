@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pulsed.background_tasks import Backoff
 from pulsed.errors import (
     CommandMissing,
     ConfigError,
@@ -28,7 +29,7 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick
-from pulsed.pauses import Backoff
+from pulsed.reader.dcgmi import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import (
     NOTHING_KNOWN,
@@ -40,7 +41,6 @@ from pulsed.reader.dcgmi.discovery import (
     is_outdated,
     merged_layout,
 )
-from pulsed.reader.dcgmi.settings import MIN_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 from pulsed.reader.source import Source, SourceRequest

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from pulsed.background_tasks import Backoff
 from pulsed.errors import (
     FieldRefused,
     NotPermitted,
@@ -20,7 +21,6 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
-from pulsed.pauses import Backoff
 from pulsed.reader.dcgmi.stream import DmonStream
 
 log = logging.getLogger(__name__)

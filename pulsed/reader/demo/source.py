@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.errors import ConfigError
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.demo import DemoSettings
 from pulsed.reader.demo.scenes import SCENES
-from pulsed.reader.demo.settings import DemoSettings
 from pulsed.reader.demo.simulated_gpu import SimulatedGpu, demo_layout, demo_values, owner_labels
 from pulsed.reader.source import Source, SourceRequest
 

@@ -30,8 +30,8 @@ from pulsed.http.credentials import (
     without_login,
 )
 from pulsed.model.raw_tick import UNKNOWN_EPOCH, Epoch, Labels, Layout, RawTick, RawValue
-from pulsed.reader.exporter.discovery.settings import shard_key
-from pulsed.reader.exporter.settings import ExporterSettings, Login
+from pulsed.reader.exporter import ExporterSettings, Login
+from pulsed.reader.exporter.discovery import shard_key
 from pulsed.reader.exposition.parser import PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.source import Source, SourceRequest

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pulsed.errors import WatchRefused
+from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.calls import (
     CALLS,
     EVERY,
@@ -21,10 +22,8 @@ from pulsed.reader.nvml.calls import (
     Numbers,
 )
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FieldReader, LinkReader, Values
+from pulsed.reader.nvml.field_values import FieldReader, GpmSampler, LinkReader, Values
 from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
-from pulsed.reader.nvml.profiling import GpmSampler
-from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
+from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.calls import RARE
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
 from pulsed.reader.nvml.processes import ProcessList
-from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xids import XidCounts
 
 TARGET = "libnvidia-ml.so.1"

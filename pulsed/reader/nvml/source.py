@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
+from pulsed.background_tasks import next_multiple
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
     DriverHung,
@@ -26,9 +27,8 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import Epoch, RawTick
-from pulsed.pauses import next_multiple
+from pulsed.reader.nvml import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.nvml.session import TARGET, DriverSession
-from pulsed.reader.nvml.settings import MIN_INTERVAL, NvmlSettings
 from pulsed.reader.source import Source, SourceRequest
 
 _T = TypeVar("_T")

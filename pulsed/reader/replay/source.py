@@ -24,6 +24,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
 from pulsed.reader.exposition.parser import Page, PageParser, refuse_other_exporters
 from pulsed.reader.exposition.row import limits_for
+from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
 from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback, RecordPlayer, recorded_targets
 from pulsed.reader.replay.recording import (
@@ -39,7 +40,6 @@ from pulsed.reader.replay.recording import (
     recording_type,
     unreadable,
 )
-from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.source import Source, SourceRequest
 
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}

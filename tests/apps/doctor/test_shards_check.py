@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.apps.doctor.shards_check import RunningShard, compared
-from pulsed.reader.exporter.discovery.settings import ShardSettings
+from pulsed.reader.exporter.discovery import ShardSettings
 from tests.support.daemon import pulsed, serving
 
 TWO = ShardSettings(of=2)

@@ -12,8 +12,8 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners, OwnerUses
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.counter_vector import value
 from pulsed.owners.accounting.owner_roster import OwnerChange
 from tests.compute.streams import DAY, GPU, OTHER, sample

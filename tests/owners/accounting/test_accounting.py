@@ -17,9 +17,9 @@ from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, OwnerUse, pod
 from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.owners.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
 from pulsed.owners.accounting.accounted_gpu import AccountedGpu
-from pulsed.owners.accounting.accounting import MAX_ABSENT_GPUS, SILENT_SECONDS, OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.owners.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.owners.accounting.saved_accounts import EndedAccounts, dump_account, load_account

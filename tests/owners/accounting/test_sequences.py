@@ -10,8 +10,8 @@ import pytest
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.model.health import CheckState, Health, State
 from pulsed.model.owner import Owner, Owners, pod
+from pulsed.owners.accounting import SILENT_SECONDS
 from pulsed.owners.accounting.account import GpuAccount, OwnerAccount, OwnerEvent
-from pulsed.owners.accounting.accounting import SILENT_SECONDS
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
 from tests.compute.streams import BUSY, DAY, GPU
 from tests.owners.accounting.streams import SETTINGS, A, Node, job, seconds

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.errors import AttributionError
 from pulsed.model.owner import MAX_SHARERS, Owner
-from pulsed.owners.attribution.attribution import KEPT_SECONDS, Attribution
+from pulsed.owners.attribution import KEPT_SECONDS, Attribution
 from pulsed.owners.attribution.source import Claims
 from tests.support.clocks import ManualClock
 from tests.support.waiting import eventually

@@ -17,8 +17,8 @@ from pulsed.kubernetes import device_claims
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.device_claims import DeviceClaims
 from pulsed.model.owner import Owners, pod
-from pulsed.owners.attribution import attribution as attribution_module
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners import attribution as attribution_module
+from pulsed.owners.attribution import Attribution
 from pulsed.owners.attribution.kubelet import MAX_BYTES, Kubelet
 from tests.support.kubernetes.exchanges import access_to
 from tests.support.kubernetes.fake_api_server import FakeApiServer, ResourcePath

@@ -13,10 +13,10 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import Reading
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import FindingVerdict
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import dump_account, load_account
-from pulsed.owners.findings.findings import FindingChange, FindingDetector
+from pulsed.owners.findings import FindingChange, FindingDetector
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator
 from tests.compute.streams import DAY

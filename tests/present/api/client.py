@@ -9,7 +9,7 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from pulsed.model.target_store import TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.owners.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api.account_lookup import Accounts
@@ -17,11 +17,10 @@ from pulsed.present.api.application import api
 from pulsed.present.api.day_history import DayHistory
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
-from pulsed.present.api.json_response import ERROR_HANDLERS
 from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.history import history_router
 from pulsed.present.api.routes.owners import owner_router
-from pulsed.present.api.routing import ApiParts
+from pulsed.present.api.routing import ERROR_HANDLERS, ApiParts
 
 
 class Answer(NamedTuple):

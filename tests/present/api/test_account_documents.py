@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pulsed.model.owner import Owner
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.saved_accounts import EndedAccounts
 from pulsed.present.api.account_documents import AccountShape, account_document
 from pulsed.present.api.account_lookup import (

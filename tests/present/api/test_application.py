@@ -9,7 +9,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History, HistoryShape
-from pulsed.present.api.json_response import Failure
+from pulsed.present.api.routing import Failure
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from tests.present.api.client import Answer, application, ask
 from tests.present.boards import TIME, Gpu, gpu, mig, store_of, target, tick

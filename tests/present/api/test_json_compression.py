@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.api.json_response import MIN_BYTES, JsonCompression
+from pulsed.present.api.routing import MIN_BYTES, JsonCompression
 
 Pairs = list[tuple[bytes, bytes]]
 

@@ -13,8 +13,8 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.owners.accounting.accounting import OwnerAccounting
-from pulsed.owners.findings.findings import FindingDetector
+from pulsed.owners.accounting import OwnerAccounting
+from pulsed.owners.findings import FindingDetector
 from pulsed.present.exposition.catalog import NAMES, catalog
 from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies
 from tests.compute.streams import DAY, GPU, OTHER, activity

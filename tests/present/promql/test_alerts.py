@@ -15,10 +15,9 @@ import yaml
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import SEVERITY, State
-from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
-from pulsed.present.promql.rule_types import Alert
+from pulsed.present.promql.rule_types import RUNBOOK, Alert
 from tests.present.promql.promtool import Fired, fired, rules_of, selector
 from tools.generate_docs import ROOT
 

@@ -8,9 +8,8 @@ import yaml
 
 from pulsed.cli import main
 from pulsed.compute.settings import ComputeSettings
-from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
-from pulsed.present.promql.rule_types import Alert, Group, Recording, number
+from pulsed.present.promql.rule_types import RUNBOOK, Alert, Group, Recording, number
 from tests.present.promql.promtool import promtool
 
 ALERTS_OF_PULSED = [f"pulsed-alerts-{name}" for name in ("use", "findings", "owners", "gone", "monitoring", "health")]

@@ -19,7 +19,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.target_store import Target, TargetStore
-from pulsed.owners.accounting.accounting import OwnerAccounting
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry

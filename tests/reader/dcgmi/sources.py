@@ -13,7 +13,7 @@ import pytest
 
 from pulsed.errors import SourceError
 from pulsed.model.raw_tick import RawTick, RawValue
-from pulsed.reader.dcgmi.settings import DcgmiSettings
+from pulsed.reader.dcgmi import DcgmiSettings
 from pulsed.reader.dcgmi.source import DcgmiSource
 from tests.reader.dcgmi.processes import children
 from tests.support.waiting import SECONDS

@@ -25,8 +25,8 @@ from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.exporter import ExporterSettings
 from pulsed.reader.exporter import source as exporter_source
-from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource, Scraper, open_sources, phases
 from pulsed.reader.source import Source, SourceRequest
 from pulsed.regular_file import read_regular

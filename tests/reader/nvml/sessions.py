@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.raw_tick import GpuProcess, RawTick
+from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.session import DriverSession
-from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.translate.translator import Translator
 from tests.support.sources import FakeClock
 

@@ -19,8 +19,8 @@ from pulsed.errors import (
     SourceError,
     TooManyGpus,
 )
+from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS
-from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xids import MAX_CODES
 from tests.reader.nvml.sessions import Reader, reading
 from tests.support.examples import SHARE

@@ -10,7 +10,7 @@ import pytest
 
 from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import DriverHung, DriverUnavailable, NvmlMissing
-from pulsed.reader.nvml.settings import NvmlSettings
+from pulsed.reader.nvml import NvmlSettings
 from pulsed.reader.nvml.source import NvmlSource
 from tests.support.nvml_standin import boards
 from tests.support.nvml_standin.library import LoadedStandin

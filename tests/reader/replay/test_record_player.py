@@ -13,9 +13,9 @@ import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.replay import ReplaySettings
 from pulsed.reader.replay.playback import recorded_targets
 from pulsed.reader.replay.recording import recording_type
-from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
 from tests.reader.record_ticks import record, said, session, tick

@@ -14,8 +14,8 @@ import pytest
 
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.replay import DEFAULT_START
 from pulsed.reader.replay.recording import recording_type
-from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.reader.source import Source
 from tests.support.samples import SAMPLES, needs_samples
 from tests.support.sources import FakeClock, arrivals, cancel_read, replayed, ticks_of, turns_during

@@ -17,8 +17,8 @@ from pulsed.model.gpu import GpuKey
 from pulsed.model.health import RAISED_STATES
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
+from pulsed.owners.accounting import OwnerAccounting
 from pulsed.owners.accounting.account import OwnerAccount
-from pulsed.owners.accounting.accounting import OwnerAccounting
 from pulsed.owners.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from tests.support.sequences.world import Step, World, raw_tick
 

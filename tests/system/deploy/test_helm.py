@@ -19,7 +19,7 @@ from pulsed.config.settings import Kind, all_keys
 from pulsed.daemon.daemon import RESTART_KEYS
 from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
-from pulsed.reader.exporter.discovery.settings import ShardSettings
+from pulsed.reader.exporter.discovery import ShardSettings
 from tests.support.daemon import pulsed
 from tests.support.nightly import nightly_after
 from tests.system.deploy.cases import CASES, HOST, MONITOR, MONITORS, PAIRS, REACHED, REFUSED, SINGLE, SOURCES, WEB

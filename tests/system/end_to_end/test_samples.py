@@ -15,7 +15,7 @@ import pytest
 from pulsed import cli
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import GPU, GPUS
-from pulsed.present.api.json_response import Failure
+from pulsed.present.api.routing import Failure
 from pulsed.present.api.schema import DocumentModel
 from tests.support.daemon import Answer, Daemon, environment, free_port, serving
 from tests.support.documents import has_shape

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed import __version__
 from pulsed.present.api.documents import GPU, GPUS
-from pulsed.present.api.json_response import Failure
 from pulsed.present.api.routes.daemon import Version
+from pulsed.present.api.routing import Failure
 from pulsed.present.api.schema import DocumentModel
 from tests.support.daemon import free_port, pulsed, serving
 from tests.support.documents import has_shape

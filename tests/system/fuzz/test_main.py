@@ -39,7 +39,7 @@ def copy(tmp_path: Path) -> Path:
 
 @pytest.mark.nightly
 def test_a_bug_is_found_and_its_input_kept(copy: Path) -> None:
-    module = copy / "pulsed" / "collector" / "saved_health.py"
+    module = copy / "pulsed" / "collector" / "pool.py"
     text = module.read_text()
     broken = text.replace("raise ValueError(f", "raise KeyError('planted', f")
     assert broken != text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pulsed.model.raw_tick import KernelEvent
-from pulsed.reader.kernel_log.log import KernelLog
+from pulsed.reader.kernel_log import KernelLog
 from tools.fuzz.target import FuzzTarget, pieces, randomness
 
 _ADDRESS = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pulsed.config.configuration import Config
 from pulsed.daemon.accounts import AccountsFeature
-from pulsed.daemon.events import EventsFeature
+from pulsed.daemon.changes import EventsFeature
 from pulsed.daemon.state_folder import StateFolder
 from pulsed.model.target_store import TargetStore
 from pulsed.owners.accounting.host_balances import BalanceRecorder

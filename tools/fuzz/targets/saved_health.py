@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.saved_health import SavedHealth
+from pulsed.collector.pool import SavedHealth
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.json_text import json_bytes
 from tools.bench.ticks import raw_ticks

@@ -15,8 +15,7 @@ from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, pods_of, without_split_boards
-from pulsed.present.api.json_response import json_response
-from pulsed.present.api.routing import REFUSED, ApiParts, NodeAnswer, chosen, node_answer, some_of
+from pulsed.present.api.routing import REFUSED, ApiParts, NodeAnswer, chosen, json_response, node_answer, some_of
 from pulsed.present.api.sample_fields import GAUGES, getter
 from pulsed.present.api.schema import DocumentModel
 from pulsed.present.autoscale import (

@@ -18,8 +18,7 @@ from pulsed import __version__
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.owners.attribution.gpu_processes import ListedProcess, are_visible, listed_processes
 from pulsed.present.api.documents import HealthCheck
-from pulsed.present.api.json_response import json_response
-from pulsed.present.api.routing import ApiParts
+from pulsed.present.api.routing import ApiParts, json_response
 from pulsed.present.api.schema import Document, DocumentModel, Text, TimeOrNull
 from pulsed.present.exposition.text_format import accepts_gzip
 from pulsed.present.table import table

@@ -13,9 +13,18 @@ from pulsed.model.target_store import TargetStore
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
-from pulsed.present.api.json_response import Failure, failure_response, json_response
 from pulsed.present.api.kept_events import MAX_CHANGES
-from pulsed.present.api.routing import REFUSED, NodeAnswer, chosen, chosen_fields, node_answer, some_of
+from pulsed.present.api.routing import (
+    REFUSED,
+    Failure,
+    NodeAnswer,
+    chosen,
+    chosen_fields,
+    failure_response,
+    json_response,
+    node_answer,
+    some_of,
+)
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send, client_of
 

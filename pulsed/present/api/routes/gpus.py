@@ -27,7 +27,6 @@ from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.documents import GPU, GPUS, GpuHealthShape, all_gpus, gpu_document, health_document, sources_of
 from pulsed.present.api.gpu_columns import SUMMARY_FIELDS, GpuColumnsShape, summary_document
 from pulsed.present.api.gpu_matches import Match, NamedGpu, identity_of, matches
-from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import (
     NOT_ONE_GPU,
     REFUSED,
@@ -37,6 +36,7 @@ from pulsed.present.api.routing import (
     chosen,
     chosen_fields,
     find_one,
+    json_response,
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS

@@ -17,11 +17,11 @@ from pulsed.present.api.day_history import DayHistory, write_points
 from pulsed.present.api.gpu_matches import find_all, matches
 from pulsed.present.api.history import History, HistoryShape, history_head
 from pulsed.present.api.history_points import HistoryPointsShape
-from pulsed.present.api.json_response import ApiError
 from pulsed.present.api.routing import (
     NOT_FOUND,
     NOT_ONE_GPU,
     REFUSED,
+    ApiError,
     GpuPath,
     NodeQuery,
     chosen,

@@ -26,8 +26,7 @@ from pulsed.present.api.account_lookup import (
     running_accounts,
 )
 from pulsed.present.api.event_documents import finite
-from pulsed.present.api.json_response import ApiError, json_response
-from pulsed.present.api.routing import NOT_FOUND, REFUSED, NodeAnswer, node_answer
+from pulsed.present.api.routing import NOT_FOUND, REFUSED, ApiError, NodeAnswer, json_response, node_answer
 from pulsed.present.api.schema import Document, DocumentModel
 from pulsed.present.api.usage_documents import (
     USAGE_ROW,

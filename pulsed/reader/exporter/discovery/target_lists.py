@@ -15,7 +15,7 @@ from pulsed.errors import TargetListError
 from pulsed.http.client import HttpClient, Request
 from pulsed.http.credentials import BadCredentials, BadTlsFiles, ClientTls, authorization, masked, masked_foreign
 from pulsed.http.failure import HttpRequestFailed
-from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
+from pulsed.reader.exporter.discovery import DnsListSettings, FileListSettings, HttpListSettings
 from pulsed.reader.exporter.discovery.target_groups import TargetGroup, parse_json, parse_yaml
 from pulsed.regular_file import read_regular
 

@@ -6,7 +6,7 @@ import pytest
 
 from pulsed.config.configuration import load
 from pulsed.errors import ConfigError
-from pulsed.reader.exporter.discovery.settings import Partition, ShardSettings, shard_key, shard_of
+from pulsed.reader.exporter.discovery import Partition, ShardSettings, shard_key, shard_of
 
 TARGETS = [f"gpu-{number:04}:9400" for number in range(1250)]
 

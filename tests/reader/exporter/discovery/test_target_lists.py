@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import TargetListError
-from pulsed.reader.exporter.discovery.settings import DnsListSettings, FileListSettings, HttpListSettings
+from pulsed.reader.exporter.discovery import DnsListSettings, FileListSettings, HttpListSettings
 from pulsed.reader.exporter.discovery.target_groups import TargetGroup
 from pulsed.reader.exporter.discovery.target_lists import DnsLists, FileLists, HttpList, ReadLists, TargetLists
 from tests.support.daemon import free_port

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
-from pulsed.owners.attribution.attribution import Attribution
+from pulsed.owners.attribution import Attribution, OwnerLookup
 from pulsed.owners.attribution.mapping_directory import MappingDirectory
 from pulsed.owners.attribution.source import Claims
 from tests.compute.streams import IDLE, sample

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.model.raw_tick import KernelEvent
-from pulsed.reader.kernel_log.log import KernelLog
+from pulsed.reader.kernel_log import KernelLog
 
 RECORD = "3,1234,{},-;NVRM: Xid (PCI:0000:3b:00): {}, pid=7, name=python\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n"
 BOOT = 1_700_000_000.0

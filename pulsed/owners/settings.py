@@ -1,13 +1,13 @@
-"""Settings of attribution: where the owners of GPUs are read from."""
+"""Settings of attribution, where the owners of GPUs are read from, and of the accounts of owners that have ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pulsed.config.settings import Kind, ListKind, Problem, Settings, setting, without
-from pulsed.config.values import Duration, Switch, not_empty
+from pulsed.config.settings import Kind, ListKind, Settings, setting
+from pulsed.config.values import Duration, Size, Switch, not_empty
+from pulsed.durations import DAY
 from pulsed.kubernetes.settings import LabelNames, LabelPatterns, ObjectKinds
 
 CommandOrOff = Annotated[str, Kind("command", "the name or path of a program, or off", not_empty, "text")]
@@ -70,11 +70,6 @@ class PodWorkloadSettings(Settings):
         example=("team", "app.kubernetes.io/*"),
     )
 
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield all other keys of workloads that are not looked up."""
-        if not self.enabled:
-            yield from without(self, "enabled")
-
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings(Settings):
@@ -84,11 +79,6 @@ class ProcessSettings(Settings):
         False, "Publish user, memory, start, program and script, memory and activity per GPU, to everybody."
     )
     arguments: Switch = setting(False, "Publish all arguments, too. Many programs get passwords and tokens by them.")
-
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield the key of arguments if processes are not published."""
-        if not self.enabled:
-            yield from without(self, "enabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +104,17 @@ class AttributionSettings(Settings):
         "workstations. In containers, needs hostPID.",
     )
     jobs: JobSettings = setting(JobSettings(), "Jobs from mapping directories.")
+
+
+KEPT_SECONDS = 90 * DAY
+KEPT_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsSettings(Settings):
+    """How long the accounts of owners that have ended are kept in `state_dir`."""
+
+    keep: Duration = setting(KEPT_SECONDS, "How long the account of an ended owner is kept, in whole days.")
+    max_bytes: Size = setting(
+        KEPT_BYTES, "Size limit of these files, some 4 KB per GPU of an owner; the oldest days are removed."
+    )

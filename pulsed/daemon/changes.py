@@ -1,19 +1,61 @@
-"""Logs changes of the health of GPUs and nodes, GPUs that are no longer expected, and findings."""
+"""Changes for people and programs: health of GPUs and nodes, owners, findings, and GPUs that are no longer expected.
+
+Subscribers get them with the ticks; the log has those of health, findings and GPUs.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pulsed.daemon.feature import Feature, FeatureParts
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.health import SEVERITY, HealthChange, NodeHealth, State
-from pulsed.owners.findings.findings import FindingChange
+from pulsed.owners.findings import FindingChange
+from pulsed.present.api.event_documents import Change, removal_change
+from pulsed.present.api.events import EventBroadcaster
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
 
 log = logging.getLogger(__name__)
 
 
+class EventsFeature(Feature):
+    """Sends ticks and changes to subscribers, by the section `events` of the start."""
+
+    name = "events"
+
+    def __init__(self, parts: FeatureParts) -> None:
+        settings, self._store = parts.config.events, parts.store
+        self._events = EventBroadcaster(lambda: self._store.node, settings.max_subscribers, settings.heartbeat)
+
+    def take_tick(self, tick: ComputedTick) -> None:
+        """Send a tick and its changes."""
+        self._events.publish(tick)
+
+    def announce(self, change: Change) -> None:
+        """Send a change that is not part of a tick."""
+        self._events.announce(change)
+
+    def forget(self, removal: Removal) -> None:
+        """Send that a GPU is no longer expected."""
+        self.announce(removal_change(removal))
+
+    def routes(self) -> Iterator[APIRouter]:
+        """Yield the routes of events."""
+        from pulsed.present.api.routes.events import event_router
+
+        yield event_router(self._store, self._events)
+
+    def stop(self) -> None:
+        """End all streams, which would keep the server open."""
+        self._events.close()
+
+
 class HealthChanges(Feature):
-    """Writes a line for each change."""
+    """Logs a line for each change of health, and for each GPU that is no longer expected."""
 
     name = "log"
 
@@ -28,8 +70,18 @@ class HealthChanges(Feature):
             self.forget(removal)
 
     def forget(self, removal: Removal) -> None:
-        """Log that a GPU is no longer expected."""
-        log_removal(removal, self._store.node)
+        """Log that an absent GPU is no longer expected."""
+        entity = removal.device.entity
+        log.log(
+            logging.INFO if removal.reason in ("forgotten", "moved") else logging.WARNING,
+            removal.message,
+            extra={
+                "node": entity.node or self._store.node,
+                "gpu": entity.gpu,
+                "uuid": entity.uuid,
+                "reason": removal.reason,
+            },
+        )
 
 
 def log_health_change(change: HealthChange, node: str) -> None:
@@ -76,16 +128,6 @@ def _level(state: State) -> int:
     if state == "crit":
         return logging.ERROR
     return logging.WARNING if SEVERITY[state] >= SEVERITY["warn"] else logging.INFO
-
-
-def log_removal(removal: Removal, node: str) -> None:
-    """Log that an absent GPU is no longer expected; `node` is the host of GPUs without a node of their own."""
-    entity = removal.device.entity
-    log.log(
-        logging.INFO if removal.reason in ("forgotten", "moved") else logging.WARNING,
-        removal.message,
-        extra={"node": entity.node or node, "gpu": entity.gpu, "uuid": entity.uuid, "reason": removal.reason},
-    )
 
 
 def log_finding(change: FindingChange, node: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.daemon.service_manager import Notifier
+from pulsed.daemon.process import Notifier
 
 
 @pytest.fixture

@@ -1,14 +1,27 @@
-"""The list of jobs, and rows of text in columns."""
+"""Tables of text: the notice above simulated data, rows in columns, and the list of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pulsed.json_text import duration_text
-from pulsed.present.demo_notice import demo_lines
+from pulsed.model.gpu import DEMO_MARK
 from pulsed.present.job_numbers import MISSING, Account, idle_seconds, mean, percent
 from pulsed.printable import clean
+
+DEMO_NOTICE = "DEMO DATA: these GPUs do not exist"
+"""Above data of the source `demo`, for people who may take it for real."""
+
+
+def has_demo(gpus: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether any GPU of a document is simulated, by its product name."""
+    return any(DEMO_MARK in (gpu["model"] or "") for gpu in gpus)
+
+
+def demo_lines(gpus: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the notice as the first line of a text, if any GPU is simulated."""
+    return [DEMO_NOTICE] if has_demo(gpus) else []
 
 
 class TextColumn(NamedTuple):

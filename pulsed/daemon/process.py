@@ -1,15 +1,67 @@
-"""The end of the daemon within a time, also while a call to a disk, a driver or a resolver hangs in a thread."""
+"""The process of the daemon: its state for systemd, and its end within a time.
+
+Also while a call to a disk, a driver or a resolver hangs in a thread, the process ends.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
+import socket
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 log = logging.getLogger(__name__)
+
+SOCKET_VARIABLE = "NOTIFY_SOCKET"
+
+
+class Notifier:
+    """Sends datagrams to the service manager, if the environment of the process names one."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        address = environment.get(SOCKET_VARIABLE, "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self.watchdog_seconds = _watchdog_seconds(environment) if address else 0.0
+
+    def ready(self, status: str) -> None:
+        """Notify that the daemon serves; `status` is a line for `systemctl status`."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """Notify that the configuration is read again, until `ready`."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Notify that the daemon ends."""
+        self._send("STOPPING=1")
+
+    async def keep_alive(self) -> None:
+        """Notify the watchdog at half of its interval, as long as the event loop runs."""
+        while self.watchdog_seconds:
+            self._send("WATCHDOG=1")
+            await asyncio.sleep(self.watchdog_seconds / 2)
+
+    def _send(self, message: str) -> None:
+        if self._address:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)  # a service manager that is busy must not stop the daemon
+                sender.connect(self._address)
+                sender.send(message.encode())
+
+
+def _watchdog_seconds(environment: Mapping[str, str]) -> float:
+    microseconds, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+    if not microseconds.isdecimal() or (process and process != str(os.getpid())):
+        return 0.0
+    return int(microseconds) / 1e6
+
 
 STOP_SECONDS = 8.0
 """Seconds from the signal until the process ends; Docker kills after 10."""
