@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from pulsed.compute.products import C2C_LINKS, TemperatureLimits, has_profiling, has_quantity, limits_of, tensor_peak_of
+from pulsed.compute.products import (
+    FIRST_DCGM,
+    PCIE_BYTES_PER_SECOND,
+    TemperatureLimits,
+    c2c_of,
+    has_profiling,
+    has_quantity,
+    limits_of,
+    memory_bandwidth_of,
+    tensor_peak_of,
+)
 from pulsed.model.gpu import Device, Entity
 
 BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
@@ -39,11 +51,31 @@ def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str
     assert has_quantity(Device(BOARD, model=model), quantity) is expected
 
 
-def test_the_traffic_of_c2c_is_limited_by_memory_and_kernels_together() -> None:
-    link = C2C_LINKS[0]
-    memory, graphics = link.limit(1.0, 0.0), link.limit(0.0, 1.0)
-    assert (memory, graphics) == (link.memory_bytes_per_second, link.bytes_per_second)
-    assert link.limit(0.5, 0.25) == pytest.approx(memory / 2 + graphics / 4)
+@pytest.mark.parametrize(
+    ("model", "terabytes"), [("NVIDIA GH200 480GB", 4.9), ("NVIDIA GB200", 8), ("NVIDIA GB300", 8)]
+)
+def test_the_traffic_of_c2c_is_limited_by_memory_and_kernels_together(model: str, terabytes: float) -> None:
+    link = c2c_of(model)
+    assert link is not None
+    assert (link.limit(1.0, 0.0), link.limit(0.0, 1.0)) == (terabytes * 1e12, 450e9)
+    assert link.limit(0.5, 0.25) == terabytes * 1e12 / 2 + 450e9 / 4
+
+
+@pytest.mark.parametrize(
+    ("models", "terabytes"),
+    [
+        (("NVIDIA A100-SXM4-80GB", "NVIDIA A800-SXM4-80GB", "GRID A100DX-40C"), 2.04),
+        (("Tesla T4", "NVIDIA A10G", "NVIDIA L40S", "NVIDIA GeForce RTX 5090", "Tesla V100-SXM2-16GB"), 1.8),
+        (("NVIDIA H100 80GB HBM3", "NVIDIA B200", "NVIDIA GB300", "a model of next year", ""), 8),
+    ],
+)
+def test_device_memory_is_no_faster_than_the_data_sheets_of_its_kind(models: Sequence[str], terabytes: float) -> None:
+    assert {memory_bandwidth_of(model) for model in models} == {terabytes * 1e12}
+
+
+def test_numbers_that_hold_for_all_products_of_a_kind() -> None:
+    assert FIRST_DCGM == {"ada": 3, "hopper": 3, "blackwell": 4}
+    assert PCIE_BYTES_PER_SECOND == 64e9
 
 
 def test_an_instance_has_no_quantities_of_its_board() -> None:

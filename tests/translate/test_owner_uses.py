@@ -32,10 +32,10 @@ def family(name: str, whole: RawValue, **pods: RawValue) -> list[Row]:
 
 
 def test_memory_and_activity_of_each_pod_are_its_own() -> None:
-    found = uses(*family(MEMORY, 9000, a=6000, b=2500), *family(ACTIVITY, 100, a=75, b=25))
+    found = uses(*family(MEMORY, 9000, a=6000, b=2500), *family(ACTIVITY, 50, a=25, b=25))
     assert found == {
-        ("pod", "ml/a/main"): OwnerUse(6000 * MIB, 0.75),
-        ("pod", "ml/b/main"): OwnerUse(2500 * MIB, 0.25),
+        ("pod", "ml/a/main"): OwnerUse(6000 * MIB, 0.5),
+        ("pod", "ml/b/main"): OwnerUse(2500 * MIB, 0.5),
     }
 
 
@@ -43,16 +43,24 @@ def test_memory_and_activity_of_each_pod_are_its_own() -> None:
     ("memory", "activity"),
     [
         (family(MEMORY, None, a=6000, b=2500), []),
-        (family(MEMORY, 9000, a=9000, b=9000), []),
+        (family(MEMORY, 9000, a=6000, b=3091), []),
         ([(MEMORY, GPU, 9000), (MEMORY, of_pod("a"), 6000), ("DCGM_FI_DEV_GPU_TEMP", of_pod("b"), 50)], []),
         ([*family(MEMORY, 9000, a=6000, b=None), ("DCGM_FI_DEV_GPU_TEMP", of_pod("b"), 50)], []),
-        ([], family(ACTIVITY, 40, a=40, b=40)),
+        ([], family(ACTIVITY, 40, a=40, b=11)),
         ([], family(ACTIVITY, 3, a=0, b=0)),
     ],
-    ids=["no row of the GPU", "repeated rows", "a pod without a row", "a row without a value", "repeated", "idle"],
+    ids=["no row of the GPU", "more memory", "a pod without a row", "a row without a value", "more activity", "idle"],
 )
 def test_rows_that_are_not_those_of_the_owners_are_ignored(memory: list[Row], activity: list[Row]) -> None:
     assert uses(*memory, *activity) == {}
+
+
+def test_rows_may_add_up_to_little_more_than_the_gpu_has() -> None:
+    found = uses(*family(MEMORY, 9000, a=6000, b=3090), *family(ACTIVITY, 40, a=40, b=10))
+    assert found == {
+        ("pod", "ml/a/main"): OwnerUse(6000 * MIB, 0.8),
+        ("pod", "ml/b/main"): OwnerUse(3090 * MIB, 0.2),
+    }
 
 
 def test_containers_and_replicas_of_a_pod_are_counted_once() -> None:
@@ -62,11 +70,14 @@ def test_containers_and_replicas_of_a_pod_are_counted_once() -> None:
         (MEMORY, of_pod("a", "one", "1"), 4000),
         (MEMORY, of_pod("a", "two", "2"), 4000),
         (MEMORY, of_pod("b", "main", "3"), 5000),
+        *family(ACTIVITY, 100),
+        *[(ACTIVITY, of_pod("a", container), 75) for container in ("one", "two")],
+        (ACTIVITY, of_pod("b"), 25),
     )
-    assert {key: use.memory_bytes for key, use in found.items()} == {
-        ("pod", "ml/a/one"): 2000 * MIB,
-        ("pod", "ml/a/two"): 2000 * MIB,
-        ("pod", "ml/b/main"): 5000 * MIB,
+    assert found == {
+        ("pod", "ml/a/one"): OwnerUse(2000 * MIB, 0.375),
+        ("pod", "ml/a/two"): OwnerUse(2000 * MIB, 0.375),
+        ("pod", "ml/b/main"): OwnerUse(5000 * MIB, 0.25),
     }
 
 

@@ -13,6 +13,7 @@ from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.rule_kinds import Duty, Increase
+from pulsed.compute.health.xid_rule import XidRule
 from pulsed.durations import in_words
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import SEVERITY
@@ -253,6 +254,27 @@ def test_rules_have_the_properties_of_the_table() -> None:
     assert {rule.name: rule.release for rule in RULES if rule.release} == dict.fromkeys(
         ("polls_missed", *heat, *brake, *slow), 60
     )
+    minutes, hour, day, week = 600, 3600, 86_400, 604_800
+    of_reset = ("recovery_action", "ecc_dbe_volatile_total", "row_remap_pending", "retired_pages_pending")
+    of_board = (
+        *("memory_unrepairable", "ecc_sram_threshold_exceeded", "row_remap_failure", "remap_banks_no_spares"),
+        *("remapped_rows_uncorrectable", "retired_pages"),
+    )
+    assert {rule.name: (rule.lasts, rule.ends_with_reset) for rule in RULES if rule.lasts} == {
+        **dict.fromkeys((*of_reset, "ecc_dbe_aggregate_step", "remapped_rows_uncorrectable_step"), (day, True)),
+        **dict.fromkeys(of_board, (day, False)),
+        "retired_pages_dbe_step": (week, False),
+        **dict.fromkeys([f"nvlink_{name}_step" for name in nvlink], (minutes, True)),
+        "c2c_repeated_replay_errors_step": (minutes, True),
+    }
+    assert {rule.choose: dict(rule.keep) for rule in RULES if isinstance(rule, XidRule)} == {
+        79: {"crit": 60},
+        "critical": {"crit": day},
+        "warning": {"info": minutes, "warn": hour},
+        "repeated": {"info": day, "warn": day},
+        92: {"warn": hour},
+        "nvlink": {"info": minutes, "warn": hour, "crit": day},
+    }
     assert {rule.name: rule.clear for rule in RULES if rule.clear} == dict.fromkeys(
         [f"{name}_celsius" for name in above], 3
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.compute.health.link_faults import down_reason
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.canonical_tick import Extras, LinkCounters
 from pulsed.model.health import CheckState
@@ -44,6 +45,28 @@ def after(code: int, fault: LinkFault, **settings: object) -> CheckState:
 )
 def test_the_message_decides(code: int, fault: LinkFault, state: str) -> None:
     assert after(code, fault).state == state
+
+
+def test_reasons_of_a_link_that_is_down_are_those_of_nvidias_table() -> None:
+    signal, software, peer = "check the signal", "find out which software", "investigate the device at the other end"
+    expected = {
+        **dict.fromkeys((2, 4, 10, 42, 43), (signal, False)),
+        **dict.fromkeys((15, 16, 17, 18, 22), (software, False)),
+        **dict.fromkeys((21, 32, 33, 34, 35, 36, 37), (peer, False)),
+        38: (software, True),
+        40: ("look for the fault of the host", True),
+    }
+    for subcode in range(64):
+        reason, known = down_reason(149, DOWN._replace(subcode=subcode)), expected.get(subcode)
+        assert (reason is None) is (known is None), subcode
+        if reason and known:
+            assert (reason.advice[: len(known[0])], reason.is_harmless) == known, subcode
+            assert ("cables" in reason.advice, "does not help" in reason.advice) == (
+                subcode in (42, 43),
+                subcode in (16, 18),
+            )
+    others = [(148, DOWN), (149, None), (149, DOWN._replace(subcode=None)), (149, DOWN._replace(unit="RLW"))]
+    assert [down_reason(*each) for each in others] == [None] * 4
 
 
 def test_a_configured_severity_stays_but_for_a_test() -> None:

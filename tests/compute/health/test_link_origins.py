@@ -8,8 +8,9 @@ from itertools import permutations
 import pytest
 
 from pulsed.compute.gpu_table import GpuTable
-from pulsed.compute.health.link_faults import SOME_RACK, WINDOW, ReportedFault, verdicts_on
+from pulsed.compute.health.link_faults import SOME_RACK, ReportedFault, faults_of, verdicts_on
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health_evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.target_gpus import Tracker
@@ -17,6 +18,7 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState
 from pulsed.model.raw_tick import KernelEvent, LinkFault
 from tests.compute.health.sim import Sim
+from tests.compute.streams import DAY
 
 
 def fault(
@@ -63,10 +65,6 @@ CASES: dict[str, tuple[list[ReportedFault], dict[str, str]]] = {
         [fault("a", "0", 149, 10.0), fault("a", "1", 145, 60.0), fault("a", "2", 145, 110.0)],
         {"a:0": "a:0", "a:1": "a:0", "a:2": "a:2"},
     ),
-    "longer ago": (
-        [fault("a", "0", 149, 10.0), fault("a", "1", 145, 10.5 + WINDOW)],
-        {"a:0": "a:0", "a:1": "a:1"},
-    ),
     "another fabric": (
         [fault("a", "0", 149, 10.0), fault("b", "1", 145, 10.0, fabric="c/2")],
         {"a:0": "a:0", "b:1": "b:1"},
@@ -99,6 +97,32 @@ def test_the_origin_does_not_depend_on_the_order(name: str) -> None:
     faults, expected = CASES[name]
     for order in permutations(faults):
         assert origins_of(list(order)) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "began", "role"),
+    [
+        *[(145, 9.9, ""), (145, 10.0, "doubt"), (145, 64.9, "doubt"), (145, 65.0, "origin"), (145, 130.0, "origin")],
+        *[(145, 130.1, ""), (150, 70.0, "origin"), (144, 70.0, ""), (146, 70.0, ""), (147, 70.0, ""), (148, 70.0, "")],
+    ],
+)
+def test_a_fault_follows_from_a_link_that_went_down_up_to_a_minute_before_or_5_s_after(
+    code: int, began: float, role: str
+) -> None:
+    down, other = fault("a", "0", 149, 70.0), fault("b", "1", code, began)
+    verdict = verdicts_on([down, other])[other]
+    assert (verdict.origin, verdict.doubt) == (down if role == "origin" else None, down if role == "doubt" else None)
+
+
+@pytest.mark.parametrize("code", range(143, 152))
+def test_faults_of_nvlinks_are_xids_144_to_150(code: int) -> None:
+    records = {
+        code: XidRecord(7.0, dated=True),
+        45: XidRecord(8.0, dated=True),
+        79: XidRecord(9.0, dated=False),
+    }
+    faults = faults_of(records, DAY, boards("n1")[0], "here", [])
+    assert [(each.code, each.began) for each in faults] == [(code, DAY + 7.0)] * (144 <= code <= 150)
 
 
 def test_what_may_follow_names_what_it_may_follow_from() -> None:
