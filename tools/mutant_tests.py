@@ -1,4 +1,4 @@
-"""Runs the unit tests of a copy of the repository, those that are nearest to a module first."""
+"""Runs the unit tests of a copy of the repository, those that notice a mutant of a module soonest first."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("compute", "translate", "host")
-SLOW = ("test_accumulator.py", "test_layer.py", "test_random.py")
-"""Test files that take longest; they run last unless they test the mutated module."""
 SHORTENED = {r"max_examples=\d+": "max_examples={examples}", r"^SAMPLES = 100_000$": "SAMPLES = 10_000"}
 """Numbers of examples and samples in the tests, and their replacements."""
 PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 """The only plugins that are loaded; others double the start of pytest."""
-TEST_TIMEOUT = 60
-"""Seconds for one test: a mutant may never end."""
+TEST_TIMEOUT = 120
+"""Seconds for one test: a mutant may never end. Many times the slowest test, for machines that do other work, too."""
 
 CONFTEST = """
 import pulsed
@@ -37,6 +39,18 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("mutants")
 """
+
+INDIRECT = 4.0
+"""A test file that imports a module indirectly is as likely to notice a mutant as one that takes this many times as
+long."""
+
+
+class Outcome(NamedTuple):
+    """The result of a run: whether all tests passed, and the seconds that each file took."""
+
+    has_passed: bool
+    seconds: Mapping[Path, float]
+
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["asyncio", "hypothesis.strategies", "pydantic", "pytest", "yaml"])
@@ -58,8 +72,8 @@ def copy_repository(folder: Path, examples: int) -> None:
         path.write_text(text)
 
 
-def passes(folder: Path, files: Sequence[Path]) -> bool:
-    """Return whether these test files pass in this copy.
+def run(folder: Path, files: Sequence[Path]) -> Outcome:
+    """Run these test files of this copy, up to the first failure.
 
     Each run is a fork of a process that has imported pytest, which takes longer than most test files.
 
@@ -71,40 +85,43 @@ def passes(folder: Path, files: Sequence[Path]) -> bool:
     process.start()
     sender.close()
     try:
-        code = receiver.recv()
+        code, seconds = receiver.recv()
     except EOFError:
-        code = None
+        code, seconds = None, {}
     process.join()
     if code not in (0, 1, 2):  # passed, failed, a module cannot be imported
         raise RuntimeError(f"pytest ended with {code}: {(folder / 'pytest.log').read_text()}")
-    return bool(code == 0)
+    return Outcome(code == 0, seconds)
 
 
-def test_files(path: Path) -> list[list[Path]]:
-    """Return the test files that import a module, directly or not, in two groups: those nearest to it, and the others.
+def test_files(path: Path, seconds: Mapping[Path, float]) -> list[Path]:
+    """Return the test files that import a module, directly or not: that of its name, then the others by their time.
 
-    The nearest are the test file of its name and those that import it directly. Among the others those of the same
-    folder come first, and the slow ones last.
+    Args:
+        seconds: that each file takes.
     """
-    near: list[Path] = []
-    others: list[tuple[int, Path]] = []
+    costs: list[tuple[float, Path]] = []
     for file in all_test_files():
         if file.stem == f"test_{path.stem}":
-            near.insert(0, file)
-        elif path not in _closure(file):
-            continue
-        elif file.name in SLOW:
-            others.append((2, file))
-        elif path in _imports(file):
-            near.append(file)
-        else:
-            others.append((file.parts[1:-1] != path.parts[1:-1], file))
-    return [group for group in (near, [file for _, file in sorted(others)]) if group]
+            costs.append((0.0, file))
+        elif path in _closure(file):
+            costs.append((seconds.get(file, 0.0) * (1.0 if path in _imports(file) else INDIRECT), file))
+    return [file for _, file in sorted(costs)]
 
 
 def all_test_files() -> list[Path]:
     """Return the unit tests of these packages, relative to the repository."""
     return sorted(file.relative_to(ROOT) for each in PACKAGES for file in (ROOT / "tests" / each).rglob("test_*.py"))
+
+
+class _Times:
+    """A plugin of pytest that adds up the seconds of each file."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[Path, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[Path(report.location[0])] += report.duration
 
 
 def _run(folder: Path, files: Sequence[Path], result: Connection) -> None:
@@ -116,11 +133,11 @@ def _run(folder: Path, files: Sequence[Path], result: Connection) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("pulsed", "tests", "tools")]:
         del sys.modules[name]
     sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry).resolve() != ROOT)]
-    import pytest
-
+    times = _Times()
     plugins = [argument for plugin in PLUGINS for argument in ("-p", plugin)]
     options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT}", "--tb=line"]
-    result.send(int(pytest.main([*options, *plugins, *map(str, files)])))
+    code = int(pytest.main([*options, *plugins, *map(str, files)], plugins=[times]))
+    result.send((code, dict(times.seconds)))
 
 
 def _closure(path: Path) -> set[Path]:

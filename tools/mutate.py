@@ -4,7 +4,7 @@ Run as `python -m tools.mutate [--number N] [--seed S] [--path PART]`. A mutant 
 comparison, an operator, a number or a boolean. It is killed if a test of these packages fails or exceeds the
 time limit. Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect
 results. Property tests and random sequences are shortened, so that a kill by chance is less likely than in the full
-suite. The test files that are nearest to the mutated module run first, and the first failure ends the run.
+suite. The test file of the mutated module runs first, then the others by their time; the first failure ends the run.
 
 Survivors that no test can or should notice, with examples:
 
@@ -28,13 +28,13 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from tools.mutant_tests import PACKAGES, ROOT, all_test_files, copy_repository, passes, test_files
+from tools.mutant_tests import PACKAGES, ROOT, all_test_files, copy_repository, run, test_files
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -119,13 +119,13 @@ def sample(number: int, seed: int, part: str = "") -> list[Mutant]:
     return random.Random(seed).sample(known, min(number, len(known)))
 
 
-def is_killed(mutant: Mutant, folder: Path) -> bool:
-    """Return whether the tests in this copy of the repository notice the mutant."""
+def is_killed(mutant: Mutant, folder: Path, seconds: Mapping[Path, float]) -> bool:
+    """Return whether the tests in this copy of the repository notice the mutant; `seconds` as in `test_files`."""
     path = folder / mutant.path
     original = path.read_text()
     try:
         _write(path, mutant.source)
-        return not all(passes(folder, files) for files in test_files(mutant.path))
+        return not run(folder, test_files(mutant.path, seconds)).has_passed
     finally:
         _write(path, original)
 
@@ -152,13 +152,14 @@ def main() -> None:
         def examine(mutant: Mutant) -> bool:
             folder = folders.get()
             try:
-                killed = is_killed(mutant, folder)
+                killed = is_killed(mutant, folder, outcome.seconds)
             finally:
                 folders.put(folder)
             print("killed  " if killed else "survived", mutant, flush=True)
             return killed
 
-        if not passes(root / "0", all_test_files()):
+        outcome = run(root / "0", all_test_files())
+        if not outcome.has_passed:
             sys.exit(f"The tests fail without a mutant:\n{(root / '0' / 'pytest.log').read_text()[-2000:]}")
         with ThreadPoolExecutor(options.jobs) as pool:
             killed = list(pool.map(examine, chosen))

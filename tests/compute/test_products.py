@@ -152,25 +152,26 @@ def test_limits_are_those_that_the_driver_reports(
 
 
 @pytest.mark.parametrize(
-    ("model", "megahertz"),
+    ("models", "teraflops", "sms", "flops_per_clock"),
     [
-        ("NVIDIA H100 80GB HBM3", 1830),
-        ("NVIDIA H200", 1830),
-        ("NVIDIA GH200 480GB", 1830),
-        ("NVIDIA H100 PCIe", 1619),
-        ("NVIDIA H100 NVL", 1545),
-        ("NVIDIA A100-SXM4-40GB", 1411),
-        ("NVIDIA A100 80GB PCIe", 1411),
-        ("NVIDIA L40S", 2490),
-        ("NVIDIA H100-20C", None),
-        ("NVIDIA H200 NVL", 1545),
-        ("NVIDIA B200", 1856),
-        ("NVIDIA GB200", None),
-        ("NVIDIA L40", None),
-        ("NVIDIA A10", None),
-        ("", None),
+        (("NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA A800-SXM4-80GB"), 312.0, 108, 2048),
+        (("NVIDIA H100 PCIe",), 756.0, 114, 4096),
+        (("NVIDIA H100 NVL", "NVIDIA H200 NVL"), 835.5, 132, 4096),
+        (("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA GH200 480GB"), 989.4, 132, 4096),
+        (("NVIDIA B200",), 2250.0, 148, 8192),
+        (("NVIDIA L40S",), 362.05, 142, 1024),
     ],
 )
-def test_the_clock_of_the_tensor_peak_is_that_of_the_data_sheet(model: str, megahertz: int | None) -> None:
-    peak = tensor_peak_of(model)
-    assert (peak and round(peak.clock_hertz / 1e6)) == megahertz
+def test_the_tensor_peak_and_its_clock_are_those_of_the_data_sheet(
+    models: Sequence[str], teraflops: float, sms: int, flops_per_clock: int
+) -> None:
+    for model in models:
+        peak = tensor_peak_of(model)
+        assert peak is not None
+        assert (peak.flops, peak.sms, peak.flops_per_clock) == (round(teraflops * 1e12), sms, flops_per_clock)
+        assert peak.clock_hertz == round(teraflops * 1e12 / sms / flops_per_clock)
+
+
+@pytest.mark.parametrize("model", ["NVIDIA H100-20C", "NVIDIA GB200", "NVIDIA L40", "NVIDIA A10", ""])
+def test_other_products_have_no_tensor_peak(model: str) -> None:
+    assert tensor_peak_of(model) is None
