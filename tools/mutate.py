@@ -2,9 +2,10 @@
 
 Run as `python -m tools.mutate [--number N] [--seed S] [--path PART]`. A mutant is one module with one change: a
 comparison, an operator, a number or a boolean. It is killed if a test of these packages fails or exceeds the
-time limit. Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect
-results. Property tests and random sequences are shortened, so that a kill by chance is less likely than in the full
-suite. The test file of the mutated module runs first, then the others by their time; the first failure ends the run.
+time limit. Annotations, decorators, the `strict` argument of `zip` and the examples in the documentation of settings
+are not changed: they do not affect results. Property tests and random sequences are shortened, so that a kill by
+chance is less likely than in the full suite. The test file of the mutated module runs first, then the others by their
+time; the first failure ends the run.
 
 Survivors that no test can or should notice, with examples:
 
@@ -176,7 +177,9 @@ def _expressions(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.
             continue
         children = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
         for position, child in children:
-            if not isinstance(child, ast.AST) or (isinstance(child, ast.keyword) and child.arg == "strict"):
+            if not isinstance(child, ast.AST) or (
+                isinstance(child, ast.keyword) and child.arg in ("strict", "example")
+            ):
                 continue
             if isinstance(child, ast.expr):
                 yield tree, name, position, child

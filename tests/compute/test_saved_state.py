@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -141,5 +142,18 @@ def test_epochs_and_totals_are_saved() -> None:
     state = saved(sim)
     assert [state[name] for name in ("boot_id", "driver", "engine", "exporter")] == ["a", "b", "c", "d"]
     assert state["xid_totals"] == {"13": 2.0}
-    sim.health(Extras(xid_totals=tuple((code, 1.0) for code in range(257))), temperature_celsius=40.0)
-    assert saved(sim)["xid_totals"] is None
+    for codes in (256, 257):
+        sim.health(Extras(xid_totals=tuple((code, 1.0) for code in range(codes))), temperature_celsius=40.0)
+        assert (saved(sim)["xid_totals"] is None) is (codes == 257)
+
+
+@pytest.mark.parametrize(("number", "is_refused"), [(1e21, False), (-1e21, False), (1.001e21, True), (-1.001e21, True)])
+def test_numbers_above_those_of_counters_are_refused(number: float, is_refused: bool) -> None:
+    sim = Sim()
+    sim.health(temperature_celsius=40.0)
+    document = sim.health_evaluator.dump()
+    gpus: Any = document["gpus"]
+    (gpu,) = gpus.values()
+    gpu["seconds"] = {"ok": number}
+    with pytest.raises(ValueError, match="larger than 1e\\+21") if is_refused else nullcontext():
+        sim.health_evaluator.restore(document, sim.time)

@@ -45,6 +45,14 @@ def under(folder: str, files: dict[str, str]) -> dict[str, str]:
             },
             JobHostUsage(12.0, 4096.0, None),
         ),
+        *[
+            (
+                JOB,
+                under("slurm/uid_7/job_4711", V2 | {"memory.max": f"{2**60 - below}"}),
+                JobHostUsage(90.0, 3e9, limit),
+            )
+            for below, limit in ((0, None), (256, 2.0**60 - 256))
+        ],
         (POD, under("kubepods.slice/kubepods-pod0a1b_2c3d.slice", V2), JobHostUsage(90.0, 3e9, None)),
         (POD, under("kubepods/burstable/pod0a1b-2c3d", V2), JobHostUsage(90.0, 3e9, None)),
         (JOB, {"system.slice/slurmstepd.scope/job_4711/cpu.stat": "nothing"}, None),

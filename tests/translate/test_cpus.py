@@ -42,5 +42,7 @@ def test_both_spellings_of_every_field(temperature: str, power: str, host: str) 
 
 def test_blank_values_cores_and_rows_without_a_host() -> None:
     assert cpus(f'DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT{{cpu="0"}} {BLANK}\n') == ()
+    for watts, is_known in ((0, True), (100_000, True), (100_001, False), (-1, False)):
+        assert bool(cpus(f'DCGM_FI_DEV_CPU_POWER_WATTS{{cpu="0"}} {watts}\n')) is is_known
     assert cpus('DCGM_FI_DEV_CPU_TEMP_CURRENT{cpucore="3",cpu="0"} 60\n') == ()
     assert cpus('DCGM_FI_DEV_CPU_POWER_LIMIT{cpu="0"} 250\n') == (CpuReading("here", "0", power_limit_watts=250.0),)

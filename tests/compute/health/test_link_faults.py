@@ -111,8 +111,8 @@ def test_a_message_after_its_gauge_and_one_from_before_the_start() -> None:
     assert (found.state, "link 14" in found.message) == ("crit", True)
 
 
-def counters(**kinds: dict[int, float]) -> LinkCounters:
-    return tuple([(link, tuple([(kind, of.get(link, 0.0)) for kind, of in kinds.items()])) for link in range(18)])
+def counters(links: int = 18, **kinds: dict[int, float]) -> LinkCounters:
+    return tuple([(link, tuple([(kind, of.get(link, 0.0)) for kind, of in kinds.items()])) for link in range(links)])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,15 @@ def counters(**kinds: dict[int, float]) -> LinkCounters:
 def test_a_link_that_alone_has_recovered_is_named(recovered: dict[int, float], state: str, text: str) -> None:
     check = Sim().check("nvlink_errors", Extras(nvlink_counters=counters(link_recoveries=recovered)))
     assert (check.state, text in check.message) == (state, True)
+
+
+@pytest.mark.parametrize(
+    ("links", "recoveries", "state"),
+    [(4, 1.0, "info"), (4, 0.9, "ok"), (3, 1.0, "unknown"), (4, 99.0, "info"), (4, 100.0, "warn")],
+)
+def test_one_of_four_links_or_more_is_an_outlier(links: int, recoveries: float, state: str) -> None:
+    check = Sim().check("nvlink_errors", Extras(nvlink_counters=counters(links, link_recoveries={0: recoveries})))
+    assert check.state == state
 
 
 def test_errors_name_their_links_and_links_are_listed() -> None:
