@@ -31,6 +31,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -71,14 +72,22 @@ class Mutant(NamedTuple):
         line: of the change, in the original.
         before: source of the changed expression.
         after: its replacement.
-        source: of the whole mutated module.
+        number: of the change, among those of the module.
     """
 
     path: Path
     line: int
     before: str
     after: str
-    source: str
+    number: int
+
+    @property
+    def source(self) -> str:
+        """The source of the whole mutated module."""
+        tree = ast.parse((ROOT / self.path).read_text())
+        parent, name, position, _, mutated = next(islice(_changes(tree), self.number, None))
+        _replace(parent, name, position, mutated)
+        return ast.unparse(tree)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.before} -> {self.after}"
@@ -105,12 +114,8 @@ def variants(node: ast.expr) -> Iterator[ast.expr]:
 
 def mutants(path: Path) -> Iterator[Mutant]:
     """Yield all mutants of one module."""
-    tree = ast.parse((ROOT / path).read_text())
-    for parent, name, position, node in list(_expressions(tree)):
-        for mutated in variants(node):
-            _replace(parent, name, position, mutated)
-            yield Mutant(path, node.lineno, ast.unparse(node), ast.unparse(mutated), ast.unparse(tree))
-            _replace(parent, name, position, node)
+    for number, change in enumerate(_changes(ast.parse((ROOT / path).read_text()))):
+        yield Mutant(path, change.node.lineno, ast.unparse(change.node), ast.unparse(change.mutated), number)
 
 
 def sample(number: int, seed: int, part: str = "") -> list[Mutant]:
@@ -168,6 +173,20 @@ def main() -> None:
     for mutant, is_dead in zip(chosen, killed, strict=True):
         if not is_dead:
             print(f"survived {mutant}")
+
+
+class _Change(NamedTuple):
+    """An expression and its replacement: the field of its parent that has it, and its position if that is a list."""
+
+    parent: ast.AST
+    name: str
+    position: int | None
+    node: ast.expr
+    mutated: ast.expr
+
+
+def _changes(tree: ast.AST) -> Iterator[_Change]:
+    return (_Change(*place, mutated) for place in _expressions(tree) for mutated in variants(place[-1]))
 
 
 def _expressions(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.expr]]:
