@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.activity import bounds_of, zero_filled
+from pulsed.compute.activity import CycleRatios, bounds_of, zero_filled
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import arbitrary, consistent, hidden, hide, many
@@ -109,3 +110,51 @@ def test_hiding_never_narrows_and_the_truth_stays_inside(reading: Reading, some:
 @given(st.floats(0, 1))
 def test_a_lone_input_is_kept_exactly(value: float) -> None:
     assert interval(bounds_of(Reading(dram_active_ratio=value)), "dram") == (value, value)
+
+
+def counters(elapsed: float | None, sm: float | None = None, tensor: float | None = None) -> Reading:
+    return Reading(sm_elapsed_cycles_total=elapsed, sm_active_cycles_total=sm, tensor_active_cycles_total=tensor)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "measured"),
+    [
+        (counters(1e12, 1e11, 1e10), counters(1e12 + 400, 1e11 + 100, 1e10), {"sm": 0.25, "tensor": 0.0}),
+        (counters(0, 0, 0), counters(400, 400, 100), {"sm": 1.0, "tensor": 0.25}),
+        (counters(0, 0, 0), counters(400, 420, 420.1), {"sm": 1.0}),  # counters are not read at the same instant
+        (counters(0, 9, 9), counters(400, 8.9, 9), {"tensor": 0.0}),  # one fell
+        (counters(0, None, 0), counters(400, 100), {}),
+        (counters(0, 0), counters(None, 100), {}),
+        (counters(None, 0), counters(400, 100), {}),
+        (counters(400, 0), counters(399, 100), {}),
+        (counters(400, 0), counters(400, 0), {}),
+    ],
+)
+def test_activity_between_two_samples_is_the_share_of_the_elapsed_cycles(
+    before: Reading, now: Reading, measured: dict[str, float]
+) -> None:
+    ratios = CycleRatios()
+    assert ratios.update(before, is_repeated=False) == ({}, False)
+    found = ratios.update(now, is_repeated=False)
+    assert found == ({f"{name}_active_ratio": share for name, share in measured.items()}, bool(measured))
+    assert ratios.measured == found
+
+
+def test_cycle_counters_that_stand_still_repeat_the_activity_of_a_page_that_repeats() -> None:
+    ratios = CycleRatios()
+    ratios.update(counters(0, 0), is_repeated=False)
+    ratios.update(counters(400, 100), is_repeated=False)
+    assert ratios.update(counters(400, 100), is_repeated=True) == ({"sm_active_ratio": 0.25}, False)
+    assert ratios.update(counters(400, 100), is_repeated=False) == ({}, False)
+    assert ratios.update(counters(800, 300), is_repeated=False) == ({"sm_active_ratio": 0.5}, True), "since the last"
+    assert ratios.update(counters(100, 50), is_repeated=False) == ({}, False)
+    assert ratios.update(counters(200, 150), is_repeated=False) == ({"sm_active_ratio": 1.0}, True), "since the reset"
+
+
+def test_energy_and_memory_are_known_of_a_gap_with_the_activity_of_its_cycles() -> None:
+    ratios = CycleRatios()
+    ratios.update(counters(0, 0), is_repeated=False)
+    now = counters(400, 100)._replace(energy_joules_total=5.0, memory_used_bytes=7.0, temperature_celsius=40.0)
+    assert ratios.update(now, is_repeated=False).of_gap(now) == Reading(
+        sm_active_ratio=0.25, energy_joules_total=5.0, memory_used_bytes=7.0
+    )
