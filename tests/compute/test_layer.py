@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,23 @@ def test_a_long_pause_counts_nothing_not_even_energy() -> None:
     found = run(ticks)
     assert [counted(tick, "class_energy_joules", "idle") for tick in found] == [0.0, 0.0, 75.0]
     assert [counted(tick, "observed_seconds") for tick in found] == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(("missing", "observed_seconds", "sm_seconds"), [("bounds", 12.0, 3.5), ("zero", 2.0, 1.0)])
+def test_cycle_counters_cover_lost_samples_unless_missing_inputs_count_as_0(
+    missing: Literal["bounds", "zero"], observed_seconds: float, sm_seconds: float
+) -> None:
+    ticks = [
+        sample(clock, BUSY._replace(sm_elapsed_cycles_total=1e9 * clock, sm_active_cycles_total=1e9 * active))
+        for clock, active in ((0.0, 0.0), (1.0, 0.5), (11.0, 3.0), (12.0, 3.5))
+    ]
+    last = run(ticks, ComputeSettings(missing))[-1]
+    assert counted(last, "observed_seconds") == observed_seconds
+    assert counted(last, "sm_active_seconds") == pytest.approx(sm_seconds)
+    assert counted(last, "dram_active_seconds") == pytest.approx(2 * 0.9)
+    assert counted(last, "dram_active_unknown_seconds") == observed_seconds - 2.0
+    repeated = run([*ticks[:2], replace(ticks[1], raw=replace(ticks[1].raw, clock=1.5)), ticks[2]])[-1]
+    assert counted(repeated, "sm_active_seconds") == pytest.approx(0.75 + 0.25 * 9.5)
 
 
 def test_the_counters_of_a_gpu_that_comes_back_go_on() -> None:
