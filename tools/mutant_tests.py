@@ -19,7 +19,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("compute", "translate", "host")
-SHORTENED = {r"max_examples=\d+": "max_examples={examples}", r"^SAMPLES = 100_000$": "SAMPLES = 10_000"}
+SHORTENED = {
+    r"max_examples=\d+": "max_examples={examples}",
+    r"^SAMPLES = 100_000$": "SAMPLES = 10_000",
+    r"range\(1_000_000\)": "range(50_000)",
+}
 """Numbers of examples and samples in the tests, and their replacements."""
 PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 """The only plugins that are loaded; others double the start of pytest."""

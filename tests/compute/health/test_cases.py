@@ -171,6 +171,7 @@ def test_a_code_from_before_is_at_most_a_warning(code: int, state: str) -> None:
     assert health.check("xid_warning").last_event is None
     assert dict(health.xid_events).get(code, 0) == 0
     assert health.check("gpu_lost").state == "ok"
+    sim.interval = 60.0
     assert sim.run(3700, "xid_warning", xid_last_code=float(code)).state == "ok"
 
 
