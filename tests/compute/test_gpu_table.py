@@ -122,15 +122,25 @@ def test_an_exporter_that_is_replaced_keeps_the_counters() -> None:
     assert targets.counters("b").created == alone([1]).created
 
 
-def test_a_source_with_another_clock_goes_on_where_one_was_removed() -> None:
-    """As a replay after a live source."""
+@pytest.mark.parametrize(
+    ("start", "covered", "elapsed"),
+    [(1011, 1, 1), (1013, 3, 3), (1013.5, 0, 3.5), (1020, 0, 10), (1010, 0, 0), (1008, 0, 0), (1006, 0, 0), (0, 0, 0)],
+)
+def test_the_time_of_a_gpu_continues_whatever_clock_the_next_target_has(
+    start: float, covered: float, elapsed: float
+) -> None:
+    """A replay after a live source has another clock."""
     targets = Targets()
     for clock in range(1000, 1011):
         targets.show("live", clock)
     targets.layers["live"].close()
-    for clock in range(5):
-        targets.show("replay", clock)
-    assert counted(targets.ticks["replay"], "observed_seconds") == 14.0
+    for second in range(5):
+        targets.show("next", start + second)
+    assert counted(targets.ticks["next"], "observed_seconds") == 10.0 + covered + 4.0
+    layer = targets.layers["next"]
+    layer.compute(sample(start + 5.0, devices=[]))
+    (state,) = layer.absent
+    assert state.now == 10.0 + elapsed + 5.0
 
 
 def test_a_node_is_the_same_with_and_without_a_name_in_the_source() -> None:
