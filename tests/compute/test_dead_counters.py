@@ -97,14 +97,39 @@ def test_a_utilization_of_0_is_no_idle_gpu_while_power_rises() -> None:
 
 
 @pytest.mark.parametrize(
-    "readings",
+    ("rest", "work", "is_dead"),  # watts and GHz
     [
-        [SPARK._replace(gpu_utilization_ratio=0.3), *[SPARK._replace(gpu_utilization_ratio=0.0, power_watts=10.0)]],
-        [SPARK._replace(power_watts=10.0, sm_clock_hertz=0.3e9, gpu_utilization_ratio=0.0)],
-        [SPARK._replace(power_watts=30.0, gpu_utilization_ratio=0.0)],
+        *[((20.0, 2.0), (30.0, 2.0), True), ((20.0, 2.0), (29.9, 2.0), False)],
+        *[((40.0, 2.0), (60.0, 2.0), True), ((40.0, 2.0), (59.9, 2.0), False)],
+        *[((10.0, 2.0), (20.0, 2.0), True), ((10.0, 2.0), (19.9, 2.0), False)],
+        *[((20.0, 2.0), (40.0, 2.2), True), ((20.0, 2.0), (40.0, 2.21), False)],
+        *[((20.0, 2.0), (40.0, 1.8), True), ((20.0, 2.0), (40.0, 1.79), False)],
     ],
-    ids=["it was counted once", "clocks rise", "power hardly rises"],
 )
-def test_a_utilization_of_0_counts_otherwise(readings: list[Reading]) -> None:
-    tick = last_tick("NVIDIA GB10", [*readings, *[SPARK._replace(gpu_utilization_ratio=0.0)] * 5])
-    assert tick.readings[0].gpu_utilization_ratio == 0.0
+def test_work_has_half_as_much_power_again_and_10_w_more_at_the_same_clock(
+    rest: tuple[float, float], work: tuple[float, float], is_dead: bool
+) -> None:
+    rests, works = [
+        SPARK._replace(gpu_utilization_ratio=0.0, power_watts=watts, sm_clock_hertz=gigahertz * 1e9)
+        for watts, gigahertz in (rest, work)
+    ]
+    assert last_tick("NVIDIA GB10", [rests, works]).anomalies == ({0: ("utilization_dead",)} if is_dead else {})
+    counted = SPARK._replace(gpu_utilization_ratio=0.01, power_watts=1e3)
+    assert last_tick("NVIDIA GB10", [counted, rests, works]).anomalies == {}, "it was counted once"
+
+
+@pytest.mark.parametrize(
+    ("engine", "dram", "is_dead"), [(0.05, 0.02, True), (0.049, 0.02, False), (0.05, 0.019, False)]
+)
+def test_a_gpu_that_works_has_5_percent_of_engine_and_2_percent_of_memory_activity(
+    engine: float, dram: float, is_dead: bool
+) -> None:
+    profiled = CARD._replace(graphics_engine_active_ratio=engine, dram_active_ratio=dram)
+    unprofiled = Reading(
+        gpu_utilization_ratio=engine,
+        memory_utilization_ratio=dram,
+        pcie_transmit_bytes_per_second=0.0,
+        pcie_receive_bytes_per_second=0.0,
+    )
+    for reading in (profiled, unprofiled):
+        assert last_tick("NVIDIA L40S", [reading] * 8).anomalies == ({0: ("pcie_dead",)} if is_dead else {})
