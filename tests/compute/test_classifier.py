@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from pulsed.compute import classifier as workload_module
 from pulsed.compute.activity import bounds_of
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, VARIABLES, ClassThresholds, Profile, rules_of
-from pulsed.compute.classifier import Classifier
+from pulsed.compute.classifier import Classifier, traffic
+from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, RealUtilizationSettings, Weights, WorkloadSettings
 from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.gpu import Device
-from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading
+from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading, Value
 from tests.compute.readings import (
     C2C,
     C2C_RATE,
@@ -230,8 +231,8 @@ def c2c(sent: float | None, received: float | None) -> dict[str, float | None]:
 def test_traffic_between_chips_is_io(device: Device) -> None:
     """A GH200 loads its data over NVLink-C2C: 100 GB/s are 2 % of its memory's bandwidth, and PCIe is quiet."""
     loading = full(0.0, 0.0, 0.021, 0.0)
-    for traffic in (c2c(0.0, 100e9), c2c(1e9, 0.0), c2c(None, 1e9)):
-        assert workload(loading._replace(**traffic), device=device) == Workload("io_or_data_loading", "io")
+    for link in (c2c(0.0, 100e9), c2c(1e9, 0.0), c2c(None, 1e9)):
+        assert workload(loading._replace(**link), device=device) == Workload("io_or_data_loading", "io")
     little = loading._replace(**c2c(just_below(1e9), just_below(1e9)))
     assert workload(little, device=device).raw_class == "idle"
 
@@ -245,17 +246,17 @@ def test_traffic_between_chips_does_not_exist_below_a_whole_gpu() -> None:
 def test_the_kempnerpulse_profile_has_no_traffic_between_chips() -> None:
     kempnerpulse = ComputeSettings(workload=WorkloadSettings("kempnerpulse"))
     reading = full(0.0, 0.0, 0.021, 0.0)._replace(memory_utilization_ratio=0.1)
-    for traffic in (c2c(0.0, 100e9), c2c(None, None)):
-        assert workload(reading._replace(**traffic), kempnerpulse, SUPERCHIP).raw_class == "idle"
+    for link in (c2c(0.0, 100e9), c2c(None, None)):
+        assert workload(reading._replace(**link), kempnerpulse, SUPERCHIP).raw_class == "idle"
 
 
 def test_missing_traffic_between_chips_is_open_on_a_superchip_only() -> None:
     maybe = full(0.0, 0.0, 0.021, 0.0)
     open_ = Workload(UNKNOWN, UNKNOWN, ("idle", "io_or_data_loading"))
-    for traffic in (c2c(None, None), c2c(0.0, None), c2c(None, 0.0)):
-        assert workload(maybe._replace(**traffic), device=SUPERCHIP) == open_
-        assert workload(maybe._replace(**traffic)).raw_class == "idle"
-        assert workload(maybe._replace(**traffic), ComputeSettings(missing="zero"), SUPERCHIP).raw_class == "idle"
+    for link in (c2c(None, None), c2c(0.0, None), c2c(None, 0.0)):
+        assert workload(maybe._replace(**link), device=SUPERCHIP) == open_
+        assert workload(maybe._replace(**link)).raw_class == "idle"
+        assert workload(maybe._replace(**link), ComputeSettings(missing="zero"), SUPERCHIP).raw_class == "idle"
     computing = full(0.9, 0.6, 0.3, 1.0)
     assert workload(computing, device=SUPERCHIP).raw_class == "tensor_heavy_compute"
 
@@ -283,6 +284,34 @@ def test_the_kempnerpulse_profile_takes_a_busy_memory_for_a_copy_engine() -> Non
     assert workload(reading._replace(memory_utilization_ratio=0.9), kempnerpulse, INSTANCE).raw_class != (
         "io_or_data_loading"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "values", "expected"),
+    [
+        (WHOLE, {"pcie": (3e9, 5e9)}, (5e9, 5e9)),
+        (WHOLE, {"pcie": (0.0, 0.0)}, (0.0, 0.0)),
+        (WHOLE, {"pcie": (None, 5e9)}, (5e9, math.inf)),
+        (WHOLE, {"pcie": (0.0, None)}, (0.0, math.inf)),
+        (WHOLE, {"pcie": (3e9, 5e9), "c2c": (2e9, 7e9)}, (7e9, 7e9)),
+        (WHOLE, {"pcie": (0.0, 0.0), "c2c": (0.0, None)}, (0.0, 0.0)),
+        (SUPERCHIP, {"pcie": (0.0, 0.0), "c2c": (2e9, 7e9)}, (7e9, 7e9)),
+        (SUPERCHIP, {"pcie": (0.0, 0.0), "c2c": (None, 7e9)}, (7e9, 4.9e12 / 2 + 450e9 / 4)),
+        (SUPERCHIP, {"pcie": (0.0, 0.0), "c2c": (0.0, None)}, (0.0, 4.9e12 / 2 + 450e9 / 4)),
+        (INSTANCE, {"pcie": (3e9, 5e9)}, (0.0, 0.0)),
+    ],
+)
+def test_traffic_is_the_largest_direction_or_what_the_missing_one_can_be(
+    device: Device, values: dict[str, tuple[Value, Value]], expected: tuple[float, float]
+) -> None:
+    names = [f"{link}_{way}_bytes_per_second" for link in values for way in ("transmit", "receive")]
+    known = [value for ways in values.values() for value in ways]
+    reading = Reading(dram_active_ratio=0.5, graphics_engine_active_ratio=0.25, **dict(zip(names, known, strict=True)))
+    found = traffic(device, reading, bounds_of(reading).high, ComputeSettings(), c2c_of(device.model))
+    assert found == expected
+    low = max([value for value in known if value is not None]) if device.whole else 0.0
+    settings = ComputeSettings("zero")
+    assert traffic(device, reading, bounds_of(reading).high, settings, c2c_of(device.model)) == (low, low)
 
 
 def test_custom_thresholds() -> None:

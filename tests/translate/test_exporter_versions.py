@@ -45,6 +45,10 @@ def test_the_versions_that_can_have_made_a_page(rows: list[tuple[str, str]], exp
     assert (in_words(*found) if found else None) == expected
 
 
+def test_versions_before_2_and_after_the_newest_are_no_answer() -> None:
+    assert versions_of(layout(("dcgm_gpu_temp", "uuid"))) == ((2, 0, 0), (4, 9, 0))
+
+
 def test_a_page_without_addresses_of_gpus_is_older_than_those() -> None:
     labels = (("gpu", "0"), ("UUID", "GPU-1"), ("device", "nvidia0"), ("modelName", "x"), ("Hostname", "n"))
     page = Layout("exporter", (Series("DCGM_FI_DEV_GPU_TEMP", labels),))

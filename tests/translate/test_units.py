@@ -58,7 +58,16 @@ def test_percent_are_what_a_person_would_write(percent: int) -> None:
 
 @pytest.mark.parametrize("unit", ALL_UNITS, ids=lambda unit: unit.name)
 def test_no_blank_is_a_number(unit: Unit) -> None:
-    blanks = [*INT32_BLANKS, *DOUBLE_BLANKS, *INT64_BLANKS, INT64_BLANK, *map(float, INT64_BLANKS), math.nan, math.inf, -math.inf]
+    blanks = [
+        *INT32_BLANKS,
+        *DOUBLE_BLANKS,
+        *INT64_BLANKS,
+        INT64_BLANK,
+        *map(float, INT64_BLANKS),
+        math.nan,
+        math.inf,
+        -math.inf,
+    ]
     for blank in (*blanks, 2147483634):
         for whole in (True, False):
             assert convert(unit, blank, whole) == (None, []), (blank, whole)
