@@ -109,11 +109,7 @@ def test_labels_change_nothing_of_a_reading_in_dmon_by_column_order() -> None:
     [
         ([(AMBIGUOUS_NAME, GPU, 1.0)], PERCENT_HELP, 0.01),
         ([(AMBIGUOUS_NAME, GPU, 1.0)], RATIO_HELP, 1.0),
-        ([(AMBIGUOUS_NAME, GPU, 1.0), ("DCGM_FI_DEV_SM_CLOCK_HERTZ", GPU, 1e9)], {}, 1.0),
-        ([(AMBIGUOUS_NAME, GPU, 1.0), ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", GPU, 5.0)], PERCENT_HELP, 1.0),
-        # Names that end in _BYTES have always been there; they tell nothing.
-        ([(AMBIGUOUS_NAME, GPU, 1.0), ("DCGM_FI_PROF_PCIE_TX_BYTES", GPU, 5.0)], PERCENT_HELP, 0.01),
-        ([(AMBIGUOUS_NAME, GPU, 1.0), ("DCGM_FI_PROF_PCIE_TX_BYTES", GPU, 5.0)], {}, None),
+        ([(AMBIGUOUS_NAME, GPU, 1.0)], {}, None),
         ([(AMBIGUOUS_NAME, GPU, 55.0)], {}, 0.55),
         ([(AMBIGUOUS_NAME, GPU, 0.55)], {}, 0.55),
         ([(AMBIGUOUS_NAME, GPU, 0.0)], {}, 0.0),
@@ -123,6 +119,13 @@ def test_the_utilization_that_changed_its_unit(rows: list[Row], help_: dict[str,
     canonical = Translator().translate(tick(rows, help_=help_))
     assert canonical.readings[0].gpu_utilization_ratio == expected
     assert canonical.anomalies == ({0: (RATIO_UNIT_UNKNOWN,)} if expected is None else {})
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if field.quantity != "gpu_utilization_ratio"], ids=str)
+def test_only_the_fields_of_dcgm_47_show_its_unit(field: DcgmField) -> None:
+    rows: list[Row] = [(AMBIGUOUS_NAME, GPU, 1.0), (field.names[0], GPU, 5.0)]
+    found = Translator().translate(tick(rows, help_=PERCENT_HELP)).readings[0]
+    assert found.gpu_utilization_ratio == (1.0 if field.id >= 1600 else 0.01)
 
 
 def test_a_page_of_dcgm_47() -> None:
