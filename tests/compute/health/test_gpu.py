@@ -182,3 +182,13 @@ def test_a_code_of_unknown_age_changes_the_number_of_latches() -> None:
     assert (health.xid_last.code, health.xid_last.time) == (79, None)
     raised = [check.id for check in health.checks if check.since == sim.time]
     assert after - before == 1 + len(raised)
+
+
+@pytest.mark.parametrize(
+    ("after", "errors", "state"),
+    [(60.0, 1.0, "warn"), (180.0, 1.0, "warn"), (240.0, 4.0, "warn"), (240.0, 3.9, "ok")],
+)
+def test_a_rate_is_shared_out_over_the_time_without_samples(after: float, errors: float, state: str) -> None:
+    sim = Sim(interval=60.0)
+    sim.health(nvlink_crc_errors_total=0.0)
+    assert sim.check("nvlink_errors", after=after, nvlink_crc_errors_total=errors).state == state
