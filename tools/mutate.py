@@ -10,9 +10,10 @@ time; the first failure ends the run.
 Survivors that no test can or should notice, with examples:
 
 - changes that only cost time: `gpu.is_due and gpu.faults` in `health_evaluator.py` relates faults more often;
-- initial values that are replaced before use: `time` of `SampleClock`, `age` in `accumulator.py`;
+- initial values that are replaced before use: `time` of `SampleClock`, `_is_settled` of `Tracker`;
 - comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
-- limits that are compared within a tolerance of microseconds;
+- numbers that are compared within a tolerance: times within microseconds, memory of boards in `mig_rollup.py` within a
+  quarter of a slice;
 - sizes of memories: `REMEMBERED` boxes of the classifier, `MAX_WAITING_EVENTS`.
 
 Everything else is a gap: close its kind with a table or a property rather than the one mutant.

@@ -12,9 +12,9 @@ from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS, xid_of
 from tests.compute.health.sim import give
 
-CRITICAL, WARNING, REPEATED, FALLEN = (
+CRITICAL, WARNING, REPEATED, FALLEN, CORRECTED, NVLINK = (
     next(rule for rule in BY_ID[id_].rules if isinstance(rule, XidRule))
-    for id_ in ("xid_critical", "xid_warning", "xid_repeat", "gpu_lost")
+    for id_ in ("xid_critical", "xid_warning", "xid_repeat", "gpu_lost", "ecc_correctable_rate", "nvlink_fault")
 )
 DAY = 86400.0
 
@@ -116,13 +116,23 @@ def test_any_input_about_xids_covers_a_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "codes"), [(CRITICAL, {48, 79}), (WARNING, {13, 94, 999}), (REPEATED, set()), (FALLEN, {79})]
+    ("rule", "codes"),
+    [
+        *[(CRITICAL, {48, 79}), (WARNING, {13, 92, 94, 999}), (REPEATED, set()), (FALLEN, {79}), (CORRECTED, {92})],
+        (NVLINK, set(range(144, 151))),
+    ],
 )
 def test_codes_that_are_events_of_a_rule(rule: XidRule, codes: set[int]) -> None:
-    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, xid_of(code).severity)} == codes
+    known = (13, 45, 48, 79, 92, 94, *range(143, 152), 999)
+    found = {code for code in known if rule.counts(code, xid_of(code).severity)}
+    assert found - {143, 151} == codes, "143 and 151 are unknown"
     assert rule.counts_events is (rule is not REPEATED)
 
 
 def test_the_configuration_replaces_severities() -> None:
-    assert WARNING.counts(48, "ok") is False
-    assert CRITICAL.counts(13, "crit") is True
+    assert [rule.counts(48, "ok") for rule in (CRITICAL, WARNING, FALLEN)] == [False] * 3
+    assert [rule.counts(13, "crit") for rule in (CRITICAL, WARNING)] == [True, False]
+    assert [rule.counts(149, severity) for rule in (NVLINK, CRITICAL) for severity in ("ok", "info", "crit")] == [
+        *(False, True, True),
+        *(False, False, False),
+    ]
