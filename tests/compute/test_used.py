@@ -61,7 +61,7 @@ def test_a_gpu_is_used_when_any_engine_works(changes: dict[str, float | None], n
 
 
 def test_links_that_are_not_measured_are_no_work_at_any_threshold() -> None:
-    thresholds = replace(ClassThresholds(), io_bytes_per_second=1.0)
+    thresholds = replace(ClassThresholds(), io_bytes_per_second=0.5)
     reading = STILL._replace(**dict.fromkeys(PCIE, 0.0))
     assert not has_other_work(H100, reading, thresholds)
     assert has_other_work(H100, reading._replace(nvlink_receive_bytes_per_second=1.0), thresholds)
