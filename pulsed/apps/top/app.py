@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -173,8 +175,7 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read and to draw."""
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        self._handlers = {number: signal.signal(number, self._end) for number in (signal.SIGTERM, signal.SIGHUP)}
         self.draw()
         self.set_interval(MIN_PAUSE_SECONDS, self._tick)
         for feed in self._session.feeds:
@@ -182,8 +183,19 @@ class TopApp(App[None]):
 
     def on_unmount(self) -> None:
         """Stop reading."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         for feed in self._session.feeds:
             feed.stop()
+
+    def _end(self, number: int, frame: object) -> None:
+        """End the program on a signal: at once if the terminal is gone, since Textual waits forever for its output."""
+        try:
+            termios.tcgetattr(2)  # on which Textual draws
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                os._exit(128 + number)
+        asyncio.get_running_loop().call_soon_threadsafe(self.exit)
 
     def _set_changed(self) -> None:
         self._is_changed = True

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from pulsed.apps.top.app import MIN_PAUSE_SECONDS
 from tests.support.daemon import Daemon, environment, pulsed, serving
 from tests.support.tmux import Terminal, terminal
 from tests.support.waiting import SECONDS, until
@@ -207,6 +209,23 @@ def test_colours(url: str, tmp_path: Path) -> None:
         codes = re.findall(r"\x1b\[([\d;]+)m", window.screen(colours=True))
         assert any(re.search(r"\b(3[1-6]|9[1-6])\b", code) for code in codes)
         assert not any("38;2" in code for code in codes)
+
+
+def test_a_signal_ends_the_view_after_its_terminal_is_gone(url: str) -> None:
+    ours, theirs = os.openpty()
+    command = [*TOP.split(), url]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        shown = b""
+        while b"GPUs" not in shown:
+            shown += os.read(ours, 65536)
+        top = psutil.Process(process.pid)
+        threads = top.num_threads()
+        os.close(ours)
+        until(lambda: top.num_threads() < threads)  # that of Textual's output; its next frames fill a queue
+        time.sleep(2 * MIN_PAUSE_SECONDS)
+        process.terminate()
+        assert process.wait(SECONDS) == 128 + signal.SIGTERM
 
 
 def test_the_own_source_ends_with_the_view(tmp_path: Path) -> None:
