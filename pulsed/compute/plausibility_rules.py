@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.activity import MEDIA, PROFILED_MEDIA
-from pulsed.config.settings import Problem, Settings, setting, without
+from pulsed.config.settings import Problem, Settings, setting
 from pulsed.config.values import Count, Duration, Factor, Ratio, Switch
 from pulsed.model.vocabulary import QUANTITIES
 
@@ -88,11 +88,6 @@ class PlausibilitySettings(Settings):
     sm_clock_max_hertz: float = 10e9
     traffic_max_bytes_per_second: float = 1e13
     memory_excess_ratio: float = 1.05
-
-    def without_effect(self) -> Iterator[Problem]:
-        """Yield all limits while nothing is compared with them."""
-        if not self.enabled:
-            yield from without(self, "enabled")
 
     def problems(self) -> Iterator[Problem]:
         """Yield numbers that are out of their ranges."""

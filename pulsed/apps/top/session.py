@@ -162,7 +162,10 @@ class TopSession:
         Raises:
             NothingAnswered: with the first error; also after a frame without a GPU.
         """
+        model = self.model
         for _ in range(ROUNDS):
+            if all(feed.answers.error and feed.answers.summary is None for feed in self.feeds):
+                break
             for feed in self.feeds:
                 feed.poll()
             model = self.update()
