@@ -19,6 +19,7 @@ from tests.support.exporters import Exporter, exporting
 from tests.support.exporters import page as exporter_page
 from tests.support.kubernetes.fake_api_server import pod
 from tests.support.kubernetes.real_api_server import RealApiServer
+from tests.support.nightly import nightly_after
 from tests.support.waiting import until
 from tests.system.deploy.cases import FLEET, SINGLE, SOURCES
 from tests.system.deploy.chart import CHART, NAMESPACE, RELEASE, Refused, Values, helm
@@ -206,7 +207,7 @@ def mounted(real: RealApiServer, folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("installation", STOCK)
+@pytest.mark.parametrize("installation", nightly_after(1, STOCK))
 def test_the_daemon_reads_with_the_token_of_its_account(installation: str, real: RealApiServer, tmp_path: Path) -> None:
     page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"')
     deployment = real.put_object("apps/v1", "deployments", "web")

@@ -173,7 +173,8 @@ def test_mig_instances_are_on_their_boards(tmp_path: Path, standin: Standin) -> 
 
 def test_what_was_recorded_replays_byte_for_byte(tmp_path: Path, standin: Standin) -> None:
     record = tmp_path / "node.rec.gz"
-    assert pulsed("record", str(record), "--ticks", "15", *flags(standin)).returncode == 0
+    patient = flags(standin, **{"source.dcgmi.read_timeout": "30s"})
+    assert pulsed("record", str(record), "--ticks", "15", *patient).returncode == 0
     replay = ("export", "--columns", "all", "--source", "replay", "--set", f"source.replay.path={record}")
     first, second = pulsed(*replay), pulsed(*replay)
     assert first.returncode == 0
