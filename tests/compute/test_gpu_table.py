@@ -143,6 +143,15 @@ def test_the_time_of_a_gpu_continues_whatever_clock_the_next_target_has(
     assert state.now == 10.0 + elapsed + 5.0
 
 
+def test_a_gpu_is_the_same_when_its_uuid_becomes_known() -> None:
+    layer = ComputeLayer(GpuTable(), "n1")
+    for clock in range(1, 7):
+        device = replace(GPU, entity=replace(GPU.entity, uuid=GPU.entity.uuid if clock > 3 else ""))
+        tick = layer.compute(sample(clock, BUSY, devices=[device]))
+    assert counted(tick, "observed_seconds") == 5.0
+    assert not layer.absent
+
+
 def test_a_node_is_the_same_with_and_without_a_name_in_the_source() -> None:
     targets = Targets()
     for clock in range(1, 6):

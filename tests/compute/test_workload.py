@@ -86,6 +86,22 @@ def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None
     assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0, used=True)
 
 
+@pytest.mark.parametrize(
+    ("next_workload", "bottleneck", "used"),
+    [
+        (Workload("compute_heavy", "memory"), "memory", True),
+        (Workload("compute_heavy", "compute", ("idle", "compute_heavy")), "compute", None),
+    ],
+)
+def test_bottleneck_and_use_follow_each_sample_of_the_held_class(
+    next_workload: Workload, bottleneck: str, used: bool | None
+) -> None:
+    hold = settled()
+    hold.reset(BUSY, 100.0)
+    hold.update(next_workload, 1.0, 101.0)
+    assert (hold.held.bottleneck, hold.held.used) == (bottleneck, used)
+
+
 def test_settling_counts_a_change_only_if_it_is_one() -> None:
     hold = settled()
     hold.reset(IDLE, 200.0)

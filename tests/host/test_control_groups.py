@@ -57,6 +57,8 @@ def under(folder: str, files: dict[str, str]) -> dict[str, str]:
         (POD, under("kubepods/burstable/pod0a1b-2c3d", V2), JobHostUsage(90.0, 3e9, None)),
         (JOB, {"system.slice/slurmstepd.scope/job_4711/cpu.stat": "nothing"}, None),
         (JOB, under("system.slice/slurmstepd.scope/job_4712", V2), None),
+        (Owner("pod", "ml/train/main", uid="*"), under("kubepods/burstable/pod0a1b-2c3d", V2), None),
+        (Owner("container", "main", uid="0a1b-2c3d"), under("kubepods/burstable/pod0a1b-2c3d", V2), None),
         (Owner("slurm_job", "*"), under("system.slice/slurmstepd.scope/job_4711", V2), None),
         (Owner("process", "4711"), under("system.slice/slurmstepd.scope/job_4711", V2), None),
     ],

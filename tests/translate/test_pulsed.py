@@ -26,6 +26,11 @@ def test_values_are_not_judged_again() -> None:
     assert (present(canonical.readings[0]), canonical.anomalies) == (values, {})
 
 
+def test_each_gpu_has_its_own_values() -> None:
+    raw = tick([("power_watts", {"gpu": gpu}, watts) for gpu, watts in (("0", 100.0), ("1", 200.0))], "pulsed")
+    assert [reading.power_watts for reading in Translator().translate(raw).readings] == [100.0, 200.0]
+
+
 def test_a_size_needs_all_its_parts() -> None:
     """A column that is not in the file may have been left out by whoever exported it."""
     parts = {"memory_used_bytes": 10.0, "memory_free_bytes": 20.0}

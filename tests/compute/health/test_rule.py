@@ -102,10 +102,11 @@ def test_a_margin_keeps_a_severity_that_is_held_and_raises_none() -> None:
     assert held(rule, [15.0, 20.0, 10.0, 9.9, 15.0]) == [OK, WARN, WARN, OK, OK]
 
 
-def test_a_held_severity_without_inputs_is_not_covered() -> None:
+@pytest.mark.parametrize(("celsius", "severity"), [(0.0, UNKNOWN), (10.0, INFO), (20.0, WARN)])
+def test_a_held_severity_without_inputs_is_not_covered(celsius: float, severity: int) -> None:
     follower = Follower(level(hold=5.0))
-    follower.take(20.0, 0.0)
-    assert (follower.take(None, 1.0), follower.state.is_covered) == (WARN, False)
+    follower.take(celsius, 0.0)
+    assert (follower.take(None, 1.0), follower.state.is_covered) == (severity, False)
 
 
 @pytest.mark.parametrize(
