@@ -67,8 +67,9 @@ def test_an_unknown_link_is_of_generation_5_with_16_lanes() -> None:
 @pytest.mark.parametrize(
     ("mask", "faults"),
     [
-        *[(0, 0), (0b01, 1), (0b10, 0), (0b11, 0), (0b0101, 2), (0b01010101, 4)],
-        *[(0x100, 0), (0x200, 1), (0xF00, 1), (0x1000, 0), (0x1001, 1), (0x255, 5)],
+        *[(value << shift, int(value == 1)) for shift in (0, 2, 4, 6) for value in range(4)],
+        *[(value << 8, int(value >= 2)) for value in range(16)],
+        *[(0b01010101, 4), (0x1000, 0), (0x1001, 1), (0x255, 5)],
     ],
 )
 def test_faults_of_the_fabrics_health_mask(mask: int, faults: int) -> None:
