@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from pulsed.apps.daemon_client import DaemonUnreachable
 from pulsed.apps.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.apps.top.run import OwnSourceFailed
+from pulsed.apps.top.session import NothingAnswered, TopSession
 from pulsed.present.terminal.model import Gpu, model_of
+from pulsed.present.terminal.view_state import ViewState
 from tests.apps.top.fake_daemon import FakeDaemon
+from tests.support.waiting import SECONDS
 
 
 @pytest.fixture
@@ -125,3 +131,17 @@ def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -
     feed.poll()
     rates = [gpu.replays_per_second for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
     assert rates[:3] == [1.0, None, 0.0]
+
+
+def test_a_frame_of_a_source_that_does_not_start_starts_it_once() -> None:
+    starts: list[str] = []
+
+    def start() -> Connection:
+        starts.append("")
+        raise OwnSourceFailed("no such key", "Correct it")
+
+    session = TopSession([Feed(start, "this host")], ViewState())
+    session.wait_for_gpus(SECONDS)
+    with pytest.raises(NothingAnswered, match="no such key"):
+        session.print_once(io.StringIO(), 80, 24, "none", ascii=True)
+    assert len(starts) == 1

@@ -57,3 +57,8 @@ WRONG = {
 async def test_a_wrong_request_is_refused_with_the_reason(path: str, message: str, status: int) -> None:
     known = Known([gpu(0), gpu(1), mig(3, 7), mig(3, 8)], [gpu(0, "node2")])
     assert message.lower() in (await known.refused(path, status)).lower()
+
+
+async def test_another_method_names_those_that_are_allowed() -> None:
+    status, _, headers = await Known([gpu(0)]).get("/gpus", "PUT")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
