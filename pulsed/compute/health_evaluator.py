@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_table import GpuState, GpuTable
 from pulsed.compute.health.check import HISTORY_SECONDS
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts, Presence
@@ -13,7 +14,7 @@ from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xids import RECOVERY_ADVICE
 from pulsed.compute.sample import SampleDecision
 from pulsed.compute.saved_state import SavedGpuState, dumped, validated
-from pulsed.compute.target_gpus import ExpectedGpu, TrackedTick, Tracker
+from pulsed.compute.target_gpus import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.health import Health, HealthChange, XidEvent

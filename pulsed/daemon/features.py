@@ -89,7 +89,7 @@ class FeatureSet:
             families: Iterable[Metric] = ()
             try:
                 families = list(feature.metrics(now))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 (as in `take_tick`)
                 self._note(error, "the metrics of a feature", feature)
             yield from families
         if self.failures:
@@ -110,7 +110,7 @@ class FeatureSet:
         for feature in self:
             try:
                 feature.save()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 (as in `take_tick`)
                 self._note(error, "the state of a feature", feature)
 
     def _note(self, error: Exception, part: str, feature: Feature, **fields: str) -> None:

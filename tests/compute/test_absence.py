@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from pulsed.compute.absence import KEPT, ExpectedGpu
 from pulsed.compute.gpu_table import GpuState
-from pulsed.compute.target_gpus import KEPT, ExpectedGpu, Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.computed_tick import Removal
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Epoch

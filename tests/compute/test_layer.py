@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.compute.absence import KEPT
 from pulsed.compute.gpu_table import GpuTable
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings, WorkloadSettings
-from pulsed.compute.target_gpus import KEPT, Tracker
+from pulsed.compute.target_gpus import Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ClassChange, ComputedTick
 from pulsed.model.counters import IDLE_KINDS

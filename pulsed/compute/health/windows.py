@@ -103,7 +103,7 @@ class ClockEvents:
             [
                 (name, round(seconds / observed, 3))
                 for bit, name in REASONS.items()
-                if reduced and (seconds := _seconds(reduced, bit))
+                if (seconds := _seconds(reduced, bit))
             ]
         )
         return True
